@@ -18,12 +18,12 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, Progress, TopicState
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
 from benchmarks.topic import TOPIC
 from benchmarks.workload import generate, read
 

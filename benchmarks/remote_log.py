@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
 from airflow_provider_rlmm.remote_log.reader import DEFAULT_MAX_DECOMPRESSED_BYTES
 from benchmarks.measuring import Budget, faster, spread, turn_by_turn

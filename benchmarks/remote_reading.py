@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow.compute as pc
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import PartitionSegments
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout

@@ -18,16 +18,16 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 
 Array = Any
 
@@ -264,7 +264,7 @@ def _markers(segments: _Segments, topics: Collection[str]) -> _PartitionDeletes:
 
 
 def _route(tip: TopicIdPartition, metadata_partitions: int) -> int:
-    from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
+    from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 
     return metadata_partition_for(tip, metadata_partitions)
 

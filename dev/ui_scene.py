@@ -19,15 +19,15 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.resources import dags_folder
 from airflow_provider_rlmm.settings import artifact_name_of
 from dev import DevEnvironmentError, tiering

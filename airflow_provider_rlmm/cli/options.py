@@ -14,7 +14,7 @@ import click
 from airflow_provider_rlmm.cli.access import CommandLineAccess
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
-from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.policy.guards import (
     DEFAULT_MAX_COPY_MS,
     OVERRIDES,

@@ -23,8 +23,8 @@ from airflow_provider_rlmm.cli.rows import record_row, segment_row
 from airflow_provider_rlmm.cli.runs import PROGRAM, begin, open_session
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
-from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.findings import since
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 
@@ -149,7 +149,7 @@ def decode(value: str, as_json: bool) -> None:
 
     It asks no cluster.
     """
-    from airflow_provider_rlmm.metadata import columnar
+    from airflow_provider_rlmm.core.records import columnar
 
     (row,) = columnar.decode([_bytes_of(value)]).to_pylist()
     found, output = record_row(row), Output(as_json=as_json)

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.outcomes import ErrorCode
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.metadata.serde import (
+from airflow_provider_rlmm.core.records.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.serde import (
     PARTITION_DELETE_API_KEY,
     SEGMENT_API_KEY,
     SEGMENT_UPDATE_API_KEY,
     SNAPSHOT_API_KEY,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 
 KINDS: Final = {
     SEGMENT_API_KEY: "RemoteLogSegmentMetadata",
@@ -34,7 +34,7 @@ def record_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """
     Return a record as plain JSON types; what it does not have is left out.
 
-    :param row: of :func:`~airflow_provider_rlmm.metadata.columnar.decode`.
+    :param row: of :func:`~airflow_provider_rlmm.core.records.columnar.decode`.
     :return: ``metadata_partition``, ``offset``, ``timestamp_ms``, ``event`` (the name of Kafka's class), ``state`` and the
         fields under the names of Kafka's schema in snake case; ``error`` where it cannot be applied as it is.
     """

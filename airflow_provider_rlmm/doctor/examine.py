@@ -2,7 +2,7 @@
 """
 Examines the metadata topic: one pass over all of it, column-wise, and a list of what is wrong, each with its offset.
 
-Bad records are told by :func:`~airflow_provider_rlmm.metadata.columnar.decode`, wrong steps by
+Bad records are told by :func:`~airflow_provider_rlmm.core.records.columnar.decode`, wrong steps by
 :meth:`ColumnarState.apply`; what never ended is read from the state afterwards. Nothing is replayed here.
 """
 
@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
+from airflow_provider_rlmm.core.records.lost_records import LostRecords
+from airflow_provider_rlmm.core.records.outcomes import EventFate
+from airflow_provider_rlmm.core.records.serde import SEGMENT_API_KEY
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.doctor import watches
 from airflow_provider_rlmm.doctor.finding_rows import (
     USER_PARTITION,
@@ -35,10 +39,6 @@ from airflow_provider_rlmm.event_log.topic_state import (
     user_partitions,
 )
 from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.metadata.lost_records import LostRecords
-from airflow_provider_rlmm.metadata.outcomes import EventFate
-from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Observation, Presence
 from airflow_provider_rlmm.policy.findings import EXPLANATIONS, NAMED, Diagnosis, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
@@ -161,7 +161,7 @@ class _Examination:
         """Report bad records, each kind by metadata partition: which brokers read a record depends on that."""
         import pyarrow.compute as pc
 
-        from airflow_provider_rlmm.metadata.columnar import ErrorCode
+        from airflow_provider_rlmm.core.records.columnar import ErrorCode
 
         for code in pc.unique(quarantined.column("error_code")).to_pylist():
             kind = FindingKind(ErrorCode(code).name)

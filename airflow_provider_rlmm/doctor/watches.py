@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
+from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, TopicIdPartition
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.doctor.finding_rows import USER_PARTITION, among, concerned_in_text
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics
-from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.findings import FindingKind, Severity
 
 logger = logging.getLogger(__name__)
@@ -189,7 +189,7 @@ class ProofWatch:
         """
         import pyarrow.compute as pc
 
-        from airflow_provider_rlmm.metadata.columnar import ErrorCode
+        from airflow_provider_rlmm.core.records.columnar import ErrorCode
 
         bad = quarantined.filter(pc.invert(among(quarantined, "error_code", (ErrorCode.KEYED, ErrorCode.MISROUTED))))
         places = (bad.column(name).to_pylist() for name in ("metadata_partition", "offset", "timestamp_ms"))

@@ -13,10 +13,8 @@ from typing import Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, PartitionerMismatchError, UnsafeEventError
-from airflow_provider_rlmm.event_log.event_encoding import encode
-from airflow_provider_rlmm.event_log.protocol import MetadataTopic
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     MAX_CUSTOM_METADATA_BYTES,
     RemoteLogSegmentId,
@@ -26,7 +24,9 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.event_log.event_encoding import encode
+from airflow_provider_rlmm.event_log.protocol import MetadataTopic
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

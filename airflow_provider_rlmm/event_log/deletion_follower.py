@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
+from airflow_provider_rlmm.core.records.records import RemotePartitionDeleteMetadata
+from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 from airflow_provider_rlmm.event_log.event_decoding import applicable, decode_records
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata
-from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ class DeletionFollower:
 def _deletion_events(batch: pa.RecordBatch, metadata_partition: int, num_partitions: int) -> list[DeletionEvent]:
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.metadata import columnar
+    from airflow_provider_rlmm.core.records import columnar
 
     decoded = decode_records(batch, metadata_partition, num_partitions)
     wanted = decoded.filter(pc.and_(applicable(decoded), pc.equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)))

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
     SegmentEvent,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
+from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,7 +103,7 @@ class QuarantinedRecord:
 
     :param metadata_partition: where it lies.
     :param offset: its offset.
-    :param code: name of its :class:`~airflow_provider_rlmm.metadata.columnar.ErrorCode`.
+    :param code: name of its :class:`~airflow_provider_rlmm.core.records.columnar.ErrorCode`.
     :param reason: in words.
     :param topic_id_partition: the user partition that it is about, ``None`` where it cannot be decoded so far.
     """
@@ -149,13 +149,13 @@ class DecodedBatch:
 
 def decode_records(records: pa.RecordBatch | pa.Table, metadata_partition: int | pa.Array, num_partitions: int) -> Any:
     """
-    Return records as columns, see :func:`~airflow_provider_rlmm.metadata.columnar.decode`; bad records never raise.
+    Return records as columns, see :func:`~airflow_provider_rlmm.core.records.columnar.decode`; bad records never raise.
 
     :param records: as :meth:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader.read` yields them.
     :param metadata_partition: where all of them lie, or each of them.
     :param num_partitions: number of metadata partitions.
     """
-    from airflow_provider_rlmm.metadata import columnar
+    from airflow_provider_rlmm.core.records import columnar
 
     return columnar.decode(
         records.column("value"),
@@ -177,7 +177,7 @@ def applicable(decoded: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.metadata.columnar import ErrorCode
+    from airflow_provider_rlmm.core.records.columnar import ErrorCode
 
     codes = decoded.column("error_code")
     return pc.is_in(codes, value_set=pa.array([int(ErrorCode.GOOD), int(ErrorCode.KEYED)], type=codes.type))
@@ -206,7 +206,7 @@ def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
     """
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.metadata.columnar import ErrorCode
+    from airflow_provider_rlmm.core.records.columnar import ErrorCode
 
     bad = decoded.filter(pc.not_equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
     records = []
@@ -235,7 +235,7 @@ def decode_batch(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.metadata import columnar
+    from airflow_provider_rlmm.core.records import columnar
 
     decoded = decode_records(batch, metadata_partition, num_partitions)
     codes = decoded.column("error_code")

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, UnsafeEventError
-from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata, SegmentEvent, topic_id_partition_of
-from airflow_provider_rlmm.metadata.serde import deserialize, serialize
+from airflow_provider_rlmm.core.records.records import (
+    RemotePartitionDeleteMetadata,
+    SegmentEvent,
+    topic_id_partition_of,
+)
+from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 
 
 def encode(event: SegmentEvent | RemotePartitionDeleteMetadata) -> bytes:

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import FloorError, LogBehindError, LogReplacedError, LostRecordsError
+from airflow_provider_rlmm.core.records.lost_records import NOTHING_LOST, LostRecords, lost_records_named
 from airflow_provider_rlmm.event_log.floors import ConfirmedLoss, Floor, FloorStore
 from airflow_provider_rlmm.event_log.log_tail import LogTail, digests
 from airflow_provider_rlmm.event_log.protocol import EventStream, MetadataLogReader, SubscriptionHandle
-from airflow_provider_rlmm.metadata.lost_records import NOTHING_LOST, LostRecords, lost_records_named
 
 if TYPE_CHECKING:
     import pyarrow as pa

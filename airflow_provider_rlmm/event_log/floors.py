@@ -19,7 +19,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, FloorError
 from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, read_file, remove_file, replace_file
-from airflow_provider_rlmm.metadata.lost_records import LostRecords
+from airflow_provider_rlmm.core.records.lost_records import LostRecords
 
 FLOORS_FOLDER = "floors"
 """Folder of floors and confirmations, in the folder of a cluster."""

@@ -31,6 +31,7 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataPartitionOutOfRangeError,
     OffsetOutOfRangeError,
 )
+from airflow_provider_rlmm.core.records.lost_records import NOTHING_LOST, LostRecords
 from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, event_batch, require_range, subscription_batch
 from airflow_provider_rlmm.event_log.protocol import (
     Acked,
@@ -40,7 +41,6 @@ from airflow_provider_rlmm.event_log.protocol import (
     SubscriptionHandle,
     Unknown,
 )
-from airflow_provider_rlmm.metadata.lost_records import NOTHING_LOST, LostRecords
 
 if TYPE_CHECKING:
     import pyarrow as pa

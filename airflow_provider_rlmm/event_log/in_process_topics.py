@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC, METADATA_TOPIC_ID, EffectHook, no_effect_hook
 from airflow_provider_rlmm.event_log.protocol import DescribedTopics
-from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 
 
 class InProcessClusterTopics:

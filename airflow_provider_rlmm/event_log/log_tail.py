@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import LogReplacedError
+from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.metadata.read_tail import ReadTail
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.lost_records import LostRecords
-from airflow_provider_rlmm.metadata.topic_answers import TopicAnswer
+from airflow_provider_rlmm.core.records.lost_records import LostRecords
+from airflow_provider_rlmm.core.records.topic_answers import TopicAnswer
 
 if TYPE_CHECKING:
     import pyarrow as pa

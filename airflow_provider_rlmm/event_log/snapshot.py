@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.metadata.columnar import ColumnarState
+    from airflow_provider_rlmm.core.records.columnar import ColumnarState
 
 
 @dataclass(frozen=True, slots=True)

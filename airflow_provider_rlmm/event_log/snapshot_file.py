@@ -19,9 +19,9 @@ from typing import Any
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataError, SnapshotRefusedError
 from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, TopicIdentity
-from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 
 SNAPSHOT_VERSION = 4
 """Of the file's format; the state in it has a version of its own."""
@@ -135,7 +135,7 @@ def _quarantined_of_json(raw: Sequence[Any]) -> QuarantinedRecord:
 
 
 def _snapshot(description: bytes, state: Any) -> Snapshot:
-    from airflow_provider_rlmm.metadata.columnar import ColumnarState
+    from airflow_provider_rlmm.core.records.columnar import ColumnarState
 
     try:
         raw = json.loads(description)

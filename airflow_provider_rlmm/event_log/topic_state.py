@@ -25,7 +25,7 @@ from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, Snaps
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_rlmm.metadata.columnar import ApplyReport
+    from airflow_provider_rlmm.core.records.columnar import ApplyReport
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class TopicState:
         chunk_rows: int = CHUNK_ROWS,
         keep_finished: bool = False,
     ) -> None:
-        from airflow_provider_rlmm.metadata.columnar import ColumnarState
+        from airflow_provider_rlmm.core.records.columnar import ColumnarState
 
         self._log = log
         self._topics = topics
@@ -297,7 +297,7 @@ def _good_records(decoded: Any) -> dict[int, int]:
     """Return how many good records each metadata partition has."""
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.metadata.columnar import ErrorCode
+    from airflow_provider_rlmm.core.records.columnar import ErrorCode
 
     good = decoded.column("metadata_partition").filter(pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
     return {row["values"]: row["counts"] for row in pc.value_counts(good).to_pylist()}
@@ -307,7 +307,7 @@ def user_partitions(state: Any, metadata_partitions: set[int]) -> pa.Table:
     """
     Return the user partitions that a state knows of some metadata partitions.
 
-    :param state: a :class:`~airflow_provider_rlmm.metadata.columnar.ColumnarState`.
+    :param state: a :class:`~airflow_provider_rlmm.core.records.columnar.ColumnarState`.
     :param metadata_partitions: which ones.
     :return: ``metadata_partition``, ``topic_id``, ``topic`` and ``partition``, sorted, without repetition.
     """

@@ -19,11 +19,8 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.event_log.copy_guard import ReplayedCopies, check_copy_event
-from airflow_provider_rlmm.event_log.event_encoding import encode
-from airflow_provider_rlmm.event_log.protocol import MetadataLogWriter, MetadataTopic, ProvenLook, PublishOutcome
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -34,7 +31,10 @@ from airflow_provider_rlmm.metadata.records import (
     kafka_uuid_str,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.event_log.copy_guard import ReplayedCopies, check_copy_event
+from airflow_provider_rlmm.event_log.event_encoding import encode
+from airflow_provider_rlmm.event_log.protocol import MetadataLogWriter, MetadataTopic, ProvenLook, PublishOutcome
 
 WritableEvent = RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata
 """The kinds of events that the cleaner and the marker write."""

@@ -13,6 +13,7 @@ from uuid import UUID
 from confluent_kafka import KafkaException
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
+from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.event_log.protocol import DescribedTopics
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
@@ -24,7 +25,6 @@ from airflow_provider_rlmm.kafka.client import (
     is_error,
 )
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.policy.answers import OffsetsByTime
 
 _INT_SETTINGS = (

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataTopicNotFoundError,
     OffsetOutOfRangeError,
 )
+from airflow_provider_rlmm.core.records.lost_records import NOTHING_LOST
 from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS, require_range
 from airflow_provider_rlmm.event_log.protocol import EventStream, PublishOutcome, SubscriptionHandle
 from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, REQUEST_TIMEOUT_S, KafkaAdmin, admin_api, open_client
@@ -26,7 +27,6 @@ from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
 from airflow_provider_rlmm.kafka.producer import BatchProducer
 from airflow_provider_rlmm.kafka.subscription import KafkaSubscription, MessageColumns
-from airflow_provider_rlmm.metadata.lost_records import NOTHING_LOST
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,6 +10,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics, TopicSettings
 from airflow_provider_rlmm.kafka.client import (
     METADATA_TOPIC,
@@ -22,7 +23,6 @@ from airflow_provider_rlmm.kafka.client import (
 )
 from airflow_provider_rlmm.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 
 # The leader's own word counts, never that of a replica near by; and each fetch is for one record.

@@ -16,9 +16,9 @@ from uuid import uuid4
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import AuditError, ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import create_file
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
 from airflow_provider_rlmm.lifecycle.audit_columns import Columns, audit_bytes, audit_table, with_columns
 from airflow_provider_rlmm.lifecycle.audit_files import deletion_record
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
 from airflow_provider_rlmm.policy.audit import (
     AUDIT_FOLDER,
     AuditName,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import count
 from typing import Any
 
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch
 from airflow_provider_rlmm.lifecycle.audit_columns import Columns, audit_table, with_columns
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
 from airflow_provider_rlmm.policy.audit import AuditPhase, AuditRow, DeletionRecord, deleted_segments, segment_key
 
 

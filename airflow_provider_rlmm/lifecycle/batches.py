@@ -18,6 +18,14 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import monotonic_clock
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.records.records import (
+    OWN_BROKER_ID,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook, Unknown
 from airflow_provider_rlmm.event_log.write_guard import WritableEvent
 from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail
@@ -25,14 +33,6 @@ from airflow_provider_rlmm.lifecycle.effects import subject_of
 from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, CleaningContext, storage_refusal
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.replay import Belief
-from airflow_provider_rlmm.metadata.records import (
-    OWN_BROKER_ID,
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
-    RemotePartitionDeleteMetadata,
-    TopicIdPartition,
-)
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion

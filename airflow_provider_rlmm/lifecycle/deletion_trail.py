@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import AuditError
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
 from airflow_provider_rlmm.lifecycle.audit_columns import Columns
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.audit import MAX_WHY
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemoteLogSegmentId, RemoteLogSegmentMetadata
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemoteLogSegmentId, RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.audit import NO_RECORD, DeletionRecord, DeletionSource, nothing_on_record
 
 

@@ -13,17 +13,17 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import EventLogError
-from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
-from airflow_provider_rlmm.lifecycle.audit import AuditLog
-from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail, Started
-from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
+from airflow_provider_rlmm.lifecycle.audit import AuditLog
+from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail, Started
+from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.kill_switch import StopSource
 from airflow_provider_rlmm.storage.remote_storage import (

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, SegmentEvent, TopicIdPartition
+from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.event_log.event_decoding import applicable, decode_records
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, SegmentEvent, TopicIdPartition
-from airflow_provider_rlmm.metadata.serde import deserialize
 
 
 def without_add(

@@ -6,8 +6,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
 from airflow_provider_rlmm.storage.root import Place

@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from airflow_provider_rlmm.core.base.errors import RlmmError
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, Eligibility
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, kafka_uuid_str
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import SegmentDeletion
 

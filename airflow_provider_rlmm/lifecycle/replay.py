@@ -19,18 +19,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
-from airflow_provider_rlmm.event_log.event_decoding import (
-    QuarantinedRecord,
-    applicable,
-    decode_records,
-    quarantined_records,
-    written_by_brokers,
-)
-from airflow_provider_rlmm.event_log.log_tail import LogTail
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, ProvenLook
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.lost_records import LostRecords
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.lost_records import LostRecords
+from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogMetadata,
     RemoteLogSegmentId,
@@ -40,8 +31,17 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.event_log.event_decoding import (
+    QuarantinedRecord,
+    applicable,
+    decode_records,
+    quarantined_records,
+    written_by_brokers,
+)
+from airflow_provider_rlmm.event_log.log_tail import LogTail
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.wholeness import Doubt
 
@@ -317,7 +317,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from airflow_provider_rlmm.metadata.columnar import ErrorCode, iter_events
+        from airflow_provider_rlmm.core.records.columnar import ErrorCode, iter_events
 
         decoded = decode_records(batch, self.metadata_partition, self._log.partition_count)
         self._marker_bounds.begin(decoded)

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json
-from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy.attention import Attention, Judgement
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive

@@ -21,6 +21,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError, RlmmError, StorageRootError
 from airflow_provider_rlmm.core.base.file_systems import read_file
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
@@ -29,7 +30,6 @@ from airflow_provider_rlmm.lifecycle.replay import refusal_of_lost
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.lifecycle.scrub_trail import ScrubTrail
 from airflow_provider_rlmm.lifecycle.unnamed_guard import UnnamedGuard
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, ScrubLimits
 from airflow_provider_rlmm.policy.hold import HoldSource

@@ -18,7 +18,7 @@ from airflow_provider_rlmm.storage.layout import Layout
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_rlmm.metadata.columnar import ApplyReport
+    from airflow_provider_rlmm.core.records.columnar import ApplyReport
 
 
 class ScrubReading:
@@ -44,7 +44,7 @@ class ScrubReading:
         layout: Layout | None = None,
         known_prefixes: Collection[str] = (),
     ) -> None:
-        from airflow_provider_rlmm.metadata.columnar import ColumnarState
+        from airflow_provider_rlmm.core.records.columnar import ColumnarState
 
         self.state = TopicState(log, topics, clock=clock)
         self.clock = clock

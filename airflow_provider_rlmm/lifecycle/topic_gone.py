@@ -16,12 +16,8 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import TopicInDoubtError, TopicNeverNamedError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
-from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, MetadataPartitionView
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
@@ -29,7 +25,11 @@ from airflow_provider_rlmm.metadata.records import (
     kafka_uuid_str,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
+from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, MetadataPartitionView
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.topic_gone import (
     MAX_NAMED,
     PartitionEnd,

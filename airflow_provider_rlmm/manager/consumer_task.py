@@ -25,6 +25,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError, RlmmError
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.manager.metadata_store import (
@@ -35,9 +38,6 @@ from airflow_provider_rlmm.manager.metadata_store import (
     UserPartitionView,
 )
 from airflow_provider_rlmm.manager.resumption import Resumption
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa

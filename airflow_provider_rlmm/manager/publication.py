@@ -17,20 +17,20 @@ from airflow_provider_rlmm.core.base.errors import (
     QuarantinedRecordsError,
     ReadAfterWriteError,
 )
-from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, ProvenLook, PublishOutcome, Unknown
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
-from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
-from airflow_provider_rlmm.manager.resumption import LookupReplay
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, ProvenLook, PublishOutcome, Unknown
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
+from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
+from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
+from airflow_provider_rlmm.manager.resumption import LookupReplay
 
 _BACKOFF_S = 0.5
 

@@ -12,17 +12,17 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.event_log.protocol import PublishOutcome
-from airflow_provider_rlmm.event_log.write_guard import OfferedEvent
-from airflow_provider_rlmm.manager.metadata_store import Liveness, UserPartitionStatus
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.event_log.protocol import PublishOutcome
+from airflow_provider_rlmm.event_log.write_guard import OfferedEvent
+from airflow_provider_rlmm.manager.metadata_store import Liveness, UserPartitionStatus
 
 
 class RemoteLogMetadataManager(Protocol):

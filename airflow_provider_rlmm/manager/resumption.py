@@ -17,6 +17,9 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, OffsetOutOfRangeError, SnapshotRefusedError
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, topic_id_partition_of
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
@@ -26,9 +29,6 @@ from airflow_provider_rlmm.manager.metadata_store import (
     RemotePartitionMetadataStore,
     UserPartitionView,
 )
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.outcomes import ErrorCode
-from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str, topic_id_partition_of
 
 
 @dataclass(frozen=True, slots=True)

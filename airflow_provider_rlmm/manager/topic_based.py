@@ -18,6 +18,15 @@ from airflow_provider_rlmm.core.base.errors import (
     PublishFailedError,
     PublishOutcomeUnknownError,
 )
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    topic_id_partition_of,
+)
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, PublishOutcome, Unknown
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
@@ -31,15 +40,6 @@ from airflow_provider_rlmm.manager.metadata_store import (
 )
 from airflow_provider_rlmm.manager.publication import LookAt, Publication, no_look
 from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
-    RemotePartitionDeleteMetadata,
-    TopicIdPartition,
-    topic_id_partition_of,
-)
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 
 CONSUME_WAIT_S = 120.0
 """As Kafka's ``remote.log.metadata.consume.wait.ms``."""

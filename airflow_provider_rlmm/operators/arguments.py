@@ -21,8 +21,8 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.values import refused
-from airflow_provider_rlmm.metadata.lost_records import lost_records_named
-from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.records.lost_records import lost_records_named
+from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow

@@ -13,7 +13,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import list_folders
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder, is_cluster_folder
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.page_data.documents import read_bytes
 from airflow_provider_rlmm.policy.inventory import (
     INVENTORY_DOCUMENT,

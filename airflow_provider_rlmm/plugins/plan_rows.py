@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.page_data.inventories import id_of
 from airflow_provider_rlmm.policy.plan import PlanSummary
 

@@ -17,8 +17,8 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import ArchiveError, MalformedMetadataError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, parse_kafka_uuid
-from airflow_provider_rlmm.metadata.serde import deserialize
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, parse_kafka_uuid
+from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.policy.archive_run import file_name
 
 ARCHIVE_FORMAT: Final = 1

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import ArchiveError
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 
 ARCHIVE_RUN_FORMAT: Final = 1
 MAX_ARCHIVE_RUN_BYTES: Final = 256 * 2**20

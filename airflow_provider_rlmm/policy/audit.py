@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
 
 AUDIT_FOLDER: Final = "audit"
 AUDIT_COLUMNS: Final[tuple[tuple[str, str], ...]] = (

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 
 
 @dataclass(frozen=True, slots=True)

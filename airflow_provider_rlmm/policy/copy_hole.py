@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_provider_rlmm.core.base.quoting import name_in_text
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.copying import CopyHole, LocalSegment, remote_end
 
 

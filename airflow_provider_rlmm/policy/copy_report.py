@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     kafka_uuid_str,

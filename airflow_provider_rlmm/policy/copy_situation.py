@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.answers import LeaderAnswer
 from airflow_provider_rlmm.policy.copy_hole import find_hole
 from airflow_provider_rlmm.policy.copying import (

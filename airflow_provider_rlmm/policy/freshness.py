@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import StorageRootError
-from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 
 MISSING_LIVING_SEGMENTS: Final = "missing_living_segments"
 UNPROVEN_ROOT: Final = "unproven_root"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
-from airflow_provider_rlmm.metadata.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 

@@ -16,7 +16,7 @@ from itertools import pairwise, zip_longest
 from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 
 UNDEFINED_EPOCH: Final = -1
 """Stands for no leader epoch (Kafka: ``UNDEFINED_EPOCH``)."""

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
-from airflow_provider_rlmm.metadata.read_tail import ReadTail
+from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.policy.counts import NOTHING, Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind

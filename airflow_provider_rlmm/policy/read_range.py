@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, OffsetNotInRemoteLogError
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 
 class ReadIsolation(StrEnum):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.policy.plan import Reason
 

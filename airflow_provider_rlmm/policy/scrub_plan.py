@@ -17,7 +17,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import (
     BlastRadius,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.absence import Presence
 
 MAX_NAMED: Final = 5

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 
 SETTLE_MISSING: Final = "settle_missing"
 SETTLE_CHANGED_PREFIX: Final = "settle_changed_prefix"

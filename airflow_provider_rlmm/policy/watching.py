@@ -9,13 +9,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemotePartitionDeleteMetadata,
     kafka_uuid_str,
     parse_kafka_uuid,
 )
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 
 MAX_NAMED: Final = 100
 """Most topic ids that an event names: it is stored for each run, and read by people."""

@@ -17,8 +17,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 _ADVICE = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.read_range import OffsetRange
 from airflow_provider_rlmm.remote_log.extent import RemoteExtent, SegmentSpan
 from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction

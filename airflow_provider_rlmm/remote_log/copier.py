@@ -18,8 +18,8 @@ from airflow_provider_rlmm.core.base.errors import (
     RlmmError,
     StorageRootError,
 )
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.copy_hole import hole_ahead
 from airflow_provider_rlmm.policy.copy_report import CopyReport
 from airflow_provider_rlmm.policy.copy_situation import CopySituation

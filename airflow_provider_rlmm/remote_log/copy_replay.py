@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import TopicInDoubtError
-from airflow_provider_rlmm.event_log.event_decoding import LocatedEvent, QuarantinedRecord, decode_batch
-from airflow_provider_rlmm.event_log.log_tail import LogTail
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -22,7 +19,10 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.event_log.event_decoding import LocatedEvent, QuarantinedRecord, decode_batch
+from airflow_provider_rlmm.event_log.log_tail import LogTail
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.policy.copy_situation import CopySituation
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.policy.answers import LeaderRecord
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.policy.copying import LocalSegment

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, StorageError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.remote_log.index_cache import location_of
 from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric, RemoteLogMetrics
 from airflow_provider_rlmm.remote_log.pacing import ByteQuota, StoragePatience

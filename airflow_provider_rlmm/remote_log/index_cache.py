@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.errors import (
     DamagedObjectError,
     RemoteObjectNotFoundError,
 )
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.remote_log.indexes.time_index import TimeIndex
 from airflow_provider_rlmm.remote_log.indexes.transaction_index import TransactionIndex

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 
 

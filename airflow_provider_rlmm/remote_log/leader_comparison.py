@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.policy.answers import LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.remote_log.copy_source import CopySource

@@ -14,8 +14,8 @@ from airflow_provider_rlmm.core.base.errors import (
     RemoteObjectNotFoundError,
     SegmentGoneError,
 )
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.remote_log.committed_reading import RecordReading, last_stable_offset

@@ -22,9 +22,7 @@ from airflow_provider_rlmm.core.base.errors import (
     RlmmError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.event_log.protocol import Failed, MetadataLogReader
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     MAX_CUSTOM_METADATA_BYTES,
     RemoteLogSegmentId,
@@ -32,7 +30,9 @@ from airflow_provider_rlmm.metadata.records import (
     RemoteLogSegmentMetadataUpdate,
     SegmentEvent,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.event_log.protocol import Failed, MetadataLogReader
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.policy.copy_situation import CopySituation
 from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.core.base.errors import (
     RecordsTooLargeError,
     UnsupportedMessageFormatError,
 )
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex

@@ -9,19 +9,19 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, TopicInDoubtError
-from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
-from airflow_provider_rlmm.event_log.log_tail import LogTail
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
+from airflow_provider_rlmm.event_log.log_tail import LogTail
+from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 
 if TYPE_CHECKING:
     import pyarrow as pa

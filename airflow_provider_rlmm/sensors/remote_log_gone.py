@@ -12,7 +12,7 @@ from airflow.sdk import Context
 from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.policy.guards import CleanerLimits

@@ -29,13 +29,13 @@ from airflow_provider_rlmm.session.metadata_topic import StorageStamps
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
     from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
     from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
     from airflow_provider_rlmm.lifecycle.audit import AuditLog
     from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-    from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
     from airflow_provider_rlmm.policy.audit import DeletionRecord
     from airflow_provider_rlmm.policy.plan import PlanSummary
     from airflow_provider_rlmm.storage.layout import Layout

@@ -11,16 +11,16 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError, RemoteLogError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation, ReadRange, within
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
     from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-    from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
     from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
     from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
     from airflow_provider_rlmm.remote_log.segments import KnownSegments

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.answers import TargetTopic
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
 from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE, RecordsToRestore, beginnings, holes, obstacles

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.approval import NOT_APPROVED_ADVICE
 from airflow_provider_rlmm.policy.attention import Attention, RunProblem
 from airflow_provider_rlmm.policy.audit import SCRUB

@@ -22,8 +22,8 @@ from airflow_provider_rlmm.core.base.errors import (
     RlmmError,
     TopicIdMissingError,
 )
-from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
-from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
+from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.spark.java_client import (
     BOOTSTRAP_SERVERS,
     causes,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.core.base.file_systems import create_file, local_path
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.spark.generation import MANIFEST_NAME, MAX_MANIFEST_BYTES, Generation, GenerationPart
 from airflow_provider_rlmm.spark.segments import SegmentDataSet, run_tasks
 from airflow_provider_rlmm.spark.source import TopicRange
@@ -260,7 +260,7 @@ def _manifest(
     number: int, topic_range: TopicRange, evaluation: Evaluation, parts: Mapping[int, GenerationPart]
 ) -> Generation:
     """Return a manifest; of a metadata partition without records it says no more than where it ends."""
-    from airflow_provider_rlmm.metadata.columnar.fold.ipc import VERSION
+    from airflow_provider_rlmm.core.records.fold.ipc import VERSION
 
     return Generation(
         number,

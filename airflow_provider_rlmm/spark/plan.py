@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import name_in_text
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.plan import (
     MAX_PLAN_FILE_BYTES,

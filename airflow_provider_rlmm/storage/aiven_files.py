@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteObjectNotFoundError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.aiven_manifest import MAX_MANIFEST_BYTES, AivenManifest, read_manifest
 from airflow_provider_rlmm.storage.index_type import IndexType
 from airflow_provider_rlmm.storage.layout import Layout

@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, UnsupportedMessageFormatError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
 from airflow_provider_rlmm.storage.index_type import IndexType
 
 MAX_MANIFEST_BYTES: Final = 2**24

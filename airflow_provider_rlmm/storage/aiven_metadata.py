@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
-from airflow_provider_rlmm.metadata.wire import MAX_STRING_BYTES, Reader
+from airflow_provider_rlmm.core.records.wire import MAX_STRING_BYTES, Reader
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion, StoredObject
 

@@ -19,14 +19,14 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, UnsafeObjectKeyError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     kafka_uuid_str,
     parse_kafka_uuid,
 )
-from airflow_provider_rlmm.metadata.topic_names import is_legal_topic_name
+from airflow_provider_rlmm.core.records.topic_names import is_legal_topic_name
 
 _MAX_INT32: Final = 2**31 - 1
 _MAX_INT64: Final = 2**63 - 1

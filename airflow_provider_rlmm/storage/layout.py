@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.storage.index_type import IndexType
 from airflow_provider_rlmm.storage.root import Place
 from airflow_provider_rlmm.storage.segment_files import ReadObject, SegmentFiles

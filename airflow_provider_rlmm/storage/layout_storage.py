@@ -23,7 +23,7 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageError,
     StorageRootError,
 )
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     kafka_uuid_str,

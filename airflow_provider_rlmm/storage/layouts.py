@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeObjectKeyError,
 )
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.storage.aiven_files import AivenFiles
 from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata, without_other_prefix
 from airflow_provider_rlmm.storage.index_type import IndexType

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.storage.index_type import IndexType
 from airflow_provider_rlmm.storage.layout import Layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.index_type import IndexType
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.object_calls import ObjectCalls
 from airflow_provider_rlmm.storage.root import Place, PlaceLook, RootCheck, StampOutcome, StampResult

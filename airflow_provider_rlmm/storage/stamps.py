@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 
 STAMP_FOLDER: Final = "airflow-provider-rlmm/"
 """Where the stamps of all clusters lie, below the root."""

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import StorageError, StorageRootError, UnsafeObjectKeyError
-from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
 from airflow_provider_rlmm.storage.root import Place

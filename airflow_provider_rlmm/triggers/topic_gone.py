@@ -16,8 +16,8 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_rlmm.core.base.errors import RlmmError
-from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.policy.watching import WatchPosition
 from airflow_provider_rlmm.triggers.following import Following
 from airflow_provider_rlmm.triggers.one_thread import OneThread

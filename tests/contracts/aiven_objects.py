@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
 from airflow_provider_rlmm.storage.index_type import IndexType
 
 NAMES = {

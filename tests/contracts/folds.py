@@ -19,17 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MalformedMetadataError
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.topic_state import TopicState
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
-from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.outcomes import ErrorCode, EventFate
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
+from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.outcomes import ErrorCode, EventFate
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
@@ -38,8 +34,12 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import deserialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.serde import deserialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.event_log.topic_state import TopicState
+from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED

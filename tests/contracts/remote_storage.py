@@ -29,13 +29,13 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
     UnsafeObjectKeyError,
 )
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.storage.index_type import IndexType
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteObjectNotFoundError, StorageRootError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
 from airflow_provider_rlmm.storage.index_type import IndexType
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.layouts import AivenLayout

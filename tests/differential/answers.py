@@ -8,17 +8,17 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MalformedMetadataError, MetadataError
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.columnar import ColumnarState
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.columnar import ColumnarState
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.serde import deserialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.serde import deserialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from tests.differential.kafka_replay import Partition, Probe
 
 FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED

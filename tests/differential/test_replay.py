@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from tests.differential.answers import ScalarReplay, columnar_answers, without_empty
 from tests.differential.kafka_replay import KafkaAnswer, KafkaReplay
 from tests.differential.world import EVENTS_PER_ROUND, PROBES, Batch, World, is_comparable

@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.leader import KafkaLeader
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets
 from dev import tiering
 from dev.authorized import AuthorizedKafka

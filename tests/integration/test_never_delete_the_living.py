@@ -19,16 +19,16 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, StorageRootError
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
-from airflow_provider_rlmm.lifecycle.root_proof import look_for_freshness
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
+from airflow_provider_rlmm.lifecycle.root_proof import look_for_freshness
 from airflow_provider_rlmm.policy.freshness import FreshnessVerdict
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout

@@ -15,8 +15,8 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator, PlanRemoteLogCleanupOperator
 from dev import formatter, tiering
 from dev.broker import LocalKafka

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
 from dev import tiering
 from dev.broker import LocalKafka
 from dev.roots import expected_root_of

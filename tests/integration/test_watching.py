@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_rlmm.core.base.clock import system_clock
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import RemotePartitionDeleteMetadata, TopicIdPartition
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import RemotePartitionDeleteMetadata, TopicIdPartition
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.triggers.markers import RemoteLogMarkersTrigger
 from dev import tiering
 from dev.broker import METADATA_TOPIC, LocalKafka

@@ -11,14 +11,14 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.metadata.serde import deserialize, serialize
+from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 from dev import formatter, tiering
 from dev.broker import LocalKafka
 from tests.integration.cleaning import Cleaning

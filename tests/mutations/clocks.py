@@ -46,7 +46,7 @@ CLOCKS = [
     Mutation(
         "time",
         "marker and planner believe a foreign marker's own time",
-        "metadata/columnar/fold/deletions.py",
+        "core/records/fold/deletions.py",
         "    ours = int(events.broker_id[event]) == OWN_BROKER_ID\n",
         "    ours = True\n",
         "lifecycle/test_marker_bounds.py::test_a_marker_of_a_writer_that_is_behind_is_observed_anew_and_waited_for",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import COPY_GUARD, HISTORY, WRITE_GUARD, Mutation, switched_off
 
-FOLD_DELETIONS = "metadata/columnar/fold/deletions.py"
+FOLD_DELETIONS = "core/records/fold/deletions.py"
 
 RULES = "policy/copying.py"
 SITUATION = "policy/copy_situation.py"

@@ -35,7 +35,7 @@ from tests.mutations.mutation import (
 
 TOPIC_VIEW = "lifecycle/topic_view.py"
 TOPIC_STATE = "event_log/topic_state.py"
-UNRESOLVED = "metadata/columnar/fold/unresolved.py"
+UNRESOLVED = "core/records/fold/unresolved.py"
 
 RULES = [
     switched_off(

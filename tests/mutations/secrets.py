@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.mutations.mutation import ABSENCE, Mutation, switched_off
 
 QUOTING = "core/base/quoting.py"
-RECORDS = "metadata/records.py"
+RECORDS = "core/records/records.py"
 ATTENTION = "policy/attention.py"
 REDACTION = "core/base/redaction.py"
 CLIENT_WATCH = "kafka/client_watch.py"

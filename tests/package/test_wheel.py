@@ -55,7 +55,7 @@ USE_ZIP = """
 sys.path.insert(0, sys.argv[1])
 import airflow_provider_rlmm.spark.plan, airflow_provider_rlmm.spark.source
 import airflow_provider_rlmm.spark.executor.metadata_partition
-from airflow_provider_rlmm.metadata import columnar
+from airflow_provider_rlmm.core.records import columnar
 print(json.dumps({"file": columnar.__file__, "airflow": "airflow" in sys.modules}))
 """
 

@@ -17,8 +17,8 @@ from itertools import count
 from random import Random
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogMetadata,
     RemoteLogSegmentId,
@@ -28,9 +28,9 @@ from airflow_provider_rlmm.metadata.records import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from tests.property.written_topics import NOW_MS, PARTITION_COUNT, Record, WrittenTopic, lose_beginnings
 
 BROKERS = (1, 2, 3)

@@ -7,11 +7,11 @@ import random
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.columnar import ErrorCode, iter_events
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.outcomes import EventFate
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.columnar import ErrorCode, iter_events
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.outcomes import EventFate
+from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     OWN_BROKER_ID,
     RemoteLogSegmentId,
@@ -20,9 +20,9 @@ from airflow_provider_rlmm.metadata.records import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 
 TOPIC_IDS = [UUID(int=number << 64 | number * 7_919) for number in (1, 2, 3)]
 # One id with two names, too: keys are compared in full.

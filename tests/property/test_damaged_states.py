@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import MetadataError
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
+from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
 from tests.property.histories import PARTITIONS, TABLES, Histories
 
 EVENTS, LATER = 300, 100

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
-from airflow_provider_rlmm.metadata.columnar import ErrorCode, decode, iter_events
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataSnapshot
-from airflow_provider_rlmm.metadata.serde import deserialize
+from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode, iter_events
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot
+from airflow_provider_rlmm.core.records.serde import deserialize
 from tests.property import strategies
 from tests.unit.metadata.recorded import GOLDEN_VALUES, REAL_VALUES
 

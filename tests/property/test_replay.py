@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import MetadataError
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
-from airflow_provider_rlmm.metadata.columnar.fold import apply, events, steps, store, unresolved
+from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
+from airflow_provider_rlmm.core.records.fold import apply, events, steps, store, unresolved
 from tests.property.histories import TABLES, Histories, Model, short_history
 
 SEEDS = st.integers(0, 2**32)

@@ -5,10 +5,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.metadata.columnar import decode, iter_events
-from airflow_provider_rlmm.metadata.columnar.decoding.decode import metadata_partitions
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.serde import deserialize, serialize
+from airflow_provider_rlmm.core.records.columnar import decode, iter_events
+from airflow_provider_rlmm.core.records.decoding.decode import metadata_partitions
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 from tests.property import strategies
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.scrub_files import rows_of
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, SHORT_WAIT, ScrubLimits
 from airflow_provider_rlmm.policy.hold import Hold

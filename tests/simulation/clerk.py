@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import AuditError
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 
 if TYPE_CHECKING:

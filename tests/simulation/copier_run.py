@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, PublishEffect, ReadEffect
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import deserialize
+from airflow_provider_rlmm.core.records.serde import deserialize
+from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, PublishEffect, ReadEffect
 from airflow_provider_rlmm.policy.answers import LeaderAnswer
 from airflow_provider_rlmm.policy.copying import CopyLimits
 from tests.simulation.clerk import CrashError, Trail

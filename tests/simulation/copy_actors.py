@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataUpdate, RemotePartitionDeleteMetadata
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataUpdate, RemotePartitionDeleteMetadata
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from tests.simulation.actors import BROKER, Script
 from tests.simulation.led import NOT_COPIED, Led
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.simulation.model import OURS, LogModel
 from tests.simulation.roots import ELSEWHERE

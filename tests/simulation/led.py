@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, EventLogAccessError
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.policy.copying import LocalSegment

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from airflow_provider_rlmm.metadata import columnar
+from airflow_provider_rlmm.core.records import columnar
 from tests.simulation.mistakes import KINDS
 from tests.simulation.witness import Process
 from tests.simulation.world import Trouble, World

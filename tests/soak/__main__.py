@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from dev import tiering

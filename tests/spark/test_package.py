@@ -16,12 +16,12 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 import airflow_provider_rlmm.spark
 print(json.dumps([m for m in ("airflow", "pyspark", "pyarrow", "numpy") if m in sys.modules]))
-import airflow_provider_rlmm.metadata.columnar
+import airflow_provider_rlmm.core.records.columnar
 from airflow_provider_rlmm.spark import generations, package, plan, segments, source
 from airflow_provider_rlmm.spark.executor import metadata_partition
 heavy = ("airflow", "pyspark", "confluent_kafka", "obstore", "pandas")
 print(json.dumps([m for m in heavy if m in sys.modules]))
-print(json.dumps([plan.__file__, metadata_partition.__file__, airflow_provider_rlmm.metadata.columnar.__file__]))
+print(json.dumps([plan.__file__, metadata_partition.__file__, airflow_provider_rlmm.core.records.columnar.__file__]))
 from airflow_provider_rlmm.remote_log import exporting
 print(json.dumps([m for m in ("airflow", "pyspark", "confluent_kafka", "click", "rich", "pandas") if m in sys.modules]))
 """

@@ -14,10 +14,10 @@ import pytest
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
+from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows
 from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import LocalKafka

@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.quoting import (
     name_in_text,
     printable,
 )
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 
 TURNED = "safe\u202egnp.exe"
 MARKS = [*"\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"]

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,
     cleanup_document,
 )
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.attention import FIELDS, Attention, RunProblem, judge
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 

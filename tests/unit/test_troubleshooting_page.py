@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
     UnprovenClockError,
 )
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -33,7 +34,6 @@ from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
 from airflow_provider_rlmm.kafka.health import TieredRetention, metadata_topic_findings
 from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, why_not_current
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.policy.freshness import Freshness, Sample
 from airflow_provider_rlmm.policy.proven_time import prove_time

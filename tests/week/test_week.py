@@ -169,7 +169,7 @@ def measure(
 
 
 def test_a_week_of_hourly_runs(week: Week, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+    from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 
     work, deleted, seconds, days = tmp_path / "work", 0, [], []
     app = web.create_app()

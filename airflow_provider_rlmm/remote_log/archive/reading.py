@@ -11,7 +11,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.base.file_systems import list_files, list_folders
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedSegment, ArchiveManifest
 from airflow_provider_rlmm.policy.archive_run import NamedManifest
 from airflow_provider_rlmm.policy.archive_whole import HeldPartition, missing_from

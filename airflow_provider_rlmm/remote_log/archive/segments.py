@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RemoteObjectNotFoundError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedSegment
 from airflow_provider_rlmm.remote_log.archive.files import CHUNK_BYTES, keep
 from airflow_provider_rlmm.remote_log.archive.log_check import LogCheck

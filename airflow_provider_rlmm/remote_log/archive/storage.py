@@ -8,8 +8,8 @@ from dataclasses import replace
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RemoteObjectNotFoundError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedSegment
 from airflow_provider_rlmm.remote_log.archive.files import reading
 from airflow_provider_rlmm.remote_log.archive.places import LOG, segment_file

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 from uuid import uuid4
 
-from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy.archive_manifest import ArchiveManifest
 from airflow_provider_rlmm.remote_log.archive.records import archive_records
 from airflow_provider_rlmm.remote_log.archive.segments import SegmentArchiver, SegmentToArchive

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk

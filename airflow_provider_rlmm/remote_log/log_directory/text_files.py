@@ -15,7 +15,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.metadata.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
 from airflow_provider_rlmm.remote_log.log_directory.regular_files import open_regular
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, UnsupportedMessageFormatError
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import gather
+from airflow_provider_rlmm.core.records.decoding.layout import gather
 
 Array = npt.NDArray[Any]
 Data = bytes | bytearray | memoryview

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import gather
+from airflow_provider_rlmm.core.records.decoding.layout import gather
 from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import (
     HEADER_BYTES,
     Data,

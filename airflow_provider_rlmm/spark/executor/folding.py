@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.base.errors import MetadataError, SnapshotRefusedError
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, ErrorCode, decode
+from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
 from airflow_provider_rlmm.spark.executor.files import HashedFile, read_whole
 from airflow_provider_rlmm.spark.generation import GENERATION_FORMAT, MAX_ANCHORS, Anchor, GenerationPart
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.plan import Reason
 from airflow_provider_rlmm.policy.retention import PartitionLimits, SegmentFacts, evaluate
 

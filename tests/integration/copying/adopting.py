@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, TopicIdPartition
+from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, TopicIdPartition
 from dev.broker import LocalKafka, await_condition
 from tests.integration.copying.copies import Copies, check_copies, copies_of
 from tests.integration.copying.world import last_stable_offset

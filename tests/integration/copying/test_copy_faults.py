@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import CopyRefusedError
-from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, TopicIdPartition
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.copying import CopyLimits
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from dev import tiering

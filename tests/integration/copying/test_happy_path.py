@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from dev import tiering
 from dev.broker import LocalKafka
 from tests.integration.copying.adopting import await_all_remote, check_adopted, enable_copying, read_everything

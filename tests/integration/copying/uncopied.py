@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from dev import tiering
 from dev.broker import LocalKafka
 from tests.integration.copying.adopting import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition as DirectoryName
 from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
 from dev import tiering

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError, SegmentGoneError, StorageUnavailableError
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader

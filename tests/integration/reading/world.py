@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.remote_log.segments import PartitionSegments
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager

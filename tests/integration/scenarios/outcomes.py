@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev import tiering
 from dev.broker import LocalKafka

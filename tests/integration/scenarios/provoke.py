@@ -14,8 +14,8 @@ from uuid import UUID
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.storage.layout import Layout
 from dev import formatter, tiering
 from dev.broker import LocalKafka, await_condition

@@ -9,14 +9,14 @@ from uuid import UUID
 import pytest
 from confluent_kafka import Consumer
 
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from dev import tiering
 from dev.broker import await_condition, partitions_served
 from dev.faults import FaultyKafka

@@ -14,14 +14,14 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from dev import tiering
 from dev.faults import FaultyKafka
 from tests.integration.cleaning import Cleaning

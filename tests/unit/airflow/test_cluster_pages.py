@@ -17,8 +17,8 @@ from fastapi.testclient import TestClient
 
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.lifecycle.audit import AuditFiles
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
 from airflow_provider_rlmm.policy.approval import Approval, ApprovalRequest

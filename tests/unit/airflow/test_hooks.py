@@ -25,6 +25,15 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
+    OWN_BROKER_ID,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    kafka_uuid_str,
+)
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.connection import naming_connection
@@ -32,15 +41,6 @@ from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.hooks.stores.access import store_access
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
-    OWN_BROKER_ID,
-    RemotePartitionDeleteMetadata,
-    TopicIdPartition,
-    kafka_uuid_str,
-)
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
 from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager

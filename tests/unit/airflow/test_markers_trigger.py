@@ -17,9 +17,9 @@ from airflow.sdk import Asset
 
 from airflow_provider_rlmm.assets.markers import markers_asset
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, kafka_uuid_str
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, kafka_uuid_str
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.triggers.markers import RemoteLogMarkersTrigger
 from tests.unit.lifecycle.builders import START_MS, Cluster, tip
 

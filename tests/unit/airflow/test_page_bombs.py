@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.lifecycle.audit_columns import audit_schema
 from airflow_provider_rlmm.lifecycle.inventory_files import segments_schema, topics_schema
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.inventory import InventoryFile
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from tests.sample_work_folder import CLUSTER, NOW_MS, Sample, sample_work_folder, topic_id

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.plugins import dag_runs, web
 from airflow_provider_rlmm.settings import artifact_name_of
 from tests.sample_work_folder import CLUSTER, Sample, sample_work_folder, topic_id

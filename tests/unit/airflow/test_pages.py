@@ -11,13 +11,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,
     cleanup_document,
 )
-from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.pages import (
     doctor_page,

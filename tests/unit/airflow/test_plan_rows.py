@@ -16,8 +16,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.lifecycle.plan_files import plan_schema, write_plan
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.report_view import by_topic
 from airflow_provider_rlmm.policy.counts import Count

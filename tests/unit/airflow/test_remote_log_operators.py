@@ -24,10 +24,10 @@ from airflow_provider_rlmm.core.base.errors import (
     RemoteObjectNotFoundError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.operators.remote_log import RemoteLogReadOperator
 from airflow_provider_rlmm.policy.answers import OffsetsByTime
 from airflow_provider_rlmm.sensors.remote_log_copied import RemoteLogCopiedSensor

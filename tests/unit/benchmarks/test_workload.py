@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, decode
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, topic_id_partition_of
-from airflow_provider_rlmm.metadata.serde import deserialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, topic_id_partition_of
+from airflow_provider_rlmm.core.records.serde import deserialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from benchmarks.workload import generate, read, write
 
 

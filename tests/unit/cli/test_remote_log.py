@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_rlmm.cli.access import CommandLineAccess, CommandLineStorage
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from tests.tiered_orders import ORDERS, START_MS, TieredOrders, batches, record
 
 ORDERS_ID = kafka_uuid_str(ORDERS[0].topic_id)

@@ -13,15 +13,8 @@ import pytest
 from airflow.sdk import DAG, Asset
 
 from airflow_provider_rlmm.core.base import file_systems
-from airflow_provider_rlmm.event_log.in_process import (
-    METADATA_TOPIC_ID,
-    InProcessMetadataEventLog,
-    InProcessOffsetStore,
-)
-from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogMetadata,
     RemoteLogSegmentId,
@@ -31,8 +24,15 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.event_log.in_process import (
+    METADATA_TOPIC_ID,
+    InProcessMetadataEventLog,
+    InProcessOffsetStore,
+)
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.policy.answers import OffsetsByTime
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout

@@ -11,14 +11,14 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
+from airflow_provider_rlmm.core.records.outcomes import EventFate
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot, kafka_uuid_str
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.doctor.examine import examine
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.metadata.outcomes import EventFate
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataSnapshot, kafka_uuid_str
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.findings import EXPLANATIONS, Diagnosis, Finding, FindingKind, Severity, since
 from tests.unit.manager.topics import NOW_MS, TieredTopics, new_log, put, topics, user_partition_of
 from tests.unit.metadata.events import copied, deleted, deleting, partition_delete, started, update
@@ -144,7 +144,7 @@ def test_what_an_event_is_called_in_words_decides_nothing(
 ) -> None:
     put(log, *(partition_delete(state, HERE) for state in P), deleting(1, HERE), copied(44, THERE))
     before = diagnose(log)
-    monkeypatch.setattr("airflow_provider_rlmm.metadata.outcomes._REASONS", dict.fromkeys(EventFate, "other words"))
+    monkeypatch.setattr("airflow_provider_rlmm.core.records.outcomes._REASONS", dict.fromkeys(EventFate, "other words"))
     assert found(diagnose(log)) == found(before)
     assert {f.kind for f in before.findings} == {
         K.EVENT_AFTER_FINISHED, K.LIVE_PARTITION_FINISHED, K.STUCK_SEGMENT, K.UPDATE_WITHOUT_BASE

@@ -15,11 +15,8 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog, PublishEffect
-from airflow_provider_rlmm.event_log.protocol import Acked, Failed, ProvenLook, Unknown
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_events
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
@@ -27,9 +24,12 @@ from airflow_provider_rlmm.metadata.records import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.serde import deserialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.records.serde import deserialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog, PublishEffect
+from airflow_provider_rlmm.event_log.protocol import Acked, Failed, ProvenLook, Unknown
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_events
 
 GONE = TopicIdPartition(UUID(int=7), "gone", 0)
 SEGMENT = RemoteLogSegmentMetadata(

@@ -17,9 +17,9 @@ from airflow_provider_rlmm.core.base.errors import (
     EventLogUnavailableError,
     MetadataTopicNotFoundError,
 )
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.leader import KafkaLeader
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.policy.answers import LeaderOffsets
 
 METADATA_TOPIC, METADATA_TOPIC_ID = "__remote_log_metadata", UUID(int=1)

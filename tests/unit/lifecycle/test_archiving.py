@@ -18,9 +18,9 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.records.lost_records import LostRecords
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.lifecycle.archive_guard import LOOK_AGE_MS, ArchivedPlan
-from airflow_provider_rlmm.metadata.lost_records import LostRecords
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive
 from airflow_provider_rlmm.policy.read_range import ReadIsolation

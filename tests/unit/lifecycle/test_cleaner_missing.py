@@ -12,10 +12,10 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageRootError
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.audit import DeletionRecord
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import StoredObject

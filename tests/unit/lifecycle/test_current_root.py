@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import StorageRootError
+from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, require_brokers_root, samples_of
-from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.root import RootExpectation

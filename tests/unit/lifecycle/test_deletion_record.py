@@ -12,11 +12,11 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import AuditError, StorageRootError
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
 from airflow_provider_rlmm.lifecycle import audit, audit_files
 from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.lifecycle.audit_files import compact, deletion_record
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId
 from airflow_provider_rlmm.policy.audit import DeletionRecord
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.run_identity import RunIdentity

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import COPIER_BROKER_ID, OWN_BROKER_ID
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, OWN_BROKER_ID
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from tests.unit.lifecycle.builders import add, deletion, tip, update
 
 PARTITION = tip()

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError, LostRecordsError, TopicInDoubtError
+from airflow_provider_rlmm.core.records.lost_records import LostRecords
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.event_log.floored_log import FlooredLog
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.archiving import archive_user_partitions
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.survey import survey
 from airflow_provider_rlmm.lifecycle.topic_gone import WantedTopic, require_certain
-from airflow_provider_rlmm.metadata.lost_records import LostRecords
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.lifecycle import plan_files
 from airflow_provider_rlmm.lifecycle.plan_files import (
     orphaned_partitions,
@@ -27,7 +28,6 @@ from airflow_provider_rlmm.lifecycle.plan_files import (
     write_plan,
 )
 from airflow_provider_rlmm.lifecycle.planner import Plan
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import PlanFile, PlanSummary, Reason

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.doctor.examine import examine
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.findings import Diagnosis
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import DAY_MS, Cluster, deletion, tip

@@ -4,10 +4,10 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, PlanError, StorageRootError
+from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, require_brokers_root, samples_of
-from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.audit import DeletionRecord
 from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.roots import KNOWN_FROM_THE_BEGINNING

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.lifecycle.reports import (
@@ -23,7 +24,6 @@ from airflow_provider_rlmm.lifecycle.reports import (
 )
 from airflow_provider_rlmm.lifecycle.run_report import mark_document, report_of_run
 from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts, cleaner_summary
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
 from airflow_provider_rlmm.plugins.pages import report_page
 from airflow_provider_rlmm.policy.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
 from airflow_provider_rlmm.policy.counts import Count

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageUnavailableError
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.lifecycle.scrub import Scrub, scrub
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.storage.layout import Layout

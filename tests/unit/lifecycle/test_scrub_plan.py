@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.root_proof import prove_root
@@ -40,7 +41,6 @@ from airflow_provider_rlmm.lifecycle.scrub_files import (
     write_scrub,
 )
 from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub, read_scrub_plan
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.guards import FLOOR_UNREFERENCED_MS, BlastRadius, ScrubLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.refusals import RefusalKind

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.inventory import orphaned_partitions
 from airflow_provider_rlmm.lifecycle.inventory_files import write_inventory
 from airflow_provider_rlmm.lifecycle.out_of_service import unseen_in_words
 from airflow_provider_rlmm.lifecycle.survey import Survey, survey
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation, refusal_of
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import CleanerLimits
@@ -386,7 +386,7 @@ def test_a_living_topic_makes_no_object_for_each_of_its_segments(monkeypatch: py
     topic = cluster.topic()
     topic.advance()
     made: list[object] = []
-    from airflow_provider_rlmm.metadata.columnar.fold import histories
+    from airflow_provider_rlmm.core.records.fold import histories
 
     monkeypatch.setattr(histories, "RemoteLogSegmentMetadata", lambda *a: made.append(a))
     survey(topic, LIMITS, Hold(), cluster.now_ms)

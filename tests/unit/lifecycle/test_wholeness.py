@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError, StorageAccessError, StorageUnavailableError
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from tests.unit.lifecycle.builders import Cluster, add, reasons, tip, update

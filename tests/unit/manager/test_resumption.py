@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, QuarantinedRecordsError, SnapshotRefusedError
+from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, no_effect_hook
 from airflow_provider_rlmm.event_log.protocol import ProvenLook
 from airflow_provider_rlmm.event_log.snapshot import Snapshot
@@ -16,9 +19,6 @@ from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.manager.publication import LookAt, no_look
 from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption
 from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
-from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
 from dev.broker import await_condition
 from tests.contracts.consuming import TIMEOUT_S
 from tests.unit.manager.topics import new_log, put, topic_state, user_partition_of

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 
 PARTITION = TopicIdPartition(UUID("3f0e218f-faa0-49f2-8285-47520c8cecc6"), "orders", 2)
 

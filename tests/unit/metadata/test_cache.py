@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MetadataError
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.outcomes import EventFate
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.outcomes import EventFate
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from tests.unit.metadata.events import copied, deleted, deleting, segment_id, started, update
 
 State = RemoteLogSegmentState

@@ -8,12 +8,12 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.metadata.columnar import CARRIED, ErrorCode, decode, decoded_schema, iter_events
-from airflow_provider_rlmm.metadata.columnar.decoding import decode as _columnar_decode
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadataSnapshot
-from airflow_provider_rlmm.metadata.serde import deserialize, serialize
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.columnar import CARRIED, ErrorCode, decode, decoded_schema, iter_events
+from airflow_provider_rlmm.core.records.decoding import decode as _columnar_decode
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot
+from airflow_provider_rlmm.core.records.serde import deserialize, serialize
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from tests.unit.metadata import events
 from tests.unit.metadata.recorded import FORMATTED, GOLDEN, GOLDEN_VALUES, REAL, REAL_VALUES, event_of, parse_formatted
 

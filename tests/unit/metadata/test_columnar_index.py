@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from airflow_provider_rlmm.metadata.columnar.fold.index import HashIndex, hash_of, spread
+from airflow_provider_rlmm.core.records.fold.index import HashIndex, hash_of, spread
 
 
 def mixed(numbers):

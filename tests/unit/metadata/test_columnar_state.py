@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import MetadataError
-from airflow_provider_rlmm.metadata.columnar import ColumnarState, ErrorCode, decode
-from airflow_provider_rlmm.metadata.columnar.fold import events, steps, store, unresolved
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentId, TopicIdPartition
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
+from airflow_provider_rlmm.core.records.fold import events, steps, store, unresolved
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from tests.unit.metadata.events import (
     PARTITION,
     copied,

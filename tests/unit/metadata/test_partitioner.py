@@ -6,9 +6,9 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from airflow_provider_rlmm.metadata.columnar.decoding.decode import metadata_partitions
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.decoding.decode import metadata_partitions
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from tests.unit.metadata.events import PARTITION
 from tests.unit.metadata.recorded import json_lines
 

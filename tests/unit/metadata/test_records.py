@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
     kafka_uuid_str,
     parse_kafka_uuid,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from tests.unit.metadata import events
 from tests.unit.metadata.recorded import GOLDEN, event_of
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
-from airflow_provider_rlmm.metadata.serde import deserialize, serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
+from airflow_provider_rlmm.core.records.serde import deserialize, serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from tests.unit.metadata import events
 from tests.unit.metadata.recorded import FORMATTED, GOLDEN, GOLDEN_VALUES, REAL, REAL_VALUES, event_of, parse_formatted
 

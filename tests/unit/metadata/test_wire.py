@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
-from airflow_provider_rlmm.metadata import wire
-from airflow_provider_rlmm.metadata.wire import Reader
+from airflow_provider_rlmm.core.records import wire
+from airflow_provider_rlmm.core.records.wire import Reader
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import replace_file
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.page_data import tables
 from airflow_provider_rlmm.page_data.inventories import clusters, inventory, partitions, segments, topics
 from airflow_provider_rlmm.page_data.runs import history, progress

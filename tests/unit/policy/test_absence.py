@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.metadata.deletion import AbsenceObservation
-from airflow_provider_rlmm.metadata.records import kafka_uuid_str
-from airflow_provider_rlmm.metadata.topic_answers import NoTopic, TopicAnswer
+from airflow_provider_rlmm.core.records.deletion import AbsenceObservation
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.policy.absence import (
     OrphanCandidate,
     Presence,

@@ -11,15 +11,15 @@ import pytest
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets
 from airflow_provider_rlmm.policy.copy_situation import CopySituation, DirectoryFacts
 from airflow_provider_rlmm.policy.copying import (

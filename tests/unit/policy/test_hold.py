@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.metadata.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy.hold import Hold
 
 ID = UUID(int=2**127 - 5)

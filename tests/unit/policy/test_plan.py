@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.base.strict_json import checksum
-from airflow_provider_rlmm.metadata.read_tail import ReadTail
+from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.policy import plan as plan_module
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.guards import BlastRadius

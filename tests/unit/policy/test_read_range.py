@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, OffsetNotInRemoteLogError
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadRange, split, within
 
 TIP = TopicIdPartition(UUID(int=7), "orders", 3)

@@ -10,11 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     RemoteLogMetadata,
     RemoteLogSegmentId,
@@ -24,8 +22,10 @@ from airflow_provider_rlmm.metadata.records import (
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import deserialize, serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.serde import deserialize, serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.policy.copy_report import CopyReport
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts

@@ -23,17 +23,17 @@ from airflow_provider_rlmm.core.base.errors import (
     TopicInDoubtError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.policy.answers import LeaderOffsets
 from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
 from airflow_provider_rlmm.policy.hold import Hold

@@ -8,16 +8,16 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, TopicInDoubtError
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.metadata.partitioner import metadata_partition_for
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.serde import serialize
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.remote_log.segments import AdvancingSegments, KnownSegments, PartitionSegments
 
 TIP = TopicIdPartition(UUID(int=1), "orders", 0)

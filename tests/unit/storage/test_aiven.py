@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, MalformedMetadataError, UnsafeObjectKeyError
-from airflow_provider_rlmm.lifecycle.scrub import scrub
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
     parse_kafka_uuid,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata, without_other_prefix
 from airflow_provider_rlmm.storage.layouts import AivenLayout

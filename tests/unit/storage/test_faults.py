@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import HiddenCopiesError, StorageAccessError, StorageRootError
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.storage.pace import MOST_IN_A_ROW

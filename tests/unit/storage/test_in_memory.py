@@ -13,7 +13,7 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
     UnsafeObjectKeyError,
 )
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.storage.layout import Layout
 from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
+from airflow_provider_rlmm.core.records.decoding.layout import Array
 
 _SMALLEST_BITS = 8
 _LARGEST_LOAD = 0.5  # fuller ones need many more looks for the last few keys

@@ -3,7 +3,7 @@
 What deletion events, and events of others, say about whole user partitions.
 
 Deletion events are few and depend on each other, so each is applied by itself, by
-:class:`~airflow_provider_rlmm.metadata.deletion.PartitionDeletion`. What lies between them is looked up in columns.
+:class:`~airflow_provider_rlmm.core.records.deletion.PartitionDeletion`. What lies between them is looked up in columns.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from functools import partial
 
 import numpy as np
 
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.segments import Part
-from airflow_provider_rlmm.metadata.columnar.fold.steps import MORE_ALIVE
-from airflow_provider_rlmm.metadata.columnar.fold.store import Store
-from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
-from airflow_provider_rlmm.metadata.records import OWN_BROKER_ID
-from airflow_provider_rlmm.metadata.states import COPYING, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
+from airflow_provider_rlmm.core.records.fold.segments import Part
+from airflow_provider_rlmm.core.records.fold.steps import MORE_ALIVE
+from airflow_provider_rlmm.core.records.fold.store import Store
+from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID
+from airflow_provider_rlmm.core.records.states import COPYING, RemotePartitionDeleteState
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _MARKED = RemotePartitionDeleteState.DELETE_PARTITION_MARKED

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array, Block, Opening, window
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.decoding.layout import Array, Block, Opening, window
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.metadata.serde import (
+from airflow_provider_rlmm.core.records.serde import (
     PARTITION_DELETE_API_KEY,
     SEGMENT_API_KEY,
     SEGMENT_UPDATE_API_KEY,

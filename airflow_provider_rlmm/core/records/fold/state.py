@@ -10,21 +10,21 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import MetadataError
-from airflow_provider_rlmm.metadata.columnar.fold.apply import apply_batch
-from airflow_provider_rlmm.metadata.columnar.fold.histories import histories_of, user_partition
-from airflow_provider_rlmm.metadata.columnar.fold.ipc import from_ipc, to_ipc
-from airflow_provider_rlmm.metadata.columnar.fold.store import Store
-from airflow_provider_rlmm.metadata.columnar.fold.tables import table_of
-from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
-from airflow_provider_rlmm.metadata.history import UserPartitionHistory
-from airflow_provider_rlmm.metadata.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
+from airflow_provider_rlmm.core.records.fold.apply import apply_batch
+from airflow_provider_rlmm.core.records.fold.histories import histories_of, user_partition
+from airflow_provider_rlmm.core.records.fold.ipc import from_ipc, to_ipc
+from airflow_provider_rlmm.core.records.fold.store import Store
+from airflow_provider_rlmm.core.records.fold.tables import table_of
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyReport:
     """
     What :meth:`ColumnarState.apply` did; each table holds the batch's columns of the rows in question, what became of
-    them as ``fate`` (:class:`~airflow_provider_rlmm.metadata.outcomes.EventFate`) and a ``reason`` in words.
+    them as ``fate`` (:class:`~airflow_provider_rlmm.core.records.outcomes.EventFate`) and a ``reason`` in words.
 
     :param applied: number of events that were applied.
     :param quarantined: rows whose ``error_code`` is not ``GOOD``; of these only ``KEYED`` ones are applied, as a broker
@@ -49,7 +49,7 @@ class ColumnarState:
     What the metadata topic says of many user partitions: their segments that are not finished, how far their deletions are,
     what is not certain.
 
-    The same as one :class:`~airflow_provider_rlmm.metadata.history.UserPartitionHistory` per user partition holds; unlike a
+    The same as one :class:`~airflow_provider_rlmm.core.records.history.UserPartitionHistory` per user partition holds; unlike a
     broker's cache it keeps what is unfinished below ``DELETE_PARTITION_FINISHED``. A state that was advanced by
     :meth:`apply` is spent: only the state that came of it answers.
     """

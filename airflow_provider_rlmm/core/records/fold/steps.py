@@ -9,20 +9,20 @@ from uuid import UUID
 import numpy as np
 
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.index import hash_of
-from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, Store
-from airflow_provider_rlmm.metadata.outcomes import EventFate
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.fold.index import hash_of
+from airflow_provider_rlmm.core.records.fold.store import DEAD, Store
+from airflow_provider_rlmm.core.records.outcomes import EventFate
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     SegmentEvent,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.serde import SEGMENT_API_KEY
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.serde import SEGMENT_API_KEY
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 
 STATES = len(S)
 APPLIED, THROWN = EventFate.APPLIED, EventFate.THROWN

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.events import binary_buffers, numpy_of
-from airflow_provider_rlmm.metadata.columnar.fold.index import spread, starts_of
-from airflow_provider_rlmm.metadata.columnar.fold.steps import APPLIED, MORE_ALIVE, Steps, step
-from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, NO_OFFSET, Store
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.fold.events import binary_buffers, numpy_of
+from airflow_provider_rlmm.core.records.fold.index import spread, starts_of
+from airflow_provider_rlmm.core.records.fold.steps import APPLIED, MORE_ALIVE, Steps, step
+from airflow_provider_rlmm.core.records.fold.store import DEAD, NO_OFFSET, Store
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 
 ADDED = step(S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, is_update=False)
 """The event opens a segment's life."""

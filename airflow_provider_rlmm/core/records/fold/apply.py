@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_rlmm.metadata.columnar.decoding.decode import iter_events
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.deletions import (
+from airflow_provider_rlmm.core.records.decoding.decode import iter_events
+from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.fold.deletions import (
     PartEvents,
     UnfinishedAt,
     apply_deletions,
     opens_again,
 )
-from airflow_provider_rlmm.metadata.columnar.fold.events import APPLIED_CODES, Events, partitions_of
-from airflow_provider_rlmm.metadata.columnar.fold.segments import Part, SegmentFields, note_copies, settle
-from airflow_provider_rlmm.metadata.columnar.fold.steps import APPLIED, DROPPED, THROWN, steps_of, thrown_reason
-from airflow_provider_rlmm.metadata.columnar.fold.store import NO_DELETION, NO_OFFSET, Store
-from airflow_provider_rlmm.metadata.columnar.fold.unresolved import note_unresolved
-from airflow_provider_rlmm.metadata.outcomes import ErrorCode, EventFate
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.fold.events import APPLIED_CODES, Events, partitions_of
+from airflow_provider_rlmm.core.records.fold.segments import Part, SegmentFields, note_copies, settle
+from airflow_provider_rlmm.core.records.fold.steps import APPLIED, DROPPED, THROWN, steps_of, thrown_reason
+from airflow_provider_rlmm.core.records.fold.store import NO_DELETION, NO_OFFSET, Store
+from airflow_provider_rlmm.core.records.fold.unresolved import note_unresolved
+from airflow_provider_rlmm.core.records.outcomes import ErrorCode, EventFate
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _PART_EVENTS = 1 << 18  # what is worked on at once fits into the processor's cache

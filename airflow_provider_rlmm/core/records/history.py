@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError
-from airflow_provider_rlmm.metadata.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
+from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -22,7 +22,7 @@ from airflow_provider_rlmm.metadata.records import (
     SegmentEvent,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.states import COPYING, RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.states import COPYING, RemoteLogSegmentState
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 The four kinds of records of ``__remote_log_metadata`` as immutable value objects (KIP-405).
 
 They hold what the wire holds, no more: whether Kafka's own constructors would refuse a value is
-:mod:`airflow_provider_rlmm.metadata.serde`'s to say, in both directions, and whether we may write it the write guard's.
+:mod:`airflow_provider_rlmm.core.records.serde`'s to say, in both directions, and whether we may write it the write guard's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.quoting import name_in_text
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 
 OWN_BROKER_ID = -1
 """The ``broker_id`` of every event that this package writes: no broker has it, so our events can be told apart."""

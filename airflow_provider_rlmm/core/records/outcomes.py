@@ -29,7 +29,7 @@ class ErrorCode(IntEnum):
 class EventFate(IntEnum):
     """
     What became of an event. The numbers are those of the column ``fate`` in a
-    :class:`~airflow_provider_rlmm.metadata.columnar.ApplyReport`.
+    :class:`~airflow_provider_rlmm.core.records.columnar.ApplyReport`.
 
     Kafka drops what it cannot apply with no more than a line in the broker's log, and ends its consumer where it throws.
     """

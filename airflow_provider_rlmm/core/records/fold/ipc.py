@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.errors import MetadataError
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, NO_DELETION, NO_OFFSET, TABLES, Store, Uncertain
-from airflow_provider_rlmm.metadata.deletion import AbsenceObservation, PartitionDeletion
-from airflow_provider_rlmm.metadata.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.deletion import AbsenceObservation, PartitionDeletion
+from airflow_provider_rlmm.core.records.fold.store import DEAD, NO_DELETION, NO_OFFSET, TABLES, Store, Uncertain
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 
 VERSION = 5
 """Of the fold: a state that another version has made may mean something else."""

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.index import HashIndex, hash_of, spread, starts_of
-from airflow_provider_rlmm.metadata.deletion import PartitionDeletion
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
+from airflow_provider_rlmm.core.records.fold.index import HashIndex, hash_of, spread, starts_of
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 
 NO_OFFSET = -1
 NO_METADATA_PARTITION = int(np.iinfo(np.int32).min)

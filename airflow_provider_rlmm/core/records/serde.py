@@ -7,7 +7,7 @@ what Kafka's serde accepts: unknown tagged fields are skipped, superfluous varin
 leader epochs the last one counts. It refuses what Kafka refuses, the checks of the records' constructors included:
 another frame or a newer api version, an unknown api key or state, truncation, bytes left over, no leader epochs, a
 negative start offset, an end before the start. It refuses one thing more, a topic name that is not UTF-8
-(:meth:`airflow_provider_rlmm.metadata.wire.Reader.compact_string` says why).
+(:meth:`airflow_provider_rlmm.core.records.wire.Reader.compact_string` says why).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
-from airflow_provider_rlmm.metadata import wire
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records import wire
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -27,8 +27,8 @@ from airflow_provider_rlmm.metadata.records import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.metadata.wire import Reader
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.wire import Reader
 
 SEGMENT_API_KEY = 0
 SEGMENT_UPDATE_API_KEY = 1

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Values to columns: the public functions of :mod:`airflow_provider_rlmm.metadata.columnar`.
+Values to columns: the public functions of :mod:`airflow_provider_rlmm.core.records.columnar`.
 
-:func:`decode` says of every value what :func:`airflow_provider_rlmm.metadata.serde.deserialize` says of it: values in
+:func:`decode` says of every value what :func:`airflow_provider_rlmm.core.records.serde.deserialize` says of it: values in
 Kafka's own layout are decoded without a loop over rows, all others by that function itself.
 """
 
@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
-from airflow_provider_rlmm.metadata.columnar.decoding.fields import FIELDS, NO_KIND, Fields
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array, canonical_blocks
-from airflow_provider_rlmm.metadata.outcomes import ErrorCode
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.decoding.fields import FIELDS, NO_KIND, Fields
+from airflow_provider_rlmm.core.records.decoding.layout import Array, canonical_blocks
+from airflow_provider_rlmm.core.records.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -28,13 +28,13 @@ from airflow_provider_rlmm.metadata.records import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from airflow_provider_rlmm.metadata.serde import (
+from airflow_provider_rlmm.core.records.serde import (
     PARTITION_DELETE_API_KEY,
     SEGMENT_API_KEY,
     SNAPSHOT_API_KEY,
     deserialize,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 
 _MURMUR2_MULTIPLIER = np.uint32(0x5BD1E995)
 _MURMUR2_START = np.uint32(((0x9747B28C ^ 4) * 0x5BD1E995) & 0xFFFFFFFF)
@@ -202,7 +202,7 @@ def _flag_misrouted(
 
 
 def metadata_partitions(topic_id: Array, partition: Array, num_partitions: int) -> Array:
-    """Return the metadata partition of each user partition, as :mod:`airflow_provider_rlmm.metadata.partitioner` does."""
+    """Return the metadata partition of each user partition, as :mod:`airflow_provider_rlmm.core.records.partitioner` does."""
     words = np.frombuffer(np.ascontiguousarray(topic_id), dtype=">u4").reshape(-1, 4).astype(np.uint32)
     most, least = words[:, 0] ^ words[:, 1], words[:, 2] ^ words[:, 3]
     # Java's Objects.hash(least significant, most significant, partition), in wrapping 32-bit arithmetic.

@@ -3,7 +3,7 @@
 Segments whose state is not certain: an update came without its add, or an event that a broker's state machine throws at.
 
 They are few, so they are kept one by one. The rules are those of
-:class:`~airflow_provider_rlmm.metadata.history.UserPartitionHistory`, with one difference: where finished segments are not
+:class:`~airflow_provider_rlmm.core.records.history.UserPartitionHistory`, with one difference: where finished segments are not
 kept, an update of one is taken for an update without its add.
 """
 
@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.index import hash_of
-from airflow_provider_rlmm.metadata.columnar.fold.segments import ADDED, Part
-from airflow_provider_rlmm.metadata.columnar.fold.steps import THROWN
-from airflow_provider_rlmm.metadata.columnar.fold.store import DEAD, Store, Uncertain
-from airflow_provider_rlmm.metadata.outcomes import EventFate
+from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.fold.index import hash_of
+from airflow_provider_rlmm.core.records.fold.segments import ADDED, Part
+from airflow_provider_rlmm.core.records.fold.steps import THROWN
+from airflow_provider_rlmm.core.records.fold.store import DEAD, Store, Uncertain
+from airflow_provider_rlmm.core.records.outcomes import EventFate
 
 
 def note_unresolved(store: Store, part: Part, api_state: Array) -> None:

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MetadataError
-from airflow_provider_rlmm.metadata.outcomes import EventFate
-from airflow_provider_rlmm.metadata.records import (
+from airflow_provider_rlmm.core.records.outcomes import EventFate
+from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
 )
-from airflow_provider_rlmm.metadata.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 
 
 @dataclass(slots=True)

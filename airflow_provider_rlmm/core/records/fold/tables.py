@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.metadata.columnar.decoding.fields import FIELDS
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.index import spread
-from airflow_provider_rlmm.metadata.columnar.fold.store import (
+from airflow_provider_rlmm.core.records.decoding.fields import FIELDS
+from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.fold.index import spread
+from airflow_provider_rlmm.core.records.fold.store import (
     DEAD,
     NO_DELETION,
     NO_METADATA_PARTITION,
     NO_OFFSET,
     Store,
 )
-from airflow_provider_rlmm.metadata.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 
 _PARTITION = {"metadata_partition": pa.int32(), "topic_id": pa.binary(), "topic": pa.string(), "partition": pa.int32()}
 _SEGMENT_FIELDS = [name for name in FIELDS if name in RemoteLogSegmentMetadata.__slots__]

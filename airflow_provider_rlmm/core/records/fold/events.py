@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.metadata.columnar.decoding.layout import Array
-from airflow_provider_rlmm.metadata.columnar.fold.index import hash_of
-from airflow_provider_rlmm.metadata.columnar.fold.store import NO_DELETION, NO_METADATA_PARTITION, NO_OFFSET, Store
-from airflow_provider_rlmm.metadata.outcomes import ErrorCode
-from airflow_provider_rlmm.metadata.serde import PARTITION_DELETE_API_KEY
+from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.fold.index import hash_of
+from airflow_provider_rlmm.core.records.fold.store import NO_DELETION, NO_METADATA_PARTITION, NO_OFFSET, Store
+from airflow_provider_rlmm.core.records.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 
 _FIRST_LOOK = 4096
 _AT_ONCE = 1 << 15  # what is compared at once stays in the processor's cache

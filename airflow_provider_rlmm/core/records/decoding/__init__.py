@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From values to columns, without a loop over rows."""
