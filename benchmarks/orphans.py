@@ -31,6 +31,10 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_named
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
@@ -44,10 +48,6 @@ from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.freshness import Sample
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import LayoutOptions, layout_named
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 from benchmarks.topic import METADATA_PARTITIONS, publish
 from dev.broker import METADATA_TOPIC
 

@@ -19,6 +19,9 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.event_log.event_decoding import decode_batch
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
@@ -31,9 +34,6 @@ from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.root import RootExpectation
 from benchmarks.remote_topic import alter_topic, pinned_to, warm_imports
 from dev.broker import LocalKafka, await_condition
 

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from dev.broker import METADATA_TOPIC, LocalKafka
 
 BROKER_ID, MADE_MS = 1, 1_700_000_000_000

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from obstore.store import LocalStore
 
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.opening import location_of
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.opening import location_of
 
 
 def expected_root_of(remote_dir: Path, place: str = LocalTieredStorageLayout.prefix) -> str:

@@ -26,4 +26,4 @@ def leave_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         room -= written
         return written
 
-    monkeypatch.setattr("airflow_provider_rlmm.storage.local_files.os.write", until_it_is_full)
+    monkeypatch.setattr("airflow_provider_rlmm.core.storage.local_files.os.write", until_it_is_full)

@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from dev import tiering
 from dev.broker import LocalKafka
 

@@ -13,9 +13,9 @@ from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.storage.credentials import StoreAccess
+    from airflow_provider_rlmm.core.storage.hidden_copies import BucketInspector
     from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-    from airflow_provider_rlmm.storage.credentials import StoreAccess
-    from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
 
 STOP_FILE: Final = "stop"
 """Name of the file in the work folder that stops runs, whatever is in it; its text is the reason."""
@@ -39,7 +39,7 @@ class CommandLineStorage(StorageAccess):
 
     def open_store(self, uri: str) -> tuple[StoreAccess, BucketInspector | None]:
         """Return the options; nobody reads the settings of the bucket."""
-        from airflow_provider_rlmm.storage.credentials import StoreAccess
+        from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 
         return StoreAccess(self._configuration.store_options), None
 

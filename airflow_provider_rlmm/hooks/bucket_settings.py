@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from airflow.sdk import Connection
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
+    from airflow_provider_rlmm.core.storage.hidden_copies import BucketInspector
 
 
 def bucket_inspector(uri: str, connection: Connection) -> BucketInspector | None:
@@ -21,7 +21,7 @@ def bucket_inspector(uri: str, connection: Connection) -> BucketInspector | None
     :param connection: that opens the store.
     :return: ``None`` where the connection is of no official provider: its options are for obstore, which reads no settings.
     """
-    from airflow_provider_rlmm.storage import bucket_settings
+    from airflow_provider_rlmm.core.storage import bucket_settings
 
     parts = urlsplit(uri)
     match connection.conn_type:

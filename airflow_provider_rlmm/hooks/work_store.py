@@ -14,10 +14,10 @@ from airflow.sdk import BaseHook, Connection
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import OpenedStore
 from airflow_provider_rlmm.core.base.store_uris import StoreUri, read_store_uri
+from airflow_provider_rlmm.core.storage.credentials import StoreAccess
+from airflow_provider_rlmm.core.storage.opening import open_store
+from airflow_provider_rlmm.core.storage.secret_texts import safe_text, secrets_in
 from airflow_provider_rlmm.hooks.stores.access import store_access
-from airflow_provider_rlmm.storage.credentials import StoreAccess
-from airflow_provider_rlmm.storage.opening import open_store
-from airflow_provider_rlmm.storage.secret_texts import safe_text, secrets_in
 
 _Key = tuple[str, str, str, str]
 _LAST: Final[dict[_Key, StoreAccess]] = {}

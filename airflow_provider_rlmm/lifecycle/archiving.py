@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.event_log.log_tail import require_tail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.archive_documents import NamedByLog, leave_document
@@ -38,7 +39,6 @@ from airflow_provider_rlmm.remote_log.archive.manifests import write_manifest
 from airflow_provider_rlmm.remote_log.archive.places import folder_of
 from airflow_provider_rlmm.remote_log.archive.segments import SegmentToArchive
 from airflow_provider_rlmm.remote_log.archive.writing import ArchiveOrigin, archive_user_partition
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 logger = logging.getLogger(__name__)
 

@@ -26,6 +26,7 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, SegmentDeletion
 from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook, Unknown
 from airflow_provider_rlmm.event_log.write_guard import WritableEvent
 from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail
@@ -35,7 +36,6 @@ from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.replay import Belief
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion
 
 logger = logging.getLogger(__name__)
 

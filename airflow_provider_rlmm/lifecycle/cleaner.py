@@ -19,6 +19,8 @@ from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system
 from airflow_provider_rlmm.core.base.errors import EventLogError, RlmmError
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
 from airflow_provider_rlmm.event_log.log_tail import require_tail
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader, OffsetStore
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
@@ -41,8 +43,6 @@ from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.policy.plan import PlannedSegments
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 
 logger = logging.getLogger(__name__)
 

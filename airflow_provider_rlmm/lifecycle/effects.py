@@ -19,6 +19,14 @@ from airflow_provider_rlmm.core.records.records import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
+from airflow_provider_rlmm.core.storage.remote_storage import (
+    DeleteOutcome,
+    DeletionReport,
+    RemoteStorageManager,
+    SegmentDeletion,
+    StoredObject,
+)
+from airflow_provider_rlmm.core.storage.root import RootCheck, StampOutcome
 from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
@@ -26,14 +34,6 @@ from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail, Starte
 from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.kill_switch import StopSource
-from airflow_provider_rlmm.storage.remote_storage import (
-    DeleteOutcome,
-    DeletionReport,
-    RemoteStorageManager,
-    SegmentDeletion,
-    StoredObject,
-)
-from airflow_provider_rlmm.storage.root import RootCheck, StampOutcome
 
 logger = logging.getLogger(__name__)
 

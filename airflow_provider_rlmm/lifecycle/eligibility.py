@@ -20,6 +20,10 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET, Freed
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import foreign_prefix
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look
@@ -36,10 +40,6 @@ from airflow_provider_rlmm.policy.plan_archive import NOT_ARCHIVED_ADVICE
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import incompleteness, unnamed_segments
-from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET, Freed
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import foreign_prefix
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager, StoredObject
 
 _LOOKED_AT = 10
 NEXT_RUN = "nothing: the next run goes on from here"

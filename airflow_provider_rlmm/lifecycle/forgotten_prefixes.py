@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.storage.remote_storage import Folder, FolderState, RemoteStorageManager
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import FORGOTTEN, ForgottenPrefix
-from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, RemoteStorageManager
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
-from airflow_provider_rlmm.storage.root import Place
-from airflow_provider_rlmm.storage.walk import named_id
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.remote_storage import Folder, FolderState, StoredObject
+from airflow_provider_rlmm.core.storage.root import Place
+from airflow_provider_rlmm.core.storage.walk import named_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layout import Layout
 
 if TYPE_CHECKING:
     import pyarrow as pa

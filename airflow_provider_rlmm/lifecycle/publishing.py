@@ -36,6 +36,8 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
 from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataLogReader, Unknown
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent
@@ -55,8 +57,6 @@ from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.refusals import Refusal
 from airflow_provider_rlmm.policy.unseen import UnseenDecision, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import Doubt, incompleteness
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 
 EVENTS_BY_HAND = "events_by_hand"
 """The override in :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES` that these events need."""

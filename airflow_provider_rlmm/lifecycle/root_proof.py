@@ -30,6 +30,10 @@ from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.core.records.segment_rows import metadata_of
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.records.topic_names import INTERNAL_TOPICS
+from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.core.storage.root import PlaceCheck, RootCheck, RootExpectation
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.current_root import (
@@ -43,10 +47,6 @@ from airflow_provider_rlmm.lifecycle.known_places import require_known_places
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
 from airflow_provider_rlmm.policy.refusals import Refusal
-from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.storage.root import PlaceCheck, RootCheck, RootExpectation
 
 if TYPE_CHECKING:
     import pyarrow as pa

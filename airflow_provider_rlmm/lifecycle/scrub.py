@@ -19,6 +19,8 @@ from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.segment_rows import metadata_of
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.forgotten_prefixes import look_below
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
@@ -33,8 +35,6 @@ from airflow_provider_rlmm.policy.scrub import (
     size_differs,
 )
 from airflow_provider_rlmm.policy.scrub_summary import ForgottenPrefix
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 if TYPE_CHECKING:
     import pyarrow as pa

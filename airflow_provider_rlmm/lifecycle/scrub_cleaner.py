@@ -22,6 +22,8 @@ from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError, RlmmError, StorageRootError
 from airflow_provider_rlmm.core.base.file_systems import read_file
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
+from airflow_provider_rlmm.core.storage.root import RootCheck
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
@@ -43,8 +45,6 @@ from airflow_provider_rlmm.policy.scrub import (
 )
 from airflow_provider_rlmm.policy.scrub_summary import MAX_LISTED, UNNAMED_ADVICE, Amount
 from airflow_provider_rlmm.policy.unnamed import UNNAMED
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager, StoredObject
-from airflow_provider_rlmm.storage.root import RootCheck
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.event_log.topic_state import TopicState
 from airflow_provider_rlmm.lifecycle.named_prefixes import NamedPrefixes
 from airflow_provider_rlmm.policy.scrub import LogView
-from airflow_provider_rlmm.storage.layout import Layout
 
 if TYPE_CHECKING:
     import pyarrow as pa

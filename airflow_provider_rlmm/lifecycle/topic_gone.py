@@ -26,6 +26,7 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.storage.remote_storage import FolderState, RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, MetadataPartitionView
@@ -37,7 +38,6 @@ from airflow_provider_rlmm.policy.topic_gone import (
     why_not_empty,
     why_not_finished,
 )
-from airflow_provider_rlmm.storage.remote_storage import FolderState, RemoteStorageManager, StoredObject
 
 logger = logging.getLogger(__name__)
 

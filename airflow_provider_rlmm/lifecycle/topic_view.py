@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_rlmm.core.records.columnar import ApplyReport
-    from airflow_provider_rlmm.storage.layout import Layout
+    from airflow_provider_rlmm.core.storage.layout import Layout
 
 logger = logging.getLogger(__name__)
 

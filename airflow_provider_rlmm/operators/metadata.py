@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.errors import LostRecordsError
+from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators.arguments import Reader, cleaner_limits, events, folder, offsets, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import work_uri
-from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT
 
 
 class ReadRemoteLogMetadataOperator(CheckedOperator):

@@ -52,7 +52,7 @@ class ArchivedSegment:
         A copy that was never finished, and a segment whose deletion had begun, may lack files: what was there is kept.
     :param transactional: whether its log holds records of transactions, as far as it was looked at.
     :param files: its files by kind: ``log`` and the values of
-        :class:`~airflow_provider_rlmm.storage.index_type.IndexType`.
+        :class:`~airflow_provider_rlmm.core.storage.index_type.IndexType`.
     :param missing: kinds of files that storage did not have.
     """
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.policy.read_range import OffsetRange
 from airflow_provider_rlmm.remote_log.extent import RemoteExtent, SegmentSpan
 from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction
@@ -18,7 +19,6 @@ from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow_bat
 from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
 from airflow_provider_rlmm.remote_log.segment_reading import SegmentPart
 from airflow_provider_rlmm.remote_log.transactions import AbortedTransactions, MarkerCheck
-from airflow_provider_rlmm.storage.index_type import IndexType
 
 if TYPE_CHECKING:
     import pyarrow as pa

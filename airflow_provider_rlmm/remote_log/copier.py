@@ -20,6 +20,8 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
+from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
 from airflow_provider_rlmm.policy.copy_hole import hole_ahead
 from airflow_provider_rlmm.policy.copy_report import CopyReport
 from airflow_provider_rlmm.policy.copy_situation import CopySituation
@@ -27,8 +29,6 @@ from airflow_provider_rlmm.policy.copying import Candidates, lease_text
 from airflow_provider_rlmm.remote_log.copy_source import CopySource
 from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext, SegmentCopier
-from airflow_provider_rlmm.storage.copy_target import obstacle_to_copies
-from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootExpectation
 
 logger = logging.getLogger(__name__)
 

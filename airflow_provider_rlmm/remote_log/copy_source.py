@@ -9,6 +9,7 @@ from typing import Protocol
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
 from airflow_provider_rlmm.policy.answers import LeaderRecord
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.policy.copying import LocalSegment
@@ -16,7 +17,6 @@ from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_
 from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
 from airflow_provider_rlmm.remote_log.log_directory.verification import verify_segment
-from airflow_provider_rlmm.storage.remote_storage import LogSegmentData
 
 
 @dataclass(frozen=True, slots=True)

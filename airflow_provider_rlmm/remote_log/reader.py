@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.remote_log.committed_reading import RecordReading, last_stable_offset
@@ -28,7 +29,6 @@ from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
 from airflow_provider_rlmm.remote_log.segment_reading import ChunkSizes
 from airflow_provider_rlmm.remote_log.segments import AdvancingSegments, RemoteLogSegments
 from airflow_provider_rlmm.remote_log.timestamp_search import FoundOffset, find_in_segment
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
 from airflow_provider_rlmm.policy.read_range import OffsetRange
 from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
@@ -23,7 +24,6 @@ from airflow_provider_rlmm.remote_log.segment_reading import (
     SegmentPart,
     SegmentReading,
 )
-from airflow_provider_rlmm.storage.index_type import IndexType
 
 logger = logging.getLogger(__name__)
 

@@ -30,6 +30,9 @@ from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
+    from airflow_provider_rlmm.core.storage.layout import Layout
+    from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+    from airflow_provider_rlmm.core.storage.root import RootExpectation
     from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
     from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
     from airflow_provider_rlmm.lifecycle.audit import AuditLog
@@ -38,9 +41,6 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.policy.audit import DeletionRecord
     from airflow_provider_rlmm.policy.plan import PlanSummary
-    from airflow_provider_rlmm.storage.layout import Layout
-    from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
-    from airflow_provider_rlmm.storage.root import RootExpectation
 
 Limits = TypeVar("Limits", CleanerLimits, ScrubLimits)
 
@@ -106,7 +106,7 @@ class CleanerSession:
     @property
     def _layout(self) -> Layout | None:
         """Where objects of segments lie, ``None`` where nobody has said where storage is."""
-        from airflow_provider_rlmm.storage.layouts import layout_named
+        from airflow_provider_rlmm.core.storage.layouts import layout_named
 
         settings = self.access.get_connection_settings()
         return None if settings.storage_uri is None else layout_named(settings.layout, settings.layout_options)
@@ -207,8 +207,8 @@ class CleanerSession:
         :raises StorageRootError: naming the key prefix, its topics and what to set.
         :raises EventLogError: if the topic or the cluster cannot be read.
         """
+        from airflow_provider_rlmm.core.storage.layouts import layout_named
         from airflow_provider_rlmm.lifecycle.known_places import require_known_places
-        from airflow_provider_rlmm.storage.layouts import layout_named
 
         settings = self.access.get_connection_settings()
         if settings.storage_uri is None:

@@ -11,12 +11,12 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, RlmmError
 from airflow_provider_rlmm.core.base.quoting import printable
-from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
+from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription
     from airflow_provider_rlmm.session.access import RemoteLogAccess
-    from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 logger = logging.getLogger(__name__)
 

@@ -27,12 +27,12 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.storage.root import RootExpectation
     from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
     from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
     from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
     from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetrics
     from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
-    from airflow_provider_rlmm.storage.root import RootExpectation
 
 logger = logging.getLogger(__name__)
 
@@ -191,10 +191,10 @@ def copy_topic(
     :raises ClusterMismatchError: if the disk is of another cluster.
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
+    from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
     from airflow_provider_rlmm.lifecycle.plan_files import write_document
     from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
     from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
-    from airflow_provider_rlmm.storage.copy_target import obstacle_to_copies
 
     session.require_running(dry_run=dry_run)
     publisher = session.access.get_publisher(session.log)

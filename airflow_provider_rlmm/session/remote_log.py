@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+    from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
     from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
     from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
     from airflow_provider_rlmm.remote_log.segments import KnownSegments
     from airflow_provider_rlmm.remote_log.timestamp_search import FoundOffset
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
-    from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.policy.approval import NOT_APPROVED_ADVICE
 from airflow_provider_rlmm.policy.attention import Attention, RunProblem
 from airflow_provider_rlmm.policy.audit import SCRUB
@@ -22,7 +23,6 @@ from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.holding import require_known_hold
 from airflow_provider_rlmm.session.steps import step
-from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.session.settings import RemoteLogSettings
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.storage.credentials import StoreAccess
-    from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
-    from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-    from airflow_provider_rlmm.storage.root import RootExpectation
+    from airflow_provider_rlmm.core.storage.credentials import StoreAccess
+    from airflow_provider_rlmm.core.storage.hidden_copies import BucketInspector
+    from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+    from airflow_provider_rlmm.core.storage.root import RootExpectation
 
 
 class StorageAccess(ABC):
@@ -46,8 +46,8 @@ class StorageAccess(ABC):
         :raises StorageRootError: if a local folder does not exist.
         :raises StorageUnavailableError: if whoever gives the role does not answer.
         """
-        from airflow_provider_rlmm.storage.layouts import layout_named
-        from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+        from airflow_provider_rlmm.core.storage.layouts import layout_named
+        from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 
         settings = self.get_connection_settings()
         uri = settings.required_storage_uri()
@@ -66,7 +66,7 @@ class StorageAccess(ABC):
         :param overrides: overrides in force.
         :param recorded: root ids that earlier plans and reports of the cluster recorded.
         """
-        from airflow_provider_rlmm.storage.root import MOVE_STAMP, RootExpectation
+        from airflow_provider_rlmm.core.storage.root import MOVE_STAMP, RootExpectation
 
         expected_root = self.get_connection_settings().expected_root
         return RootExpectation(frozenset(recorded), expected_root, MOVE_STAMP in overrides)

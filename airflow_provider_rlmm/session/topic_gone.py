@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET, Freed
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.topic_gone import why_still_hidden
 from airflow_provider_rlmm.policy.watching import WatchPosition
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
-from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET, Freed
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
     from airflow_provider_rlmm.lifecycle.topic_gone import GoneLook, WantedTopic
-    from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
 
 logger = logging.getLogger(__name__)
 

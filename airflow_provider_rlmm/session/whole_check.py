@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.session.checking import ALL_SEEN, what_is_unseen
 from airflow_provider_rlmm.session.connection_check import ConnectionCheck, ConnectionFinding, finding
 from airflow_provider_rlmm.session.holding import hold_in_words, require_known_hold
-from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay

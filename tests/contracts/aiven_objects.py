@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
-from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 
 NAMES = {
     IndexType.OFFSET: "offset",

@@ -9,17 +9,17 @@ from uuid import UUID
 import pyarrow as pa
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import (
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import (
     AivenLayout,
     LayoutOptions,
     LocalTieredStorageLayout,
     PlainFiles,
     layout_named,
 )
-from airflow_provider_rlmm.storage.root import Place
-from airflow_provider_rlmm.storage.segment_files import ReadObject, SegmentFiles
+from airflow_provider_rlmm.core.storage.root import Place
+from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles
 
 OLD, NEW = Place("old", "old/"), Place("new", "new/er/")
 _LOCAL = LocalTieredStorageLayout()

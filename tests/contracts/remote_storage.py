@@ -36,10 +36,10 @@ from airflow_provider_rlmm.core.records.records import (
     kafka_uuid_str,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.remote_storage import (
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.remote_storage import (
     DeleteOutcome,
     Folder,
     FolderState,
@@ -47,7 +47,7 @@ from airflow_provider_rlmm.storage.remote_storage import (
     RemoteStorageManager,
     StoredObject,
 )
-from airflow_provider_rlmm.storage.root import (
+from airflow_provider_rlmm.core.storage.root import (
     UNKNOWN_ROOT,
     Place,
     PlaceCheck,
@@ -56,8 +56,8 @@ from airflow_provider_rlmm.storage.root import (
     RootProof,
     StampOutcome,
 )
-from airflow_provider_rlmm.storage.stamps import OLD_STAMP_KEY, FormerMetadataTopic, Stamp, stamp_key
-from airflow_provider_rlmm.storage.uploads import CHUNK_BYTES
+from airflow_provider_rlmm.core.storage.stamps import OLD_STAMP_KEY, FormerMetadataTopic, Stamp, stamp_key
+from airflow_provider_rlmm.core.storage.uploads import CHUNK_BYTES
 
 LAYOUT = LocalTieredStorageLayout()
 (PLACE,) = LAYOUT.places

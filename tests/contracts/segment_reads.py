@@ -16,9 +16,9 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteObjectNotFoundError, StorageRootError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from tests.contracts.aiven_objects import AivenPacking, SegmentContents
 from tests.contracts.remote_storage import RemovableRoot, StorageUnderTest, segment
 

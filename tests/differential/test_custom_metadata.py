@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
-from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata
+from airflow_provider_rlmm.core.storage.aiven_metadata import read_custom_metadata
 from dev.peers import peer_command
 
 GOLDEN = Path(__file__).parents[1] / "data" / "aiven" / "golden_custom_metadata.jsonl"

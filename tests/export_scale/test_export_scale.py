@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 from airflow_provider_rlmm.event_log.topic_state import ignore_progress
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import PartitionSegments
@@ -24,7 +25,6 @@ from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.exporting import Export, plan_export
 from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from airflow_provider_rlmm.spark.package import build_py_files
-from airflow_provider_rlmm.storage.credentials import StoreAccess
 from spark_jobs.remote_log_export import export_pieces, require_executors
 from tests.export_scale.big_log import START_MS, TIP, BigLog
 

@@ -15,6 +15,9 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import RemoteLogMetadata
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
@@ -30,9 +33,6 @@ from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, tot
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev.broker import LocalKafka
 from tests.roots import naming
 

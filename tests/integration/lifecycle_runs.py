@@ -14,6 +14,9 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogMetadata, kafka_uuid_str, topic_id_partition_of
 from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
 from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
 from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
@@ -30,9 +33,6 @@ from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, Use
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev import formatter, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.roots import naming

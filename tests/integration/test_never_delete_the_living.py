@@ -26,14 +26,14 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
 from airflow_provider_rlmm.lifecycle.root_proof import look_for_freshness
 from airflow_provider_rlmm.policy.freshness import FreshnessVerdict
 from airflow_provider_rlmm.policy.refusals import RefusalKind
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 from dev import formatter, tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka

@@ -520,7 +520,7 @@ COPYING = [
     Mutation(
         "may copy",
         "takes a layout that knows where the log lies for one that knows all",
-        "storage/copy_target.py",
+        "core/storage/copy_target.py",
         "        for index_type in (None, *IndexType):",
         "        for index_type in (None,):",
         f"{_COPIER}test_a_layout_that_does_not_say_where_files_lie_is_refused_before_the_first_event",

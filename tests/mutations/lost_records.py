@@ -8,7 +8,7 @@ from tests.mutations.mutation import CLEANER, MARKER, PLANNER, REPLAY, WRITE_GUA
 FLOORED_LOG = "event_log/floored_log.py"
 FLOORS = "event_log/floors.py"
 METADATA_TOPIC = "session/metadata_topic.py"
-STAMPING = "storage/stamping.py"
+STAMPING = "core/storage/stamping.py"
 _FLOOR = "event_log/test_floored_log.py::"
 _LOST = "lifecycle/test_lost_records.py::"
 _COMMAND = "cli/test_lost_log.py::"

@@ -40,8 +40,8 @@ CLUSTER_STATE = "policy/cluster_state.py"
 OBSERVING = "lifecycle/cluster_look.py"
 RETENTION_OPERATORS = "operators/retention.py"
 TASK_FOLDER = "operators/task_folder.py"
-DELETION = "storage/deletion.py"
-LAYOUT_STORAGE = "storage/layout_storage.py"
+DELETION = "core/storage/deletion.py"
+LAYOUT_STORAGE = "core/storage/layout_storage.py"
 
 
 @dataclass(frozen=True, slots=True)

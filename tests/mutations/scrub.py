@@ -13,7 +13,7 @@ LISTED = "lifecycle/listed_objects.py"
 FILES = "lifecycle/scrub_files.py"
 PLANNER = "lifecycle/scrub_planner.py"
 DELETER = "lifecycle/scrub_cleaner.py"
-WALK = "storage/walk.py"
+WALK = "core/storage/walk.py"
 OPERATORS = "operators/scrub.py"
 STEPS = "session/scrubbing.py"
 FACTORY = "dag_factory/scrub.py"
@@ -390,7 +390,7 @@ SCRUBS = [
     Mutation(
         "I21",
         "takes a folder of others that may not be listed for one of no topic",
-        "storage/walk.py",
+        "core/storage/walk.py",
         "            return Folder(directory, FolderState.UNSEEN, str(e))",
         "            return Folder(directory, FolderState.FOREIGN)",
         "lifecycle/test_forgotten_prefixes.py::test_a_folder_of_others_that_may_not_be_listed_is_not_taken_for_empty",
@@ -398,7 +398,7 @@ SCRUBS = [
     Mutation(
         "I21",
         "takes folders that nobody has looked into for ones of no topic",
-        "storage/walk.py",
+        "core/storage/walk.py",
         '            return Folder(directory, FolderState.UNSEEN, f"no more than {MAX_PEEKS} of them are looked into")',
         "            return Folder(directory, FolderState.FOREIGN)",
         "lifecycle/test_forgotten_prefixes.py::test_more_folders_of_others_than_are_looked_into_are_counted_and_need_a_person",

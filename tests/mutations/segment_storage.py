@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from tests.mutations.mutation import LAYOUT_STORAGE, Mutation, switched_off
 
-AIVEN_MANIFEST = "storage/aiven_manifest.py"
-AIVEN_FILES = "storage/aiven_files.py"
+AIVEN_MANIFEST = "core/storage/aiven_manifest.py"
+AIVEN_FILES = "core/storage/aiven_files.py"
 
-LOCAL_FILES = "storage/local_files.py"
-OBJECT_STORE = "storage/object_store.py"
-UPLOADS = "storage/uploads.py"
+LOCAL_FILES = "core/storage/local_files.py"
+OBJECT_STORE = "core/storage/object_store.py"
+UPLOADS = "core/storage/uploads.py"
 
 _FOLDERS = "storage/test_object_store.py::"
 _MANIFESTS = "storage/test_aiven_manifest.py::"

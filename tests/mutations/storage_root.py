@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from tests.mutations.mutation import LAYOUT_STORAGE, ROOT_PROOF, Mutation, switched_off
 
-ROOT = "storage/root.py"
-STAMPING = "storage/stamping.py"
-OBJECT_STORE = "storage/object_store.py"
-DEADLINE = "storage/deadline.py"
-OPENING = "storage/opening.py"
+ROOT = "core/storage/root.py"
+STAMPING = "core/storage/stamping.py"
+OBJECT_STORE = "core/storage/object_store.py"
+DEADLINE = "core/storage/deadline.py"
+OPENING = "core/storage/opening.py"
 STORAGE_ACCESS = "session/storage_access.py"
 FRESHNESS = "policy/freshness.py"
 ROOT_LEDGER = "lifecycle/root_ledger.py"
@@ -240,7 +240,7 @@ STORAGE_ROOT = [
     Mutation(
         "I2",
         "takes another cluster's stamp for its own",
-        "storage/stamps.py",
+        "core/storage/stamps.py",
         "for name in (cluster_id, place))",
         'for name in ("all", place))',
         "storage/test_in_memory.py",
@@ -404,7 +404,7 @@ STORAGE_ROOT = [
     Mutation(
         "storage",
         "says that keys were asked to be deleted that never were",
-        "storage/deletion.py",
+        "core/storage/deletion.py",
         "    return tuple(key for key in seen if key in sent)",
         "    return tuple(seen)",
         "storage/test_in_memory.py",

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from tests.mutations.mutation import BATCHES, ELIGIBILITY, GUARDS, Mutation, switched_off
 
-BULK_DELETE = "storage/bulk_delete.py"
-PACE = "storage/pace.py"
-HIDDEN_COPIES = "storage/hidden_copies.py"
-BUCKET_SETTINGS = "storage/bucket_settings.py"
+BULK_DELETE = "core/storage/bulk_delete.py"
+PACE = "core/storage/pace.py"
+HIDDEN_COPIES = "core/storage/hidden_copies.py"
+BUCKET_SETTINGS = "core/storage/bucket_settings.py"
 DELETION_WINDOW = "policy/deletion_window.py"
 
 _FAULTS = "storage/test_faults.py::"

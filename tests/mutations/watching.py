@@ -9,7 +9,7 @@ GONE = "policy/topic_gone.py"
 PROOF = "lifecycle/topic_gone.py"
 SESSION = "session/topic_gone.py"
 SENSOR = "sensors/proving.py"
-WALK = "storage/walk.py"
+WALK = "core/storage/walk.py"
 
 _PROOF_TEST = "lifecycle/test_topic_gone.py::"
 _SENSOR_TEST = "airflow/test_gone_sensor.py::"

@@ -174,8 +174,8 @@ import importlib
 for name in ("metadata.columnar", "policy.plan", "event_log.write_guard", "kafka.event_log", "storage.object_store",
              "lifecycle.cleaner", "lifecycle.scrub", "doctor.examine", "manager.topic_based"):
     importlib.import_module(f"airflow_provider_rlmm.{name}")
-from airflow_provider_rlmm.storage.layouts import layout_named
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layouts import layout_named
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 root = Path.cwd() / "storage"
 root.mkdir()
 (root / "a-file").write_text("x")

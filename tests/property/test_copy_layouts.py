@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import CopyRefusedError, StorageRootError
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import AivenLayout, LocalTieredStorageLayout, TemplateLayout
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout, LocalTieredStorageLayout, TemplateLayout
 from tests.unit.remote_log.copying import CopyWorld
 
 FILES: list[IndexType | None] = [None, *IndexType]

@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageUnavailableError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from tests.unit.lifecycle.builders import DAY_MS, Cluster, add, tip, update
 from tests.unit.lifecycle.test_scrub_plan import WAIT_MS, Scrubs
 

@@ -14,8 +14,8 @@ from airflow_provider_rlmm.core.records.records import (
     kafka_uuid_str,
 )
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
-from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.simulation.model import OURS, LogModel
 from tests.simulation.roots import ELSEWHERE
 from tests.simulation.witness import MIN_ABSENCE_MS

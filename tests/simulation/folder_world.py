@@ -17,6 +17,9 @@ from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.event_log.floored_log import Confirmation
 from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.lifecycle.run_report import report_of_run
@@ -28,9 +31,6 @@ from airflow_provider_rlmm.session import cleaning, scrubbing
 from airflow_provider_rlmm.session.checking import check
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession, cleaner_session
 from airflow_provider_rlmm.session.settings import RemoteLogSettings
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.simulation.baton import Baton
 from tests.simulation.folder_access import WorldAccess
 from tests.simulation.folder_moves import AWAY, COPY, FIRST, PREFIX, SECOND, Moves

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.stamps import OLD_STAMP_KEY, Location, Stamp, stamp_key
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.stamps import OLD_STAMP_KEY, Location, Stamp, stamp_key
 
 CLUSTER_ID = "simulated-cluster-id-1"
 STAMP_KEY = stamp_key(CLUSTER_ID, LocalTieredStorageLayout().places[0].name)

@@ -26,6 +26,8 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.core.records.serde import deserialize
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
@@ -37,8 +39,6 @@ from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.proven_time import prove_time
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.simulation import actors
 from tests.simulation.baton import Baton

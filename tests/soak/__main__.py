@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.storage.layouts import AivenLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from dev import tiering
 from dev.broker import await_condition
 from dev.s3 import BUCKET, VersityGateway, store_options

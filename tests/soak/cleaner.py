@@ -13,8 +13,8 @@ from collections import Counter
 from pathlib import Path
 
 from airflow_provider_rlmm.core.base.errors import RlmmError
-from airflow_provider_rlmm.storage.layouts import AivenLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from dev.s3 import BUCKET, store_options
 from tests.integration.cleaning import Cleaning
 

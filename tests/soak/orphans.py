@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from dev.broker import METADATA_TOPIC, LocalKafka
 
 STARTED, COPIED, DELETING = (

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 
 LAYOUT = LocalTieredStorageLayout()
 

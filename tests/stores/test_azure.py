@@ -18,9 +18,9 @@ import pytest
 from obstore.store import AzureStore
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
+from airflow_provider_rlmm.core.storage.opening import location_of, open_store
+from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.storage.opening import location_of, open_store
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome
 from tests.certificates import Authority
 from tests.contracts.remote_storage import segment
 from tests.stores.azurite import running_azurite

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from obstore.store import GCSStore
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageAccessError
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome
+from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
 from tests.contracts.remote_storage import segment
 from tests.stores.conftest import LAYOUT, opened, told
 from tests.stores.gcs_server import BUCKET, running_gcs_server

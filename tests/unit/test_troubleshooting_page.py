@@ -24,6 +24,9 @@ from airflow_provider_rlmm.core.base.errors import (
     UnprovenClockError,
 )
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.storage.deadline import Deadline
+from airflow_provider_rlmm.core.storage.root import Place, PlaceCheck, PlaceLook, RootCheck, RootExpectation
+from airflow_provider_rlmm.core.storage.stamps import Location, Stamp
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -39,9 +42,6 @@ from airflow_provider_rlmm.policy.freshness import Freshness, Sample
 from airflow_provider_rlmm.policy.proven_time import prove_time
 from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.settings import plan_uri, work_uri
-from airflow_provider_rlmm.storage.deadline import Deadline
-from airflow_provider_rlmm.storage.root import Place, PlaceCheck, PlaceLook, RootCheck, RootExpectation
-from airflow_provider_rlmm.storage.stamps import Location, Stamp
 from tests.spark_jars import jar_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()

@@ -18,10 +18,10 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 
 CLUSTER_ID = "cluster-1"
 METADATA_PARTITIONS = 5

@@ -16,8 +16,8 @@ from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.store_uris import StoreUri, read_store_uri
+from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 from airflow_provider_rlmm.hooks.connection import extra_of, naming_connection
-from airflow_provider_rlmm.storage.credentials import StoreAccess
 
 _CREDENTIALS = {
     "s3": ("aws_access_key_id", "aws_secret_access_key"),

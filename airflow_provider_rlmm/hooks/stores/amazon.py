@@ -17,11 +17,11 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.core.base.store_uris import StoreUri
+from airflow_provider_rlmm.core.storage.credentials import StoreAccess, StoreCredentials
+from airflow_provider_rlmm.core.storage.opening import is_client_option
+from airflow_provider_rlmm.core.storage.secret_texts import safe_text
 from airflow_provider_rlmm.hooks.connection import extra_of
 from airflow_provider_rlmm.hooks.stores.secrets import reading, secrets_of
-from airflow_provider_rlmm.storage.credentials import StoreAccess, StoreCredentials
-from airflow_provider_rlmm.storage.opening import is_client_option
-from airflow_provider_rlmm.storage.secret_texts import safe_text
 
 _ASKED_AGAIN: Final = timedelta(minutes=6)
 """obstore asks again when less than five minutes are left. botocore answers from memory until it has to renew them itself."""

@@ -12,8 +12,8 @@ from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.store_uris import StoreUri
+from airflow_provider_rlmm.core.storage.credentials import StoreAccess, StoreCredentials
 from airflow_provider_rlmm.hooks.stores.secrets import reading, secrets_of
-from airflow_provider_rlmm.storage.credentials import StoreAccess, StoreCredentials
 
 _SCOPE: Final = "https://storage.azure.com/.default"
 

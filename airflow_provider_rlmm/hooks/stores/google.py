@@ -12,8 +12,8 @@ from typing import Any
 from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.store_uris import StoreUri
+from airflow_provider_rlmm.core.storage.credentials import StoreAccess, StoreCredentials
 from airflow_provider_rlmm.hooks.stores.secrets import reading, secrets_of
-from airflow_provider_rlmm.storage.credentials import StoreAccess, StoreCredentials
 
 
 def access(where: StoreUri, connection: Connection) -> StoreAccess:

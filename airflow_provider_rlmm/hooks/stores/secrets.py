@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
+from airflow_provider_rlmm.core.storage.secret_texts import safe_text, secrets_in
 from airflow_provider_rlmm.hooks.connection import extra_of
-from airflow_provider_rlmm.storage.secret_texts import safe_text, secrets_in
 
 # Whatever is not here is hidden: a list of secret names would miss the next new one.
 _PUBLIC: Final = re.compile(

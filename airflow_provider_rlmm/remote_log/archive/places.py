@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 
 LOG: Final = "log"
 """Stands among the kinds of files for the log itself."""
@@ -69,7 +69,7 @@ def segment_file(metadata: RemoteLogSegmentMetadata, kind: str) -> str:
 
     :param metadata: the segment.
     :param kind: :data:`LOG`, or the value of an
-        :class:`~airflow_provider_rlmm.storage.index_type.IndexType`.
+        :class:`~airflow_provider_rlmm.core.storage.index_type.IndexType`.
     """
     segment_id = kafka_uuid_str(metadata.remote_log_segment_id.id)
     return f"{SEGMENTS}/{metadata.start_offset:020d}-{segment_id}{_SUFFIXES[kind]}"

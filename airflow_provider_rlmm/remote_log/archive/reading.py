@@ -12,6 +12,7 @@ from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.base.file_systems import list_files, list_folders
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedSegment, ArchiveManifest
 from airflow_provider_rlmm.policy.archive_run import NamedManifest
 from airflow_provider_rlmm.policy.archive_whole import HeldPartition, missing_from
@@ -22,7 +23,6 @@ from airflow_provider_rlmm.remote_log.archive.places import MANIFESTS, folder_of
 from airflow_provider_rlmm.remote_log.archive.storage import ArchivedSegmentStorage
 from airflow_provider_rlmm.remote_log.archive.stream import RecordStream
 from airflow_provider_rlmm.remote_log.archive.unnamed import unnamed_files
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 
 @dataclass(frozen=True, slots=True)

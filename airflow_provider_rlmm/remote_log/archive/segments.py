@@ -12,12 +12,12 @@ from airflow_provider_rlmm.core.base.errors import ArchiveError, RemoteObjectNot
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedSegment
 from airflow_provider_rlmm.remote_log.archive.files import CHUNK_BYTES, keep
 from airflow_provider_rlmm.remote_log.archive.log_check import LogCheck
 from airflow_provider_rlmm.remote_log.archive.places import LOG, segment_file
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
 
 _OPTIONAL: Final = IndexType.TRANSACTION
 """Brokers write it only where the segment has aborted transactions."""

@@ -10,10 +10,10 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RemoteObjectNotFoundError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedSegment
 from airflow_provider_rlmm.remote_log.archive.files import reading
 from airflow_provider_rlmm.remote_log.archive.places import LOG, segment_file
-from airflow_provider_rlmm.storage.index_type import IndexType
 
 
 class ArchiveLayout:
@@ -59,11 +59,11 @@ class ArchivedSegmentStorage:
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> bytes:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         return self._read(metadata, LOG, start_position, end_position)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         return self._read(metadata, index_type.value, 0, None)
 
     def _read(self, metadata: RemoteLogSegmentMetadata, kind: str, start: int, end: int | None) -> bytes:

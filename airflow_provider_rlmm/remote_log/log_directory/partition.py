@@ -18,6 +18,7 @@ from pathlib import Path
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
 from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
@@ -36,7 +37,6 @@ from airflow_provider_rlmm.remote_log.log_directory.names import (
 )
 from airflow_provider_rlmm.remote_log.log_directory.regular_files import open_regular
 from airflow_provider_rlmm.remote_log.log_directory.text_files import read_text, read_topic_id
-from airflow_provider_rlmm.storage.remote_storage import LogSegmentData
 
 _INTERRUPTED = (".cleaned", ".swap")
 """Behind the suffix of a file that the log cleaner was about to put in the place of others."""

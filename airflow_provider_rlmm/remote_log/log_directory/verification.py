@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
 from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.remote_log.log_directory.names import (
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory, LogSegment
 from airflow_provider_rlmm.remote_log.log_directory.regular_files import read_index
 from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
-from airflow_provider_rlmm.storage.remote_storage import LogSegmentData
 
 Array = npt.NDArray[Any]
 

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.event_log.protocol import PublishOutcome
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.kafka.config import KafkaClientConfig
@@ -24,9 +27,6 @@ from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.root import RootExpectation
 from dev.broker import LocalKafka
 from dev.roots import expected_root_of
 

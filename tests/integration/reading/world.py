@@ -13,10 +13,10 @@ from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.remote_log.segments import PartitionSegments
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
 from tests.integration.copying.writing import TIMEOUT_S, Record

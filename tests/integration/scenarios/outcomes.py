@@ -7,7 +7,7 @@ from collections import Counter
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from dev import tiering
 from dev.broker import LocalKafka
 from tests.integration.cleaning import Cleaning

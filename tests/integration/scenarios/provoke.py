@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layout import Layout
 from dev import formatter, tiering
 from dev.broker import LocalKafka, await_condition
 from dev.faults import FaultyKafka

@@ -20,12 +20,12 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageAccessError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.hooks.stores import amazon
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome
 from tests.aws_server import BUCKET, REGION, AwsServer, running_aws_server
 from tests.certificates import Authority
 from tests.contracts.remote_storage import segment

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from airflow.sdk import Connection
 
+from airflow_provider_rlmm.core.storage.bucket_settings import AzureAccountInspector, GcsBucketInspector
+from airflow_provider_rlmm.core.storage.hidden_copies import Freed
 from airflow_provider_rlmm.hooks.bucket_settings import bucket_inspector
-from airflow_provider_rlmm.storage.bucket_settings import AzureAccountInspector, GcsBucketInspector
-from airflow_provider_rlmm.storage.hidden_copies import Freed
 from tests.moto_s3 import REGION, SECRET, MotoS3, running_moto_s3
 
 

@@ -9,8 +9,8 @@ import pytest
 from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.storage.layouts import LayoutOptions
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
-from airflow_provider_rlmm.storage.layouts import LayoutOptions
 
 
 def parse(extra: dict[str, Any] | str | None, conn_type: str = "rlmm") -> RlmmConnection:

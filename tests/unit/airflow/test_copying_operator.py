@@ -33,6 +33,8 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
@@ -43,8 +45,6 @@ from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets, Lea
 from airflow_provider_rlmm.remote_log.leader import InProcessLeader
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import PartitionSegments
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.kafka_log import Batch
 from tests.log_directories import CLUSTER_ID, TOPIC_ID, HandmadeDisk
 from tests.tiered_orders import START_MS, TieredOrders, batches, record

@@ -23,12 +23,12 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogU
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.sensors.remote_log_gone import RemoteLogGoneSensor
-from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
-from airflow_provider_rlmm.storage.layouts import AivenLayout
 from airflow_provider_rlmm.triggers.topic_gone import FINISHED, TIME, TROUBLE, TopicDeletionFinishedTrigger
 from tests.unit.airflow.test_scrub_operators import connect
 from tests.unit.lifecycle.builders import DAY_MS, START_MS, Cluster, deletion, tip, update

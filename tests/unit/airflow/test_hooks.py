@@ -34,6 +34,8 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.connection import naming_connection
@@ -42,8 +44,6 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.hooks.stores.access import store_access
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
-from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
 from tests.contracts.s3_server import running_s3_server
 
 SECRET = "s3cr3t"

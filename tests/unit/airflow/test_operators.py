@@ -42,6 +42,9 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
@@ -64,9 +67,6 @@ from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.task_failure import TaskFailure
 from airflow_provider_rlmm.session.steps import seconds_of_steps
 from airflow_provider_rlmm.settings import artifact_uri
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.stamps import Location
 from tests.spark_jars import connector_jar
 
 PARTITIONS = 2

@@ -16,9 +16,9 @@ import pytest
 from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 from airflow_provider_rlmm.hooks.stores.access import store_access
 from airflow_provider_rlmm.hooks.stores.secrets import secrets_of
-from airflow_provider_rlmm.storage.credentials import StoreAccess
 
 URI = "abfss://tiered@account.dfs.core.windows.net/kafka"
 PUBLIC = "account.blob.core.windows.net"

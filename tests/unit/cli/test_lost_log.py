@@ -20,6 +20,7 @@ from airflow_provider_rlmm.core.base.clock import HOUR_MS, ProvenClock, TimeProo
 from airflow_provider_rlmm.core.base.errors import StorageAccessError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.storage.stamps import Stamp, is_stamp
 from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED
 from airflow_provider_rlmm.event_log.floors import FloorFiles
@@ -28,7 +29,6 @@ from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTo
 from airflow_provider_rlmm.session.connection_check import ConnectionCheck
 from airflow_provider_rlmm.session.metadata_topic import NoStamps, why_replaced
 from airflow_provider_rlmm.session.storage_access import StorageAccess
-from airflow_provider_rlmm.storage.stamps import Stamp, is_stamp
 from tests.roots import the_work_folder_is_older_than_all_copies  # noqa: F401  # a fixture
 from tests.unit.lifecycle.builders import Cluster, add, tip
 

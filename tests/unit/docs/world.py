@@ -26,6 +26,8 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.event_log.in_process import (
     METADATA_TOPIC_ID,
     InProcessMetadataEventLog,
@@ -34,8 +36,6 @@ from airflow_provider_rlmm.event_log.in_process import (
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.policy.answers import OffsetsByTime
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
 from tests.archiving import files_of
 from tests.kafka_log import Batch, Record
 from tests.unit.airflow.test_operators import connect, put_behind_the_hooks

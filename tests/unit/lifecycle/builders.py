@@ -26,6 +26,11 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.root import RootExpectation
+from airflow_provider_rlmm.core.storage.stamps import Stamp, stamp_key
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.event_log.snapshot import Snapshot, SnapshotStore
@@ -44,11 +49,6 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.policy.plan import PlannedSegments
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.root import RootExpectation
-from airflow_provider_rlmm.storage.stamps import Stamp, stamp_key
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 
 CLUSTER_ID = "unit-test-cluster-id-1"

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.lifecycle.archive_guard import LOOK_AGE_MS, ArchivedPlan
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile
 from airflow_provider_rlmm.policy.plan_archive import PlanArchive
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.remote_log.archive.places import folder_of
 from airflow_provider_rlmm.remote_log.archive.reading import open_topic
 from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
 from airflow_provider_rlmm.session.settings import RemoteLogSettings
-from airflow_provider_rlmm.storage.index_type import IndexType
 from tests.archiving import ArchivingCluster, Run, records_of
 from tests.kafka_log import Batch, Record, log_of
 from tests.unit.lifecycle.builders import CLUSTER_ID, tip

@@ -11,14 +11,14 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import StorageError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.storage import walk
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.lifecycle import named_prefixes
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import ForgottenPrefix
-from airflow_provider_rlmm.storage import walk
-from airflow_provider_rlmm.storage.layouts import AivenLayout
 from tests.unit.lifecycle.builders import Cluster, SnapshotInMemory, add, tip, update
 from tests.unit.lifecycle.test_scrub_plan import Scrubs
 

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
 from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.lifecycle.reports import (
@@ -32,7 +33,6 @@ from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.plan import MAX_REFUSALS, PlanFile, PlanSummary, first_refusals, plan_file_name
 from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.task_failure import FailedTask
-from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed
 
 NOW = 1_800_000_000_000
 TIP = TopicIdPartition(UUID(int=7), "orders", 2)

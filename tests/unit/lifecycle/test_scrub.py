@@ -12,12 +12,12 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageUnavailableError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout, layout_named
+from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.lifecycle.scrub import Scrub, scrub
 from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import AivenLayout, layout_named
-from airflow_provider_rlmm.storage.remote_storage import StoredObject
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
 
 TOPIC = tip("orders", 0, 7)
@@ -297,7 +297,7 @@ def test_a_layout_whose_folders_name_no_topics_is_listed_whole() -> None:
 
 
 def _template() -> Any:
-    from airflow_provider_rlmm.storage.layouts import LayoutOptions
+    from airflow_provider_rlmm.core.storage.layouts import LayoutOptions
 
     return LayoutOptions(key_pattern="tiered/{topic}-{partition}-{topic_id}/{segment_id}", key_suffixes={"": True})
 

@@ -26,6 +26,9 @@ from airflow_provider_rlmm.core.base.errors import (
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.root_proof import prove_root
@@ -47,9 +50,6 @@ from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import Choice, ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT, SCRUB_TABLE, ScrubSummary
-from airflow_provider_rlmm.storage.layouts import AivenLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, tip, update
 

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
+from airflow_provider_rlmm.core.storage.root import MOVE_STAMP
 from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT
 from airflow_provider_rlmm.policy.guards import (
@@ -21,8 +23,6 @@ from airflow_provider_rlmm.policy.guards import (
 from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.policy.unseen import SETTLE_CHANGED_PREFIX, SETTLE_MISSING
-from airflow_provider_rlmm.storage.hidden_copies import VERSIONED_BUCKET
-from airflow_provider_rlmm.storage.root import MOVE_STAMP
 
 NONE: frozenset[str] = frozenset()
 SHORT = frozenset({"short_min_absence"})

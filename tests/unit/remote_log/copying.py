@@ -24,6 +24,10 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
+from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets, LeaderRecord
@@ -35,10 +39,6 @@ from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.copy_source import ReadyCopy
 from airflow_provider_rlmm.remote_log.leader import InProcessLeader
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.remote_storage import LogSegmentData
-from airflow_provider_rlmm.storage.root import RootExpectation
 
 CLUSTER_ID = "unit-test-cluster-id-1"
 ROOT = "memory://kafka-tiered-storage"

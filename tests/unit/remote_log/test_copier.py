@@ -33,6 +33,11 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout, TemplateLayout
+from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.policy.answers import LeaderOffsets
 from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
@@ -40,11 +45,6 @@ from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric, RemoteLogMetrics
-from airflow_provider_rlmm.storage.copy_target import obstacle_to_copies
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layouts import AivenLayout, TemplateLayout
-from airflow_provider_rlmm.storage.root import RootExpectation
 from tests.unit.remote_log.copying import CLUSTER_ID, HOUR_MS, LIVING, MAY_COPY, NOW_MS, ROOT, CopyWorld, FakeSource
 
 STARTED, FINISHED = "COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"

@@ -8,9 +8,9 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DamagedObjectError, RemoteObjectNotFoundError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.index_type import IndexType
 from tests.kafka_log import offset_index, time_index, transaction_index
 from tests.remote_log_world import RemoteLogWorld, random_world
 

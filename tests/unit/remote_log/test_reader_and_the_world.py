@@ -21,14 +21,14 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
 from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import KnownSegments
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.index_type import IndexType
 from tests.kafka_log import offset_index, producer_snapshot
 from tests.remote_log_world import TIP, RemoteLogWorld, SegmentFiles, as_rows, random_world
 

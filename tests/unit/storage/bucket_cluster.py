@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_rlmm.storage.bucket_settings import S3BucketInspector
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import AivenLayout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.pace import Pace
-from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation
+from airflow_provider_rlmm.core.storage.bucket_settings import S3BucketInspector
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.pace import Pace
+from airflow_provider_rlmm.core.storage.root import RootCheck, RootExpectation
 from tests.moto_s3 import MotoS3
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 
 
 @pytest.fixture

@@ -29,10 +29,10 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
     parse_kafka_uuid,
 )
-from airflow_provider_rlmm.storage.aiven_manifest import MAX_MANIFEST_BYTES, read_manifest
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.aiven_manifest import MAX_MANIFEST_BYTES, read_manifest
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from tests.contracts.aiven_objects import AivenPacking, SegmentContents, packed_sizes
 from tests.contracts.remote_storage import local_files, segment
 from tests.unit.storage.test_aiven import RECORDED, custom_prefix

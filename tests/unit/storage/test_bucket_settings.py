@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import HiddenCopiesError
-from airflow_provider_rlmm.storage.bucket_settings import AzureAccountInspector, GcsBucketInspector, S3BucketInspector
-from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect, Freed, by_versions, together
+from airflow_provider_rlmm.core.storage.bucket_settings import (
+    AzureAccountInspector,
+    GcsBucketInspector,
+    S3BucketInspector,
+)
+from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed, by_versions, together
 
 PREFIXES = ["kp/", "old/"]
 

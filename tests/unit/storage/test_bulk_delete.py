@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import StorageUnavailableError
-from airflow_provider_rlmm.storage.answers import is_busy, key_of_refusal, status_of
-from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
-from airflow_provider_rlmm.storage.object_calls import DeleteCalls
-from airflow_provider_rlmm.storage.pace import MOST_IN_A_ROW, Pace
+from airflow_provider_rlmm.core.storage.answers import is_busy, key_of_refusal, status_of
+from airflow_provider_rlmm.core.storage.bulk_delete import BulkDeletion, Refused
+from airflow_provider_rlmm.core.storage.object_calls import DeleteCalls
+from airflow_provider_rlmm.core.storage.pace import MOST_IN_A_ROW, Pace
 
 KEYS = [f"topic/{n:04}.log" for n in range(2_500)]
 

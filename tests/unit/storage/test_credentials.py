@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import StorageAccessError
-from airflow_provider_rlmm.storage.credentials import StoreCredentials
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.credentials import StoreCredentials
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from tests.contracts.remote_storage import LAYOUT
 from tests.contracts.s3_server import running_s3_server
 

@@ -16,11 +16,11 @@ import pytest
 from obstore.store import LocalStore
 
 from airflow_provider_rlmm.core.base.errors import StorageUnavailableError
-from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.deletion import Lookup
-from airflow_provider_rlmm.storage.local_files import LocalFiles, LocalWriter
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, StoredObject
+from airflow_provider_rlmm.core.storage.deadline import Deadline, PanicError
+from airflow_provider_rlmm.core.storage.deletion import Lookup
+from airflow_provider_rlmm.core.storage.local_files import LocalFiles, LocalWriter
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, StoredObject
 from tests.contracts.remote_storage import CLUSTER_ID, LAYOUT, TIP, TOPIC_ID, local_files, segment
 
 SOON_S = 0.05

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import StorageRootError
-from airflow_provider_rlmm.storage.layouts import AivenLayout
-from airflow_provider_rlmm.storage.root import RootCheck, RootExpectation, expected_roots
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.root import RootCheck, RootExpectation, expected_roots
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add
 
 ONE, OLD = "memory://one", "memory://"

@@ -14,12 +14,12 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeObjectKeyError,
 )
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager
-from airflow_provider_rlmm.storage.root import Place, RootExpectation, StampOutcome, StampResult
-from airflow_provider_rlmm.storage.stamps import Stamp
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, RemoteStorageManager
+from airflow_provider_rlmm.core.storage.root import Place, RootExpectation, StampOutcome, StampResult
+from airflow_provider_rlmm.core.storage.stamps import Stamp
 from tests.contracts.layouts import NEW, WITHOUT_COPIES, RelocatedLayout
 from tests.contracts.remote_storage import (
     CLUSTER_ID,

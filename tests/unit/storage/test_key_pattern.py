@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.storage.key_pattern import KeyPattern
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layouts import (
+from airflow_provider_rlmm.core.storage.key_pattern import KeyPattern
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import (
     AivenLayout,
     LayoutOptions,
     LocalTieredStorageLayout,
     TemplateLayout,
     layout_named,
 )
-from airflow_provider_rlmm.storage.root import Place
+from airflow_provider_rlmm.core.storage.root import Place
 from tests.contracts.remote_storage import TIP, segment
 from tests.unit.storage.test_layouts import topic_names
 
@@ -125,7 +125,7 @@ def test_layouts_of_others_are_found_by_their_entry_points(monkeypatch: pytest.M
         asked.append(group)
         return [Point]
 
-    monkeypatch.setattr("airflow_provider_rlmm.storage.layouts.entry_points", points)
+    monkeypatch.setattr("airflow_provider_rlmm.core.storage.layouts.entry_points", points)
     assert layout_named("ours", LayoutOptions("kp/")).places == (Place("kp", "kp/"),)
     assert asked == ["airflow_provider_rlmm.storage_layouts"]
     with pytest.raises(ConfigurationError, match="choose one of: aiven, local-tiered-storage, ours, template"):

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, UnsafeObjectKeyError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.topic_names import is_legal_topic_name
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layouts import LocalTieredStorageLayout, layout_named
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout, layout_named
 from tests.contracts.remote_storage import ILLEGAL_TOPIC_NAMES, LAYOUT, segment
 
 REAL_LISTING = Path(__file__).parents[2] / "data" / "real_remote_listing.txt"

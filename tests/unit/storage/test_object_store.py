@@ -26,15 +26,15 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.storage.deletion import Lookup
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.local_files import LocalFiles
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.opening import open_store
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, RemoteStorageManager, StoredObject
-from airflow_provider_rlmm.storage.root import RootExpectation
-from airflow_provider_rlmm.storage.uploads import CHUNK_BYTES
+from airflow_provider_rlmm.core.storage.deletion import Lookup
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.local_files import LocalFiles
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.opening import open_store
+from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, RemoteStorageManager, StoredObject
+from airflow_provider_rlmm.core.storage.root import RootExpectation
+from airflow_provider_rlmm.core.storage.uploads import CHUNK_BYTES
 from tests.contracts.layouts import NEW, WITHOUT_COPIES, RelocatedLayout
 from tests.contracts.remote_storage import (
     LAYOUT,
@@ -421,7 +421,7 @@ def test_a_copy_is_on_the_disk_when_it_ends(
         kept.add((os.fstat(file).st_ino, os.fstat(file).st_size if stat.S_ISREG(os.fstat(file).st_mode) else -1))
         fsync(file)
 
-    monkeypatch.setattr("airflow_provider_rlmm.storage.local_files.os.fsync", seen)
+    monkeypatch.setattr("airflow_provider_rlmm.core.storage.local_files.os.fsync", seen)
     folder.manager.copy_log_segment_data(segment(1), local_files(tmp_path))
     files = [path for path in folder.root.rglob("*") if path.is_file()]
     folders = [folder.root, *(path for path in folder.root.rglob("*") if path.is_dir())]
@@ -434,7 +434,7 @@ def test_a_copy_drives_nothing_out_of_memory(
 ) -> None:
     """Each chunk is sent to the disk, and let go; where the system does not know such advice, it is copied without."""
     given = list[tuple[int, int]]()
-    target = "airflow_provider_rlmm.storage.local_files.os.posix_fadvise"
+    target = "airflow_provider_rlmm.core.storage.local_files.os.posix_fadvise"
     if known:
         monkeypatch.setattr(target, lambda file, *advice: given.append((os.fstat(file).st_size, advice[-1])))
     else:

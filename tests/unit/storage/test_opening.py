@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from obstore.store import LocalStore, MemoryStore
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.storage.opening import location_of, open_store
+from airflow_provider_rlmm.core.storage.opening import location_of, open_store
 
 URIS = [
     "s3://bucket/prefix",

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
-from airflow_provider_rlmm.storage.pace import MOST_IN_A_ROW, PATIENCE_S, Pace
+from airflow_provider_rlmm.core.storage.bulk_delete import BulkDeletion, Refused
+from airflow_provider_rlmm.core.storage.pace import MOST_IN_A_ROW, PATIENCE_S, Pace
 
 
 class FakeTime:

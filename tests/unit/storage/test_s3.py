@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import CopyCancelledError, StorageFullError, StorageRootError
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, RemoteStorageManager, StoredObject
-from airflow_provider_rlmm.storage.root import RootExpectation, RootProof, StampOutcome
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import Folder, FolderState, RemoteStorageManager, StoredObject
+from airflow_provider_rlmm.core.storage.root import RootExpectation, RootProof, StampOutcome
 from tests.contracts.layouts import WITHOUT_COPIES
 from tests.contracts.remote_storage import (
     OWN_STAMP,

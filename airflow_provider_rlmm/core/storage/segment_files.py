@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 
 
 class ReadObject(Protocol):

@@ -16,11 +16,11 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.storage.hidden_copies import DeletionEffect
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation, StampResult
-from airflow_provider_rlmm.storage.uploads import BeforeChunk
+from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation, StampResult
+from airflow_provider_rlmm.core.storage.uploads import BeforeChunk
 
 
 class DeleteOutcome(StrEnum):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import StorageUnavailableError
-from airflow_provider_rlmm.storage.object_calls import DeleteCalls
-from airflow_provider_rlmm.storage.pace import Pace
+from airflow_provider_rlmm.core.storage.object_calls import DeleteCalls
+from airflow_provider_rlmm.core.storage.pace import Pace
 
 _SIZES: Final = (1_000, 100, 10, 1)
 """Objects per request, first what one DeleteObjects request of S3 takes, then less where a request was cut short."""

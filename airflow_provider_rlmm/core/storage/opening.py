@@ -13,14 +13,14 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageRootError
 from airflow_provider_rlmm.core.base.store_uris import StoreUri, read_store_uri
-from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.secret_texts import safe_text, secrets_in
-from airflow_provider_rlmm.storage.stamps import Location
+from airflow_provider_rlmm.core.storage.deadline import Deadline, PanicError
+from airflow_provider_rlmm.core.storage.secret_texts import safe_text, secrets_in
+from airflow_provider_rlmm.core.storage.stamps import Location
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
-    from airflow_provider_rlmm.storage.credentials import StoreCredentials
+    from airflow_provider_rlmm.core.storage.credentials import StoreCredentials
 
 
 # Enough to ride out a hiccup; a store that throttles for longer has to be seen by the caller, not waited for.

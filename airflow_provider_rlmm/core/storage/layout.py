@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.root import Place
-from airflow_provider_rlmm.storage.segment_files import ReadObject, SegmentFiles
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.root import Place
+from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from airflow_provider_rlmm.storage.hidden_copies import EXPIRE_RULES, DeletionEffect, Freed
+from airflow_provider_rlmm.core.storage.hidden_copies import EXPIRE_RULES, DeletionEffect, Freed
 
 _PROBLEM: Final = "problem"
 _DAY_S: Final = 86_400
@@ -21,7 +21,7 @@ _DAY_S: Final = 86_400
 
 class S3BucketInspector:
     """
-    A :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector` on boto3.
+    A :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector` on boto3.
 
     It needs s3:GetBucketVersioning, s3:GetLifecycleConfiguration and s3:GetBucketObjectLockConfiguration.
 
@@ -38,7 +38,7 @@ class S3BucketInspector:
         self._root = _as_prefix(root)
 
     def look(self, prefixes: Sequence[str]) -> DeletionEffect:
-        """See :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`."""
         with _without_debug("botocore"):
             return self._look(prefixes)
 
@@ -87,7 +87,7 @@ class S3BucketInspector:
 
 class GcsBucketInspector:
     """
-    A :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector` on google-cloud-storage.
+    A :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector` on google-cloud-storage.
 
     It needs storage.buckets.get.
 
@@ -102,7 +102,7 @@ class GcsBucketInspector:
         self._root = _as_prefix(root)
 
     def look(self, prefixes: Sequence[str]) -> DeletionEffect:
-        """See :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`."""
         try:
             bucket = self._bucket()
             rules = [_as_s3_rule(rule) for rule in bucket.lifecycle_rules]
@@ -127,7 +127,7 @@ class GcsBucketInspector:
 
 class AzureAccountInspector:
     """
-    A :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector` on azure-storage-blob.
+    A :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector` on azure-storage-blob.
 
     The service's properties tell of soft delete. Versions and management policies belong to another API, which needs rights
     on the account.
@@ -141,7 +141,7 @@ class AzureAccountInspector:
         self._service = service
 
     def look(self, prefixes: Sequence[str]) -> DeletionEffect:
-        """See :class:`~airflow_provider_rlmm.storage.hidden_copies.BucketInspector`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`."""
         try:
             policy = self._service().get_service_properties()["delete_retention_policy"]
             days = int(policy.days) if policy.enabled else None

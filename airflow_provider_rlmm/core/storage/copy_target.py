@@ -13,8 +13,8 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layout import Layout
 
 
 def obstacle_to_copies(layout: Layout) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider_rlmm.core.base.errors import StorageAccessError
-from airflow_provider_rlmm.storage.secret_texts import safe_text
+from airflow_provider_rlmm.core.storage.secret_texts import safe_text
 
 _SHORTEST_SECRET: Final = 6
 """Characters: what is shorter would garble every text."""

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.object_calls import ObjectCalls
-from airflow_provider_rlmm.storage.root import Place, PlaceLook, RootCheck, StampOutcome, StampResult
-from airflow_provider_rlmm.storage.stamps import Stamp, stamp_key
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.object_calls import ObjectCalls
+from airflow_provider_rlmm.core.storage.root import Place, PlaceLook, RootCheck, StampOutcome, StampResult
+from airflow_provider_rlmm.core.storage.stamps import Stamp, stamp_key
 
 
 class Stamps:

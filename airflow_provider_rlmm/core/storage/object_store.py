@@ -4,8 +4,8 @@ Remote storage on obstore: local folders, S3, Google Cloud Storage, Azure.
 
 What obstore 0.12 does: on Google Cloud Storage and Azure a missing object is a failure of the deletion, on S3 it is a
 success. The listing of a local root that has vanished is empty, and writing to it creates it again. So what is left of a
-failed deletion is tried again (:mod:`~airflow_provider_rlmm.storage.bulk_delete`), only listings are believed, and the root
-is looked at around them. Local files are deleted without it (:mod:`~airflow_provider_rlmm.storage.local_files`).
+failed deletion is tried again (:mod:`~airflow_provider_rlmm.core.storage.bulk_delete`), only listings are believed, and the root
+is looked at around them. Local files are deleted without it (:mod:`~airflow_provider_rlmm.core.storage.local_files`).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.storage.answers import FULL_ERRNOS, is_busy, is_full, key_of_refusal, status_of
-from airflow_provider_rlmm.storage.bulk_delete import BulkDeletion, Refused
-from airflow_provider_rlmm.storage.credentials import StoreCredentials
-from airflow_provider_rlmm.storage.deadline import Deadline, PanicError
-from airflow_provider_rlmm.storage.deletion import Lookup, parent_of
-from airflow_provider_rlmm.storage.hidden_copies import BucketInspector
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
-from airflow_provider_rlmm.storage.local_files import LocalFiles
-from airflow_provider_rlmm.storage.object_calls import DeleteCalls
-from airflow_provider_rlmm.storage.opening import location_of, open_store
-from airflow_provider_rlmm.storage.pace import Pace
-from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.secret_texts import safe_text, secrets_in
-from airflow_provider_rlmm.storage.stamps import Location
-from airflow_provider_rlmm.storage.uploads import BeforeChunk, ObjectWriter, StoreWriter, chunks_of
+from airflow_provider_rlmm.core.storage.answers import FULL_ERRNOS, is_busy, is_full, key_of_refusal, status_of
+from airflow_provider_rlmm.core.storage.bulk_delete import BulkDeletion, Refused
+from airflow_provider_rlmm.core.storage.credentials import StoreCredentials
+from airflow_provider_rlmm.core.storage.deadline import Deadline, PanicError
+from airflow_provider_rlmm.core.storage.deletion import Lookup, parent_of
+from airflow_provider_rlmm.core.storage.hidden_copies import BucketInspector
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layout_storage import LayoutRemoteStorageManager
+from airflow_provider_rlmm.core.storage.local_files import LocalFiles
+from airflow_provider_rlmm.core.storage.object_calls import DeleteCalls
+from airflow_provider_rlmm.core.storage.opening import location_of, open_store
+from airflow_provider_rlmm.core.storage.pace import Pace
+from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
+from airflow_provider_rlmm.core.storage.secret_texts import safe_text, secrets_in
+from airflow_provider_rlmm.core.storage.stamps import Location
+from airflow_provider_rlmm.core.storage.uploads import BeforeChunk, ObjectWriter, StoreWriter, chunks_of
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, OffsetRange
@@ -72,7 +72,7 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
     """
     Remote storage on any store of obstore.
 
-    :param store: the storage root: a URI (see :func:`~airflow_provider_rlmm.storage.opening.open_store`) or an open store.
+    :param store: the storage root: a URI (see :func:`~airflow_provider_rlmm.core.storage.opening.open_store`) or an open store.
     :param layout: where the objects of a segment lie.
     :param options: options for a URI.
     :param credentials: credentials for a URI.

@@ -23,13 +23,13 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.storage.aiven_files import AivenFiles
-from airflow_provider_rlmm.storage.aiven_metadata import read_custom_metadata, without_other_prefix
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.key_pattern import KeyPattern
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.root import Place
-from airflow_provider_rlmm.storage.segment_files import ReadObject, SegmentFiles
+from airflow_provider_rlmm.core.storage.aiven_files import AivenFiles
+from airflow_provider_rlmm.core.storage.aiven_metadata import read_custom_metadata, without_other_prefix
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.key_pattern import KeyPattern
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.root import Place
+from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 class TemplateLayout:
     """
-    A layout whose keys are a prefix, a :class:`~airflow_provider_rlmm.storage.key_pattern.KeyPattern` and a suffix.
+    A layout whose keys are a prefix, a :class:`~airflow_provider_rlmm.core.storage.key_pattern.KeyPattern` and a suffix.
 
     :param name: of the layout.
     :param pattern: of the keys, without prefix and suffix. Folders that it begins with are taken for a part of the prefix.
@@ -292,7 +292,7 @@ class LayoutOptions:
 
     :param key_prefix: what all keys begin with, with or without ``/`` at its end.
     :param former_key_prefixes: what the keys of older copies begin with.
-    :param key_pattern: of the layout ``template``, see :class:`~airflow_provider_rlmm.storage.key_pattern.KeyPattern`.
+    :param key_pattern: of the layout ``template``, see :class:`~airflow_provider_rlmm.core.storage.key_pattern.KeyPattern`.
     :param key_suffixes: of the layout ``template``: suffix → whether a complete segment must have it.
     """
 

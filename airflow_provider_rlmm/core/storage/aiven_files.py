@@ -15,10 +15,10 @@ from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteObjectNotFoundError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.storage.aiven_manifest import MAX_MANIFEST_BYTES, AivenManifest, read_manifest
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.segment_files import ReadObject
+from airflow_provider_rlmm.core.storage.aiven_manifest import MAX_MANIFEST_BYTES, AivenManifest, read_manifest
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.segment_files import ReadObject
 
 _KEPT_MANIFESTS: Final = 256
 """Manifests that are kept: with chunks of 1 MiB one says 2,048 numbers at most."""
@@ -42,7 +42,7 @@ class AivenFiles:
         self._last_chunk: tuple[str, int, bytes] = ("", 0, b"")
 
     def log(self, metadata: RemoteLogSegmentMetadata, start: int, end: int | None) -> bytes:
-        """See :class:`~airflow_provider_rlmm.storage.segment_files.SegmentFiles`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.segment_files.SegmentFiles`."""
         stem, manifest = self._manifest(metadata)
         key = f"{stem}.log"
         stop = manifest.log_size if end is None else min(end + 1, manifest.log_size)
@@ -56,7 +56,7 @@ class AivenFiles:
         return data[start - skipped : stop - skipped]
 
     def index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """See :class:`~airflow_provider_rlmm.storage.segment_files.SegmentFiles`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.segment_files.SegmentFiles`."""
         stem, manifest = self._manifest(metadata)
         key = f"{stem}.indexes"
         if index_type not in manifest.indexes:

@@ -28,8 +28,8 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.storage.deletion import DeletionBatch, Lookup, parent_of
-from airflow_provider_rlmm.storage.hidden_copies import (
+from airflow_provider_rlmm.core.storage.deletion import DeletionBatch, Lookup, parent_of
+from airflow_provider_rlmm.core.storage.hidden_copies import (
     VERSIONS_SHOW,
     BucketInspector,
     DeletionEffect,
@@ -37,17 +37,17 @@ from airflow_provider_rlmm.storage.hidden_copies import (
     by_versions,
     together,
 )
-from airflow_provider_rlmm.storage.index_type import IndexType
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.object_calls import ObjectCalls
-from airflow_provider_rlmm.storage.remote_storage import (
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.object_calls import ObjectCalls
+from airflow_provider_rlmm.core.storage.remote_storage import (
     DeletionReport,
     Folder,
     LogSegmentData,
     SegmentDeletion,
     StoredObject,
 )
-from airflow_provider_rlmm.storage.root import (
+from airflow_provider_rlmm.core.storage.root import (
     UNKNOWN_ROOT,
     Place,
     PlaceCheck,
@@ -56,10 +56,10 @@ from airflow_provider_rlmm.storage.root import (
     StampOutcome,
     StampResult,
 )
-from airflow_provider_rlmm.storage.stamping import Stamps
-from airflow_provider_rlmm.storage.stamps import is_stamp
-from airflow_provider_rlmm.storage.uploads import BeforeChunk
-from airflow_provider_rlmm.storage.walk import Walker
+from airflow_provider_rlmm.core.storage.stamping import Stamps
+from airflow_provider_rlmm.core.storage.stamps import is_stamp
+from airflow_provider_rlmm.core.storage.uploads import BeforeChunk
+from airflow_provider_rlmm.core.storage.walk import Walker
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class SegmentsOfKeys:
 
 class LayoutRemoteStorageManager:
     """
-    A :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager` for any layout over any store.
+    A :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager` for any layout over any store.
 
     :param calls: the store.
     :param layout: where the objects of a segment lie.
@@ -131,7 +131,7 @@ class LayoutRemoteStorageManager:
 
     @property
     def layout(self) -> Layout:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         return self._layout
 
     def copy_log_segment_data(
@@ -161,19 +161,19 @@ class LayoutRemoteStorageManager:
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> bytes:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         if start_position < 0 or (end_position is not None and end_position < start_position):
             raise ValueError(f"no byte range: {start_position}..{end_position}")
         self._calls.identities()
         return self._files.log(metadata, start_position, end_position)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         self._calls.identities()
         return self._files.index(metadata, index_type)
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         return self.delete_log_segments([metadata]).segments[0]
 
     def delete_log_segments(
@@ -212,7 +212,7 @@ class LayoutRemoteStorageManager:
         return DeletionReport(outcomes, calls, next((deletion.failures[key] for key in deletion.throttled), None))
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         prefixes = {place: self._layout.partition_prefix(topic_id_partition, place) for place in self._layout.places}
         found: dict[UUID, dict[str, StoredObject]] = {}
         with self._steady(prefixes.values()):
@@ -224,7 +224,7 @@ class LayoutRemoteStorageManager:
         return {segment_id: tuple(objects[key] for key in sorted(objects)) for segment_id, objects in found.items()}
 
     def list_objects(self) -> Sequence[StoredObject]:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         self._calls.identities()
         return sorted((stored for stored in self._calls.objects("") if not is_stamp(stored.key)), key=attrgetter("key"))
 
@@ -234,16 +234,16 @@ class LayoutRemoteStorageManager:
         topic_ids: Collection[UUID] | None = None,
         layout: Layout | None = None,
     ) -> Iterator[StoredObject | Folder]:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         with self._steady():
             yield from Walker(self._calls, layout or self._layout, known, topic_ids).walk()
 
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         return frozenset(keys) - self._stored(keys).keys()
 
     def stored_objects(self, keys: Collection[str]) -> Mapping[str, StoredObject]:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         with self._steady({parent_of(key) for key in keys}):
             return self._stored(keys)
 
@@ -259,7 +259,7 @@ class LayoutRemoteStorageManager:
         return found
 
     def delete_objects(self, keys: Collection[str]) -> Mapping[str, str]:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         deletion = self._calls.delete(sorted(keys))
         try:
             left = self.stored_objects(keys)
@@ -269,7 +269,7 @@ class LayoutRemoteStorageManager:
         return {key: deletion.failures.get(key, "still listed although the store reported no error") for key in left}
 
     def remove_empty_folders(self, keys: Collection[str]) -> Sequence[str]:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         removed = []
         with self._steady():
             # The deepest first: one that holds another is not empty.
@@ -288,7 +288,7 @@ class LayoutRemoteStorageManager:
             folder = parent_of(folder[:-1])
 
     def deletion_effect(self, keys: Collection[str] = ()) -> DeletionEffect:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         inspector, settings = self.inspector, None
         if inspector is not None:
             # Once: they do not change while a task works.
@@ -309,7 +309,7 @@ class LayoutRemoteStorageManager:
     def check_root(
         self, topic_ids: frozenset[UUID], cluster_id: str, expectation: RootExpectation = UNKNOWN_ROOT
     ) -> RootCheck:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         prefixes = [place.prefix for place in self._layout.places]
         self._checked_root = (self._require_unchanged(prefixes, self._checked_root),)
         checks = tuple(
@@ -320,7 +320,7 @@ class LayoutRemoteStorageManager:
         return RootCheck(cluster_id, checks, expectation.move_stamp, expectation.metadata_topic_id)
 
     def stamp_root(self, check: RootCheck) -> tuple[StampResult, ...]:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         return tuple(self._stamp(c, check) for c in check.places if c.verified and c.shown)
 
     def _stamp(self, place: PlaceCheck, check: RootCheck) -> StampResult:
@@ -330,12 +330,12 @@ class LayoutRemoteStorageManager:
             return self._stamps.stamp(place.place, check)
 
     def stamped_topics(self, cluster_id: str) -> Mapping[str, UUID]:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         with self._steady():
             return self._stamps.topics(cluster_id)
 
     def confirm_metadata_topic(self, cluster_id: str, topic_id: UUID, by: str, at_ms: int) -> None:
-        """See :class:`~airflow_provider_rlmm.storage.remote_storage.RemoteStorageManager`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         with self._steady():
             self._stamps.confirm(cluster_id, topic_id, by, at_ms)
 

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_rlmm.core.base.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
-from airflow_provider_rlmm.storage.deletion import Lookup
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.layout_storage import LayoutRemoteStorageManager
-from airflow_provider_rlmm.storage.object_calls import DeleteCalls
-from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.stamps import Location
-from airflow_provider_rlmm.storage.uploads import BeforeChunk, chunks_of
+from airflow_provider_rlmm.core.storage.deletion import Lookup
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layout_storage import LayoutRemoteStorageManager
+from airflow_provider_rlmm.core.storage.object_calls import DeleteCalls
+from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
+from airflow_provider_rlmm.core.storage.stamps import Location
+from airflow_provider_rlmm.core.storage.uploads import BeforeChunk, chunks_of
 
 EffectHook = Callable[[str, str], None]
 """Called with ``"list"``, ``"get"``, ``"put"`` or ``"delete"`` and the key, for a listing the prefix."""

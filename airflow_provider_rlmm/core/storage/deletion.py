@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.remote_storage import DeleteOutcome, SegmentDeletion, StoredObject
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, SegmentDeletion, StoredObject
 
 
 class _Seen(NamedTuple):

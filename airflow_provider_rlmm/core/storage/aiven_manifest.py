@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, UnsupportedMessageFormatError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
-from airflow_provider_rlmm.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 
 MAX_MANIFEST_BYTES: Final = 2**24
 """A segment has 2 GiB at most, and what the plugin says of a chunk takes four bytes, packed: larger is no manifest."""

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from airflow_provider_rlmm.storage.deletion import Lookup, parent_of
-from airflow_provider_rlmm.storage.remote_storage import StoredObject
+from airflow_provider_rlmm.core.storage.deletion import Lookup, parent_of
+from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 
 
 class LocalFiles:
@@ -105,7 +105,7 @@ class LocalWriter:
             self._opened = opened.pop_all()
 
     def write(self, data: bytes) -> None:
-        """See :class:`~airflow_provider_rlmm.storage.uploads.ObjectWriter`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.uploads.ObjectWriter`."""
         left = memoryview(data)
         while left:
             left = left[os.write(self._file, left) :]
@@ -114,13 +114,13 @@ class LocalWriter:
             os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
-        """See :class:`~airflow_provider_rlmm.storage.uploads.ObjectWriter`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.uploads.ObjectWriter`."""
         os.fsync(self._file)
         os.fsync(self._folder)
         self._opened.close()
 
     def abort(self) -> None:
-        """See :class:`~airflow_provider_rlmm.storage.uploads.ObjectWriter`."""
+        """See :class:`~airflow_provider_rlmm.core.storage.uploads.ObjectWriter`."""
         with self._opened, suppress(FileNotFoundError):
             there = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
             # Somebody else may have begun it anew.

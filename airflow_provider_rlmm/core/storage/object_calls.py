@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from airflow_provider_rlmm.storage.deletion import Lookup
-from airflow_provider_rlmm.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.storage.stamps import Location
-from airflow_provider_rlmm.storage.uploads import BeforeChunk
+from airflow_provider_rlmm.core.storage.deletion import Lookup
+from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
+from airflow_provider_rlmm.core.storage.stamps import Location
+from airflow_provider_rlmm.core.storage.uploads import BeforeChunk
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.core.base.errors import StorageRootError
-from airflow_provider_rlmm.storage.stamps import Location, Stamp, stamp_key
+from airflow_provider_rlmm.core.storage.stamps import Location, Stamp, stamp_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import StorageError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.storage.layout import Layout
-from airflow_provider_rlmm.storage.remote_storage import Folder, FolderState, StoredObject
-from airflow_provider_rlmm.storage.root import Place
-from airflow_provider_rlmm.storage.stamps import is_stamp
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.remote_storage import Folder, FolderState, StoredObject
+from airflow_provider_rlmm.core.storage.root import Place
+from airflow_provider_rlmm.core.storage.stamps import is_stamp
 
 _MAX_FAILURES: Final = 10
 """Folders in a row that cannot be listed before the others are not asked for any more: each may cost a time-out."""
@@ -44,7 +44,7 @@ def named_id(path: str, ids: Container[str]) -> str | None:
 
 
 class ListingCalls(Protocol):
-    """What a walk asks of a store; see :class:`~airflow_provider_rlmm.storage.layout_storage.LayoutRemoteStorageManager`."""
+    """What a walk asks of a store; see :class:`~airflow_provider_rlmm.core.storage.layout_storage.LayoutRemoteStorageManager`."""
 
     def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """List the objects below a prefix, however deep, in any order."""
