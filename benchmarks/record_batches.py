@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
-from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow_batches
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
+from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow_batches
 from benchmarks.measuring import Budget, seconds, spread, turn_by_turn
 from dev.peers import peer_command
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from google_crc32c import value as crc32c
 
-from airflow_provider_rlmm.remote_log.record_batches.headers import Codec
+from airflow_provider_rlmm.core.segments.record_batches.headers import Codec
 
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10

@@ -68,7 +68,7 @@ def copy(
 
     It is for a topic whose leader does not copy: remote.log.copy.disable is on. Brokers go on from there once it is off.
     """
-    from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetrics
+    from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
     from airflow_provider_rlmm.session.copying import copy_topic
 
     run = begin(invocation, "copy", execute=execute)

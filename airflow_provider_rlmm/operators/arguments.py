@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.records.lost_records import lost_records_named
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.policy.approval import ApprovalLimits
 from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
 from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
@@ -35,7 +36,6 @@ from airflow_provider_rlmm.policy.guards import (
     ScrubLimits,
 )
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.read_range import ReadIsolation
 from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
 from airflow_provider_rlmm.session.cleaning import MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri

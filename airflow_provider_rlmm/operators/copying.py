@@ -103,7 +103,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Copy."""
-        from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetrics
+        from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
         from airflow_provider_rlmm.session.copying import copy_topic
 
         read, metrics = self.read_arguments(), RemoteLogMetrics()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.policy.read_range import OffsetRange
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Final
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
 from airflow_provider_rlmm.policy.answers import LeaderAnswer
 from airflow_provider_rlmm.policy.copy_hole import find_hole
 from airflow_provider_rlmm.policy.copying import (
@@ -27,7 +28,6 @@ from airflow_provider_rlmm.policy.copying import (
     size_obstacle,
 )
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
 
 _BY_OFFSET: Final = attrgetter("start_offset", "end_offset", "max_timestamp_ms")
 _STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -10,12 +10,12 @@ import numpy as np
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.segments.indexes.transaction_index import AbortedTransaction
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange
+from airflow_provider_rlmm.core.segments.record_batches.control import EndTransactionMarker, read_markers
+from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow_batches
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.policy.read_range import OffsetRange
 from airflow_provider_rlmm.remote_log.extent import RemoteExtent, SegmentSpan
-from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction
-from airflow_provider_rlmm.remote_log.record_batches.control import EndTransactionMarker, read_markers
-from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow_batches
 from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
 from airflow_provider_rlmm.remote_log.segment_reading import SegmentPart
 from airflow_provider_rlmm.remote_log.transactions import AbortedTransactions, MarkerCheck

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import CopyCancelledError
-from airflow_provider_rlmm.remote_log.pacing import ByteQuota
+from airflow_provider_rlmm.core.segments.pacing import ByteQuota
 
 _NAP_S: Final = 0.5
 """The longest wait without asking whether to go on."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, last_shared_offset
-from airflow_provider_rlmm.policy.read_range import OffsetRange
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, last_shared_offset
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 from airflow_provider_rlmm.remote_log.segments import RemoteLogSegments
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, StorageError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteLogMetrics
+from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.remote_log.index_cache import location_of
-from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric, RemoteLogMetrics
-from airflow_provider_rlmm.remote_log.pacing import ByteQuota, StoragePatience
 
 
 class SegmentFetcher:

@@ -15,12 +15,12 @@ from airflow_provider_rlmm.core.base.errors import (
     RemoteObjectNotFoundError,
 )
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
+from airflow_provider_rlmm.core.segments.indexes.time_index import TimeIndex
+from airflow_provider_rlmm.core.segments.indexes.transaction_index import TransactionIndex
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
-from airflow_provider_rlmm.remote_log.indexes.time_index import TimeIndex
-from airflow_provider_rlmm.remote_log.indexes.transaction_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.core.base.file_systems import replacing
-from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA
+from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
 
 ROW_GROUP_BYTES: Final = 32 * 2**20
 """About how many bytes of records make a row group, before compression: what a writer holds in memory."""

@@ -16,15 +16,15 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
+from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
+from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
-from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.remote_log.committed_reading import RecordReading, last_stable_offset
 from airflow_provider_rlmm.remote_log.extent import RemoteExtent, SegmentSpan, nothing_remote
 from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
-from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetrics
-from airflow_provider_rlmm.remote_log.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
 from airflow_provider_rlmm.remote_log.segment_reading import ChunkSizes
 from airflow_provider_rlmm.remote_log.segments import AdvancingSegments, RemoteLogSegments

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
+from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import ProducerSnapshot
+from airflow_provider_rlmm.core.segments.indexes.time_index import TimeIndex
+from airflow_provider_rlmm.core.segments.indexes.transaction_index import TransactionIndex
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
+from airflow_provider_rlmm.core.segments.pacing import StoragePatience
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
-from airflow_provider_rlmm.policy.read_range import OffsetRange
 from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
-from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
-from airflow_provider_rlmm.remote_log.indexes.producer_snapshot import ProducerSnapshot
-from airflow_provider_rlmm.remote_log.indexes.time_index import TimeIndex
-from airflow_provider_rlmm.remote_log.indexes.transaction_index import TransactionIndex
-from airflow_provider_rlmm.remote_log.pacing import StoragePatience
 from airflow_provider_rlmm.remote_log.segment_reading import (
     ChunkSizes,
     IndexDisagreesError,

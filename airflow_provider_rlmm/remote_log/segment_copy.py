@@ -31,6 +31,7 @@ from airflow_provider_rlmm.core.records.records import (
     SegmentEvent,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteLogMetrics
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, RemoteStorageManager
 from airflow_provider_rlmm.event_log.protocol import Failed, MetadataLogReader
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
@@ -43,7 +44,6 @@ from airflow_provider_rlmm.remote_log.copy_replay import CopyBelief, CopyReplay
 from airflow_provider_rlmm.remote_log.copy_source import CopySource, ReadyCopy
 from airflow_provider_rlmm.remote_log.leader import LivingLeader
 from airflow_provider_rlmm.remote_log.leader_comparison import LineageProof, compare_with_leader
-from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric, RemoteLogMetrics
 
 logger = logging.getLogger(__name__)
 

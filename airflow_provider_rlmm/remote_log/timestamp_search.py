@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.policy.read_range import OffsetRange
-from airflow_provider_rlmm.remote_log.indexes.time_index import TimestampOffset
-from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow
+from airflow_provider_rlmm.core.segments.indexes.time_index import TimestampOffset
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange
+from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow
 from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
 from airflow_provider_rlmm.remote_log.segment_reading import SegmentPart
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction
-from airflow_provider_rlmm.remote_log.record_batches.control import ControlRecordType, EndTransactionMarker
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
+from airflow_provider_rlmm.core.segments.indexes.transaction_index import AbortedTransaction
+from airflow_provider_rlmm.core.segments.record_batches.control import ControlRecordType, EndTransactionMarker
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 
 Array = npt.NDArray[Any]
 

@@ -27,11 +27,11 @@ from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
     from airflow_provider_rlmm.core.storage.root import RootExpectation
     from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
     from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
     from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-    from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetrics
     from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
 
 logger = logging.getLogger(__name__)

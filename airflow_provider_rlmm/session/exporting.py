@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.file_systems import create_file, list_files
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.strict_json import sealed
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation, ReadRange, split
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange, split
 from airflow_provider_rlmm.session.remote_log import open_remote_log
 
 if TYPE_CHECKING:

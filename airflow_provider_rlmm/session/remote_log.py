@@ -13,8 +13,8 @@ from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError, Re
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation, ReadRange, within
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange, within
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -164,9 +164,9 @@ def _write(
     target: RestoringTopic, look: TargetTopic, logs: Sequence[ArchivedLog], measured: Sequence[RecordsToRestore]
 ) -> None:
     """Write partition by partition, and compare what is read back; at the end the topic must still be the same one."""
-    from airflow_provider_rlmm.policy.read_range import ReadIsolation
+    from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
+    from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
     from airflow_provider_rlmm.remote_log.archive.content import WITHOUT_OFFSETS, ContentDigest
-    from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA
 
     most = int(look.settings.get("max.message.bytes", 0))
     for log, expected in zip(logs, measured, strict=True):

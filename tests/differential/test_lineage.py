@@ -13,13 +13,13 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.policy.lineage import (
+from airflow_provider_rlmm.core.segments.lineage import (
     LeaderEpochCheckpoint,
     find_highest_remote_offset,
     is_remote_segment_within_leader_epochs,
 )
+from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from dev.peers import peer_command

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader
 from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition

@@ -13,12 +13,12 @@ import pytest
 from google_crc32c import value as crc32c
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteLogError
-from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
-from airflow_provider_rlmm.remote_log.indexes.producer_snapshot import ProducerSnapshot
-from airflow_provider_rlmm.remote_log.indexes.time_index import TimeIndex
-from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction, TransactionIndex
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders, Codec
-from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow_batches
+from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
+from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import ProducerSnapshot
+from airflow_provider_rlmm.core.segments.indexes.time_index import TimeIndex
+from airflow_provider_rlmm.core.segments.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders, Codec
+from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow_batches
 from tests.differential.log_segments import LogSegmentPeer
 
 LOGS = 400

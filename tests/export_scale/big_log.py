@@ -19,12 +19,12 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
 from tests.kafka_log import Batch, Record, log_of, offset_index, producer_snapshot, time_index
 
 TIP: Final = TopicIdPartition(UUID(int=77), "big", 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-_LINEAGE = "policy/lineage.py"
+_LINEAGE = "core/segments/lineage.py"
 _SEGMENT_READING = "remote_log/segment_reading.py"
 _COMMITTED = "remote_log/committed_reading.py"
 _TRANSACTIONS = "remote_log/transactions.py"

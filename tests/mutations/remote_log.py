@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation, switched_off
 
-READ_RANGE = "policy/read_range.py"
+READ_RANGE = "core/segments/read_range.py"
 REMOTE_COPIES = "policy/remote_copies.py"
 READING = "session/remote_log.py"
 COPYING = "session/copying.py"

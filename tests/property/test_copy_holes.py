@@ -19,9 +19,9 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.policy.copy_hole import find_hole, hole_ahead
 from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 
 TIP = TopicIdPartition(UUID(int=7), "living", 0)
 SIZE, SEGMENTS = 4, 6

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteLogError
-from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA
-from airflow_provider_rlmm.remote_log.record_batches.codecs import UnpackedTooLargeError, UnpackError, decompress
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders, Codec
-from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow, to_arrow_batches
+from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
+from airflow_provider_rlmm.core.segments.record_batches.codecs import UnpackedTooLargeError, UnpackError, decompress
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders, Codec
+from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow, to_arrow_batches
 from tests.kafka_log import LOG_APPEND_TIME, Batch, Record, log_of, pack, read_records
 
 NAME = "a log"

@@ -23,13 +23,13 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.segments.lineage import find_highest_remote_offset
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.event_log.in_process import PublishEffect
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle import root_proof
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment
-from airflow_provider_rlmm.policy.lineage import find_highest_remote_offset
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
 from tests.roots import KNOWN_FROM_THE_BEGINNING

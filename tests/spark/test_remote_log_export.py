@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, RemoteLogError
 from airflow_provider_rlmm.core.base.strict_json import unsealed
-from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation, ReadRange
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange
 from spark_jobs.remote_log_export import export_pieces, require_executors
 from tests.exporting import Exported
 from tests.tiered_orders import ORDERS, START_MS, batches

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 
 
 class LogCheck:

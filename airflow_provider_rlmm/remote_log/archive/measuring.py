@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.policy.read_range import ReadIsolation
+from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.policy.restoring import RecordsToRestore
 from airflow_provider_rlmm.remote_log.archive.content import WITHOUT_OFFSETS, ContentDigest
 from airflow_provider_rlmm.remote_log.archive.reading import ArchivedLog

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
-from airflow_provider_rlmm.remote_log.indexes.producer_snapshot import ProducerSnapshot
-from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import ProducerSnapshot
+from airflow_provider_rlmm.core.segments.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import Data
+from airflow_provider_rlmm.core.segments.record_batches.control import ControlRecordType, read_markers
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogSegment
 from airflow_provider_rlmm.remote_log.log_directory.regular_files import read_index
-from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import Data
-from airflow_provider_rlmm.remote_log.record_batches.control import ControlRecordType, read_markers
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
 
 _ENTRY_BYTES: Final = 34
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
 from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.names import (
     LEADER_EPOCH_CHECKPOINT,

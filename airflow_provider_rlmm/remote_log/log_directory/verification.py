@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
+from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import ProducerSnapshot
+from airflow_provider_rlmm.core.segments.indexes.time_index import NO_TIMESTAMP, TimeIndex
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
 from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
-from airflow_provider_rlmm.remote_log.indexes.producer_snapshot import ProducerSnapshot
-from airflow_provider_rlmm.remote_log.indexes.time_index import NO_TIMESTAMP, TimeIndex
 from airflow_provider_rlmm.remote_log.log_directory.aborted_transactions import AbortedTransactionsCheck
 from airflow_provider_rlmm.remote_log.log_directory.batch_reading import CHUNK_BYTES, read_batches
 from airflow_provider_rlmm.remote_log.log_directory.names import (
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.remote_log.log_directory.names import (
 )
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory, LogSegment
 from airflow_provider_rlmm.remote_log.log_directory.regular_files import read_index
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
 
 Array = npt.NDArray[Any]
 

@@ -13,10 +13,10 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError, SegmentGoneError, StorageUnavailableError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import KnownSegments

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.lineage import (
+from airflow_provider_rlmm.core.segments.lineage import (
     LeaderEpochCheckpoint,
     find_highest_remote_offset,
     is_remote_segment_within_leader_epochs,

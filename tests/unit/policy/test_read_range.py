@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, OffsetNotInRemoteLogError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadRange, split, within
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadRange, split, within
 
 TIP = TopicIdPartition(UUID(int=7), "orders", 3)
 REMOTE = OffsetRange(100, 200)

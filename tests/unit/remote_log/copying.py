@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
@@ -34,7 +35,6 @@ from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets, Lea
 from airflow_provider_rlmm.policy.copy_report import CopyReport
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment, remote_end
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.copy_source import ReadyCopy
 from airflow_provider_rlmm.remote_log.leader import InProcessLeader

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteLogError, UnsupportedMessageFormatError
-from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import batch_positions
+from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import batch_positions
 from tests.kafka_log import Batch, Record, log_of
 
 NAME = "t-0/00000000000000000000.log"

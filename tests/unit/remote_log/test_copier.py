@@ -33,6 +33,8 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
+from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteLogMetrics
 from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.index_type import IndexType
@@ -42,9 +44,7 @@ from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.policy.answers import LeaderOffsets
 from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
-from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric, RemoteLogMetrics
 from tests.unit.remote_log.copying import CLUSTER_ID, HOUR_MS, LIVING, MAY_COPY, NOW_MS, ROOT, CopyWorld, FakeSource
 
 STARTED, FINISHED = "COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"

@@ -10,10 +10,10 @@ import pytest
 from google_crc32c import value as crc32c
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
-from airflow_provider_rlmm.remote_log.indexes.offset_index import OffsetIndex
-from airflow_provider_rlmm.remote_log.indexes.producer_snapshot import ProducerSnapshot, ProducerState
-from airflow_provider_rlmm.remote_log.indexes.time_index import TimeIndex, TimestampOffset
-from airflow_provider_rlmm.remote_log.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
+from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import ProducerSnapshot, ProducerState
+from airflow_provider_rlmm.core.segments.indexes.time_index import TimeIndex, TimestampOffset
+from airflow_provider_rlmm.core.segments.indexes.transaction_index import AbortedTransaction, TransactionIndex
 from tests.kafka_log import offset_index, producer_snapshot, time_index, transaction_index
 
 NAME = "t-0/00000000000000000100.index"

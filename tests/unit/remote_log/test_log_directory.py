@@ -11,8 +11,8 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory

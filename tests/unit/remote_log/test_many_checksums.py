@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
-from airflow_provider_rlmm.remote_log.record_batches.checksums import MOST_BYTES, all_agree
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
+from airflow_provider_rlmm.core.segments.record_batches.checksums import MOST_BYTES, all_agree
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from tests.kafka_log import Batch, Record, log_of
 
 NAME = "t-0/00000000000000000000.log"

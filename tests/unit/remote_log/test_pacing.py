@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
-from airflow_provider_rlmm.remote_log.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 
 
 class Time:

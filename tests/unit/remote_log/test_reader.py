@@ -6,7 +6,7 @@ import random
 import pytest
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
-from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from tests.remote_log_world import TIP, RemoteLogWorld, as_rows, random_world

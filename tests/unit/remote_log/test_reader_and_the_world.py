@@ -21,12 +21,12 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
+from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.policy.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.policy.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
-from airflow_provider_rlmm.remote_log.metrics import RemoteLogMetric
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from tests.kafka_log import offset_index, producer_snapshot

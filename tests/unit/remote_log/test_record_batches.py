@@ -16,16 +16,16 @@ from airflow_provider_rlmm.core.base.errors import (
     RecordsTooLargeError,
     UnsupportedMessageFormatError,
 )
-from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA
-from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import size_of_first_batch
-from airflow_provider_rlmm.remote_log.record_batches.checksums import crc32c
-from airflow_provider_rlmm.remote_log.record_batches.control import (
+from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
+from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import size_of_first_batch
+from airflow_provider_rlmm.core.segments.record_batches.checksums import crc32c
+from airflow_provider_rlmm.core.segments.record_batches.control import (
     ControlRecordType,
     EndTransactionMarker,
     read_markers,
 )
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders, Codec
-from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow, to_arrow_batches
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders, Codec
+from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow, to_arrow_batches
 from tests.kafka_log import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Batch, Record, control_batch, log_of
 
 LIMIT = 1 << 20

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, RemoteLogError
-from airflow_provider_rlmm.policy.read_range import ReadIsolation, ReadRange
+from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.session.exporting import Export
 from tests.exporting import Exported
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_rlmm.remote_log.record_batches.record_headers import HeaderSlices, Slices
+from airflow_provider_rlmm.core.segments.record_batches.record_headers import HeaderSlices, Slices
 
 Array = npt.NDArray[Any]
 

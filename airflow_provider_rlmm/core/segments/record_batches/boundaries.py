@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_rlmm.remote_log.record_batches.headers import LEAST_RECORD_BYTES
-from airflow_provider_rlmm.remote_log.record_batches.varints import VARINT_BYTES, read_varints
+from airflow_provider_rlmm.core.segments.record_batches.headers import LEAST_RECORD_BYTES
+from airflow_provider_rlmm.core.segments.record_batches.varints import VARINT_BYTES, read_varints
 
 Array = npt.NDArray[Any]
 

@@ -7,8 +7,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.remote_log.indexes.entries import Data, damaged
-from airflow_provider_rlmm.remote_log.record_batches.checksums import crc32c
+from airflow_provider_rlmm.core.segments.indexes.entries import Data, damaged
+from airflow_provider_rlmm.core.segments.record_batches.checksums import crc32c
 
 _HEADER: Final = struct.Struct(">hIi")  # version, checksum, number of entries
 _CHECKSUMMED_AT: Final = 6

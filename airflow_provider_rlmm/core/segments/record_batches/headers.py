@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.decoding.layout import gather
-from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import (
+from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import (
     HEADER_BYTES,
     Data,
     batch_positions,
     damaged_batch,
 )
-from airflow_provider_rlmm.remote_log.record_batches.checksums import MOST_BYTES, all_agree, crc32c
+from airflow_provider_rlmm.core.segments.record_batches.checksums import MOST_BYTES, all_agree, crc32c
 
 Array = npt.NDArray[Any]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import Data
-from airflow_provider_rlmm.remote_log.record_batches.headers import Codec
+from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import Data
+from airflow_provider_rlmm.core.segments.record_batches.headers import Codec
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 """What Kafka's own clients begin snappy data with; librdkafka writes raw snappy."""

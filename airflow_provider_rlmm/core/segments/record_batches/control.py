@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import Data
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
-from airflow_provider_rlmm.remote_log.record_batches.records import to_arrow
+from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import Data
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
+from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow
 
 _KEY: Final = struct.Struct(">hh")  # version, type
 _MOST_BYTES: Final = 1 << 16  # a marker has seventeen, and is not compressed

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RecordsTooLargeError
-from airflow_provider_rlmm.remote_log.record_batches.arrow_columns import SCHEMA, records_to_arrow
-from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import Data
-from airflow_provider_rlmm.remote_log.record_batches.boundaries import RecordsDoNotFitError, find_records
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders
-from airflow_provider_rlmm.remote_log.record_batches.record_headers import RecordHeadersError, Slices, read_headers
-from airflow_provider_rlmm.remote_log.record_batches.unpacking import Unpacked, unpack
-from airflow_provider_rlmm.remote_log.record_batches.varints import read_varints, read_varlongs
+from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA, records_to_arrow
+from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import Data
+from airflow_provider_rlmm.core.segments.record_batches.boundaries import RecordsDoNotFitError, find_records
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
+from airflow_provider_rlmm.core.segments.record_batches.record_headers import RecordHeadersError, Slices, read_headers
+from airflow_provider_rlmm.core.segments.record_batches.unpacking import Unpacked, unpack
+from airflow_provider_rlmm.core.segments.record_batches.varints import read_varints, read_varlongs
 
 Array = npt.NDArray[Any]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_rlmm.remote_log.indexes.entries import Data, parse_entries, require
+from airflow_provider_rlmm.core.segments.indexes.entries import Data, parse_entries, require
 
 Array = npt.NDArray[Any]
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_rlmm.core.base.errors import RecordsTooLargeError, UnsupportedMessageFormatError
-from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import HEADER_BYTES, Data
-from airflow_provider_rlmm.remote_log.record_batches.codecs import UnpackedTooLargeError, UnpackError, decompress
-from airflow_provider_rlmm.remote_log.record_batches.headers import BatchHeaders, Codec
+from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import HEADER_BYTES, Data
+from airflow_provider_rlmm.core.segments.record_batches.codecs import UnpackedTooLargeError, UnpackError, decompress
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders, Codec
 
 Array = npt.NDArray[Any]
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_rlmm.remote_log.record_batches.varints import read_varint, read_varints
+from airflow_provider_rlmm.core.segments.record_batches.varints import read_varint, read_varints
 
 Array = npt.NDArray[Any]
 

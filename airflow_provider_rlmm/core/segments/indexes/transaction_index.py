@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.remote_log.indexes.entries import Data, damaged
+from airflow_provider_rlmm.core.segments.indexes.entries import Data, damaged
 
 _ENTRY: Final = struct.Struct(">hqqqq")
 _VERSION: Final = 0

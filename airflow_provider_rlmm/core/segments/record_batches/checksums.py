@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_rlmm.core.records.decoding.layout import gather
-from airflow_provider_rlmm.remote_log.record_batches.batch_sizes import Data
+from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import Data
 
 Array = npt.NDArray[Any]
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Record batches of message format v2 as columns."""
