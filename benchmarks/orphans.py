@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet  # a task has read its plan with it by the time that it deletes
 
 from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -46,7 +47,6 @@ from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.root_proof import prove_root
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.freshness import Sample
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from benchmarks.topic import METADATA_PARTITIONS, publish
 from dev.broker import METADATA_TOPIC

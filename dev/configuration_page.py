@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
-from airflow_provider_rlmm.policy.approval import ApprovalLimits
-from airflow_provider_rlmm.policy.guards import (
+from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
+from airflow_provider_rlmm.core.plans.guards import (
     MAX_BATCH_SEGMENTS,
     OVERRIDES,
     QUARANTINE_KINDS,

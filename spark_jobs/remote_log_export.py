@@ -28,8 +28,8 @@ from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.remote_log import with_range
 from airflow_provider_rlmm.cli.runs import open_session
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, RemoteLogError
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.session.exporting import PIECE_BYTES, plan_export
 from airflow_provider_rlmm.spark.java_client import require_driver
 from airflow_provider_rlmm.spark.package import build_py_files

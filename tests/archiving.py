@@ -9,18 +9,18 @@ from pathlib import Path
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, Clock
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
+from airflow_provider_rlmm.core.plans.plan_files import planned_segments, write_plan
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.lifecycle.archive_documents import named_by_log
 from airflow_provider_rlmm.lifecycle.archive_guard import ArchivedPlan
 from airflow_provider_rlmm.lifecycle.archiving import PlanArchiver
-from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, write_plan
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
-from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
-from airflow_provider_rlmm.policy.plan import PlanSummary
-from airflow_provider_rlmm.policy.plan_archive import PlanArchive
 from tests.kafka_log import Batch, Record, log_of, offset_index, producer_snapshot, time_index, transaction_index
 from tests.unit.lifecycle.builders import BROKER, START_MS, STEPS, Cluster, update
 

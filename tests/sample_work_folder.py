@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.lifecycle.inventory_files import (
     partitions_schema,
     segments_schema,
@@ -20,7 +21,6 @@ from airflow_provider_rlmm.lifecycle.inventory_files import (
     write_inventory,
 )
 from airflow_provider_rlmm.policy.cleaning_progress import CleaningProgress, Left, ProgressState, progress_name
-from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.inventory import Inventory, SurveyedState, Totals
 from airflow_provider_rlmm.policy.run_summary import (
     RUNS_FOLDER,

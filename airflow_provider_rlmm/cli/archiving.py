@@ -13,8 +13,8 @@ from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import begin, execute_option
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
 
 if TYPE_CHECKING:

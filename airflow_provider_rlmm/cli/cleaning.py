@@ -32,12 +32,12 @@ from airflow_provider_rlmm.cli.runs import (
 from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
 from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
-from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.plans.plan import PlanSummary
     from airflow_provider_rlmm.event_log.floored_log import Confirmation
     from airflow_provider_rlmm.lifecycle.run_report import RunReport
-    from airflow_provider_rlmm.policy.plan import PlanSummary
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +179,7 @@ def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSum
 def _reported(run: Run, failed: int, said: Any, now_ms: int) -> tuple[RunReport, str]:
     """Put what the steps have left into the report of the run, and write it."""
     from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
-    from airflow_provider_rlmm.lifecycle.plan_files import write_document
+    from airflow_provider_rlmm.core.plans.plan_files import write_document
     from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 
     report = report_of_run(

@@ -13,8 +13,8 @@ from airflow_provider_rlmm.cli.options import Invocation, with_confirmation, wit
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import begin, execute_option, open_session
 from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.event_log.floored_log import Confirmation

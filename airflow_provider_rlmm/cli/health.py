@@ -12,7 +12,7 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, with_cluster, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session
-from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_AGE_MS, CleanerLimits
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS, CleanerLimits
 
 
 @click.command()

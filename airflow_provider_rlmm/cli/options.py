@@ -14,14 +14,14 @@ import click
 from airflow_provider_rlmm.cli.access import CommandLineAccess
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
-from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
-from airflow_provider_rlmm.policy.guards import (
+from airflow_provider_rlmm.core.plans.guards import (
     DEFAULT_MAX_COPY_MS,
     OVERRIDES,
     QUARANTINE_KINDS,
     BlastRadius,
     CleanerLimits,
 )
+from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 
 Command = Callable[..., Any]
 Made = TypeVar("Made", CleanerLimits, BlastRadius)

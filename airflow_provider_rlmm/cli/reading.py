@@ -23,10 +23,10 @@ from airflow_provider_rlmm.cli.rows import record_row, segment_row
 from airflow_provider_rlmm.cli.runs import PROGRAM, begin, open_session
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.findings import since
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,9 +19,9 @@ from airflow_provider_rlmm.cli.runs import open_session
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.values import moment_ms
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.policy.findings import since
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,7 +27,7 @@ from airflow_provider_rlmm.cli.runs import (
     say_judgement,
 )
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
-from airflow_provider_rlmm.policy.guards import (
+from airflow_provider_rlmm.core.plans.guards import (
     DEFAULT_MIN_ABSENCE_MS,
     DEFAULT_MIN_UNREFERENCED_MS,
     OVERRIDES,

@@ -33,6 +33,7 @@ from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.connection_ids import of_connection
+from airflow_provider_rlmm.core.plans.guards import QUARANTINE_KINDS
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
@@ -49,7 +50,6 @@ from airflow_provider_rlmm.operators.decision import AS_CHECKED
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from airflow_provider_rlmm.policy.guards import QUARANTINE_KINDS
 
 LIMITS = {
     "min_absence_ms": "{{ params.min_absence_ms }}",

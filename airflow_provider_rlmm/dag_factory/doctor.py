@@ -20,6 +20,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.connection_ids import of_connection
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
@@ -28,7 +29,6 @@ from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
 
 
 def remote_log_doctor(conn_id: str) -> DAG:

@@ -8,9 +8,9 @@ from typing import Any
 from airflow.sdk import Param
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
+from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_BATCH_SEGMENTS, MAX_BATCH_SEGMENTS, OVERRIDES
 from airflow_provider_rlmm.operators.approval import DEFAULT_RESPONSE_TIMEOUT
-from airflow_provider_rlmm.policy.approval import ApprovalLimits
-from airflow_provider_rlmm.policy.guards import DEFAULT_BATCH_SEGMENTS, MAX_BATCH_SEGMENTS, OVERRIDES
 from airflow_provider_rlmm.settings import connections
 
 WHAT = "What to do"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.outcomes import EventFate
 from airflow_provider_rlmm.core.records.serde import SEGMENT_API_KEY
@@ -41,7 +42,6 @@ from airflow_provider_rlmm.event_log.topic_state import (
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.policy.absence import Observation, Presence
 from airflow_provider_rlmm.policy.findings import EXPLANATIONS, NAMED, Diagnosis, FindingKind, Recovery, Severity
-from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,10 +14,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import ArchiveError
+from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.archive_run import ArchiveRun, NamedManifest, NamedPartition, NamedSegment
-from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition
 from airflow_provider_rlmm.remote_log.archive.documents import (
     left_by_earlier_tries,
     list_documents,

@@ -13,6 +13,9 @@ from typing import Final, Protocol
 
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import ArchiveError
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
+from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -21,9 +24,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedSegment, ArchiveManifest
-from airflow_provider_rlmm.policy.plan import PlanSummary
-from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
-from airflow_provider_rlmm.policy.refusals import Refusal
 
 LOOK_AGE_MS: Final = 30_000
 """For how long a look at the archive of a user partition counts, ms."""

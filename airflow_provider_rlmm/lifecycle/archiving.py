@@ -22,6 +22,9 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageError,
     StorageRootError,
 )
+from airflow_provider_rlmm.core.plans.plan import PlannedSegments, PlanSummary
+from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
+from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
@@ -32,9 +35,6 @@ from airflow_provider_rlmm.lifecycle.archive_documents import NamedByLog, leave_
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.policy.archive_run import NamedSegment
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
-from airflow_provider_rlmm.policy.plan import PlannedSegments, PlanSummary
-from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
-from airflow_provider_rlmm.policy.refusals import Refusal
 from airflow_provider_rlmm.remote_log.archive.manifests import write_manifest
 from airflow_provider_rlmm.remote_log.archive.places import folder_of
 from airflow_provider_rlmm.remote_log.archive.segments import SegmentToArchive

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.core.plans.plan import ROW_GROUP_ROWS
 from airflow_provider_rlmm.policy.audit import AUDIT_COLUMNS
-from airflow_provider_rlmm.policy.plan import ROW_GROUP_ROWS
 
 if TYPE_CHECKING:
     import pyarrow as pa

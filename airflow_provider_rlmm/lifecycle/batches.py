@@ -18,6 +18,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import monotonic_clock
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,
@@ -35,7 +36,6 @@ from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, CleaningContex
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.replay import Belief
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 logger = logging.getLogger(__name__)
 

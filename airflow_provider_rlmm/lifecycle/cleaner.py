@@ -17,6 +17,9 @@ from functools import partial
 
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system_clock
 from airflow_provider_rlmm.core.base.errors import EventLogError, RlmmError
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits, check_cluster
+from airflow_provider_rlmm.core.plans.plan import PlannedSegments
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
@@ -38,11 +41,8 @@ from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, Use
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.freshness import Sample
-from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
-from airflow_provider_rlmm.policy.plan import PlannedSegments
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 logger = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import AuditError
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, SegmentDeletion
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
 from airflow_provider_rlmm.lifecycle.audit_columns import Columns
 from airflow_provider_rlmm.policy.audit import MAX_WHY
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 logger = logging.getLogger(__name__)
 

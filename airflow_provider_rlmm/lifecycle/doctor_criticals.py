@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.policy.attention import Attention, RunProblem
 from airflow_provider_rlmm.policy.findings import FindingKind, Severity
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 
 _UNUSABLE = frozenset(
     {

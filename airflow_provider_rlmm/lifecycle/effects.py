@@ -13,6 +13,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import EventLogError
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -32,7 +33,6 @@ from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, Writab
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail, Started
 from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.kill_switch import StopSource
 
 logger = logging.getLogger(__name__)

@@ -18,6 +18,10 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     UnsafeObjectKeyError,
 )
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.plan import PlannedSegments
+from airflow_provider_rlmm.core.plans.plan_archive import NOT_ARCHIVED_ADVICE
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET, Freed
@@ -32,12 +36,8 @@ from airflow_provider_rlmm.lifecycle.effects import Effects
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
 from airflow_provider_rlmm.policy.absence import refusal_of
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
-from airflow_provider_rlmm.policy.plan import PlannedSegments
-from airflow_provider_rlmm.policy.plan_archive import NOT_ARCHIVED_ADVICE
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import incompleteness, unnamed_segments
 

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
@@ -26,7 +27,6 @@ from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionView
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.absence import PRESENCE_KINDS, Observation, Presence, first_observation
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 PRESENCE_ADVICE = {
     Presence.PRESENT: "nothing, if the topic is meant to exist; otherwise delete the topic first",

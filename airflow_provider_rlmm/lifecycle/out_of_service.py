@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionView
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.absence import Presence
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.visibility import why_not_all_seen
 
 _ENDS_CONSUMERS = frozenset(

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.plan import MAX_QUARANTINED_LISTED, PlanSummary, Reason, first_refusals
+from airflow_provider_rlmm.core.plans.plan_files import plan_schema
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.absence import Presence, refusal_of
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.policy.plan import MAX_QUARANTINED_LISTED, PlanSummary, Reason, first_refusals
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.wholeness import incomplete_history
 
 if TYPE_CHECKING:

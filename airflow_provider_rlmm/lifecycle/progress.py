@@ -16,8 +16,9 @@ from typing import Self
 
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system_clock
 from airflow_provider_rlmm.core.base.quoting import printable
+from airflow_provider_rlmm.core.plans.plan_files import write_document
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
-from airflow_provider_rlmm.lifecycle.plan_files import write_document
 from airflow_provider_rlmm.policy.cleaning_progress import (
     MAX_PROGRESS_REFUSALS,
     CleaningProgress,
@@ -25,7 +26,6 @@ from airflow_provider_rlmm.policy.cleaning_progress import (
     ProgressState,
     progress_name,
 )
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 logger = logging.getLogger(__name__)
 

@@ -22,6 +22,8 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes, printable
 from airflow_provider_rlmm.core.base.values import refused, spelled_integer
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits, check_cluster
+from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -52,14 +54,12 @@ from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.absence import Observation, refusal_of
 from airflow_provider_rlmm.policy.audit import DeletionSource, nothing_on_record
-from airflow_provider_rlmm.policy.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.policy.refusals import Refusal
 from airflow_provider_rlmm.policy.unseen import UnseenDecision, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.policy.wholeness import Doubt, incompleteness
 
 EVENTS_BY_HAND = "events_by_hand"
-"""The override in :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES` that these events need."""
+"""The override in :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES` that these events need."""
 
 S = TypeVar("S", RemotePartitionDeleteState, RemoteLogSegmentState)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.records import (
@@ -42,7 +43,6 @@ from airflow_provider_rlmm.event_log.event_decoding import (
 )
 from airflow_provider_rlmm.event_log.log_tail import LogTail
 from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, ProvenLook
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.wholeness import Doubt
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.policy.attention import Attention, Judgement
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.plan_archive import PlanArchive
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 
 class PartitionOutcome(StrEnum):

@@ -27,6 +27,7 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeObjectKeyError,
 )
 from airflow_provider_rlmm.core.base.quoting import name_in_text
+from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.segment_rows import metadata_of
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.records.topic_names import INTERNAL_TOPICS
@@ -46,7 +47,6 @@ from airflow_provider_rlmm.lifecycle.current_root import (
 from airflow_provider_rlmm.lifecycle.known_places import require_known_places
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
-from airflow_provider_rlmm.policy.refusals import Refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,9 +15,14 @@ from typing import Any
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import ArchiveError, PlanError
 from airflow_provider_rlmm.core.base.work_folder import APPROVAL_DOCUMENT, DOCTOR_DOCUMENT, MARK_DOCUMENT
+from airflow_provider_rlmm.core.plans.approval import NOT_APPROVED_ADVICE, Approval
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
+from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.lifecycle.doctor_criticals import check_diagnosis, criticals_of
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
-from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
     check_mark,
@@ -26,12 +31,7 @@ from airflow_provider_rlmm.lifecycle.reports import (
     refusal_of_dict,
     refusals_of,
 )
-from airflow_provider_rlmm.policy.approval import NOT_APPROVED_ADVICE, Approval
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.plan import PlanSummary
-from airflow_provider_rlmm.policy.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.task_failure import FailedTask
 
 NO_REPORT = "its cleaning task left no report"

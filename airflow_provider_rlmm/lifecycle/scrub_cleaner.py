@@ -21,6 +21,8 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError, RlmmError, StorageRootError
 from airflow_provider_rlmm.core.base.file_systems import read_file
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, ScrubLimits
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.core.storage.root import RootCheck
@@ -33,10 +35,8 @@ from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.lifecycle.scrub_trail import ScrubTrail
 from airflow_provider_rlmm.lifecycle.unnamed_guard import UnnamedGuard
 from airflow_provider_rlmm.policy.attention import Attention
-from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, ScrubLimits
 from airflow_provider_rlmm.policy.hold import HoldSource
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.scrub import (
     ScrubClass,
     classify_objects,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, parquet_bytes, read_document
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, parquet_bytes, read_document
 from airflow_provider_rlmm.lifecycle.scrub_files import read_scrub, read_table, table_file, write_pair
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import BlastRadius
 from airflow_provider_rlmm.policy.scrub_plan import (
     SCRUB_PLAN_DOCUMENT,
     SCRUB_PLAN_TABLE,

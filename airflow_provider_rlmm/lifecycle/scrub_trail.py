@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_rlmm.core.base.errors import AuditError
+from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
 from airflow_provider_rlmm.lifecycle.deletion_trail import NOTHING_SAID, not_written
 from airflow_provider_rlmm.policy.audit import MAX_WHY
-from airflow_provider_rlmm.policy.refusals import Refusal
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
@@ -23,11 +26,8 @@ from airflow_provider_rlmm.lifecycle.out_of_service import _out_of_service
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation, refusal_of
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.inventory import READY, SurveyedState, Totals, Verdict
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 if TYPE_CHECKING:
     import pyarrow as pa

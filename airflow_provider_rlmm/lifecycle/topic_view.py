@@ -18,6 +18,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import RlmmError
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
@@ -26,7 +27,6 @@ from airflow_provider_rlmm.event_log.topic_state import Progress, ProgressListen
 from airflow_provider_rlmm.lifecycle.late_updates import without_add
 from airflow_provider_rlmm.lifecycle.named_prefixes import NamedPrefixes
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
-from airflow_provider_rlmm.policy.counts import Count
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,14 +16,14 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
-from airflow_provider_rlmm.lifecycle.plan_files import planned_topics, read_plan
+from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, ApprovalLimits
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan_files import planned_topics, read_plan
 from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan, topics_of
 from airflow_provider_rlmm.links.artifacts import ArtifactLink, PlanLink, ScrubPlanLink, page_address
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
-from airflow_provider_rlmm.policy.approval import APPROVE, REJECT, ApprovalLimits
-from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.session.approving import body_of, keep_approval, keep_request, read_request, subject_of
 from airflow_provider_rlmm.session.scrub_approval import scrub_body_of, scrub_subject_of
@@ -43,7 +43,7 @@ class ApprovePlanOperator(CheckedOperator, ApprovalOperator, Generic[Plan]):
     Base of the operators that ask a person to approve a run's plan, where it is large.
 
     :param rlmm_conn_id: connection of type ``rlmm``, for the request.
-    :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`.
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
     :param dry_run_only: nobody is asked.
@@ -171,7 +171,7 @@ class ApproveRemoteLogCleanupOperator(ApprovePlanOperator[PlanSummary]):
     Before Airflow 3.3 the triggerer must run: the task waits there.
 
     :param rlmm_conn_id: connection of type ``rlmm``, for the request.
-    :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`.
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
     :param dry_run_only: nobody is asked; ``"as checked"``: what the task ``check`` of the run has decided.
@@ -210,7 +210,7 @@ class ApproveRemoteStorageScrubOperator(ApprovePlanOperator[ScrubPlan]):
     Before Airflow 3.3 the triggerer must run: the task waits there.
 
     :param rlmm_conn_id: connection of type ``rlmm``, for the request.
-    :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`.
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
     :param dry_run_only: nobody is asked.

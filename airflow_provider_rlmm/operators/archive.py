@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
@@ -32,7 +32,7 @@ class ArchivePlannedSegmentsOperator(CheckedOperator):
     and the report of the run is red.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; its overrides count here.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`; its overrides count here.
     :param archive_first: whether anything is archived; the connection's field ``archive_before_deletion`` may ask for it.
     :param dry_run_only: nothing is archived, as nothing is deleted; ``"as checked"``: what the task ``check`` of the run has
         decided.
@@ -100,7 +100,7 @@ class ArchiveRemoteLogOperator(CheckedOperator):
     :param topic_id: of the topic, in Kafka's form.
     :param partitions: user partitions, ``None`` or an empty list for all.
     :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; ``allowed_quarantine`` counts here.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`; ``allowed_quarantine`` counts here.
     :return: the ``archive`` (its name), and for each user partition in ``partitions``: ``partition``, ``segments``,
         ``not_whole``, ``records``, ``records_sha256``, ``bytes``, ``manifest``, ``manifest_sha256``.
     :raises ConfigurationError: if the connection names no ``archive_uri``.

@@ -21,13 +21,9 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.values import refused
-from airflow_provider_rlmm.core.records.lost_records import lost_records_named
-from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
-from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
-from airflow_provider_rlmm.policy.approval import ApprovalLimits
-from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
-from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
-from airflow_provider_rlmm.policy.guards import (
+from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
+from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
+from airflow_provider_rlmm.core.plans.guards import (
     MAX_BATCH_SEGMENTS,
     OVERRIDES,
     QUARANTINE_KINDS,
@@ -35,6 +31,10 @@ from airflow_provider_rlmm.policy.guards import (
     CleanerLimits,
     ScrubLimits,
 )
+from airflow_provider_rlmm.core.records.lost_records import lost_records_named
+from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
+from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
 from airflow_provider_rlmm.session.cleaning import MAX_EXPIRES_IN_MS
@@ -204,7 +204,7 @@ expiry = partial(integer, minimum=1, maximum=MAX_EXPIRES_IN_MS)
 
 
 def overrides(name: str, value: object) -> frozenset[str]:
-    """Return names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`, ``None`` for none; see :data:`Reader`."""
+    """Return names out of :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES`, ``None`` for none; see :data:`Reader`."""
     return values.names(name, () if value is None else value, OVERRIDES)
 
 
@@ -295,12 +295,12 @@ cleaner_limits = FieldsReader(
     },
     CleanerLimits,
 )
-"""Returns :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`."""
+"""Returns :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`."""
 
 scrub_limits = FieldsReader(
     {"min_unreferenced_ms": duration_ms, "min_absence_ms": duration_ms, **_OF_EVERY_DELETION}, ScrubLimits
 )
-"""Returns :class:`~airflow_provider_rlmm.policy.guards.ScrubLimits`."""
+"""Returns :class:`~airflow_provider_rlmm.core.plans.guards.ScrubLimits`."""
 
 copy_limits = FieldsReader(
     {
@@ -327,7 +327,7 @@ def approval_limits(name: str, value: object) -> ApprovalLimits | None:
 
 
 blast_radius = FieldsReader({"max_segments": integer, "max_bytes": integer, "max_share": share}, BlastRadius)
-"""Returns :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`."""
+"""Returns :class:`~airflow_provider_rlmm.core.plans.guards.BlastRadius`."""
 
 
 def price_micros(name: str, value: object) -> int | None:

@@ -22,8 +22,8 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
     is written and nothing is deleted.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
-    :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`.
+    :param blast_radius: fields of :class:`~airflow_provider_rlmm.core.plans.guards.BlastRadius`.
     :param hold: topics that are not to be touched: names, patterns, ids.
     :param max_segments_this_run: the most segments that this run may take.
     :param dry_run_only: whether nothing will be written.

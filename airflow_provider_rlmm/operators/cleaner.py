@@ -14,8 +14,8 @@ from airflow.sdk import Context
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
+from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_document
 from airflow_provider_rlmm.lifecycle import run_report as documents
-from airflow_provider_rlmm.lifecycle.plan_files import read_plan, write_document
 from airflow_provider_rlmm.lifecycle.reports import named, totals
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
@@ -43,7 +43,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param source_plan: name of a plan, or its URI below an allowed root (:func:`~airflow_provider_rlmm.settings.plan_uri`);
         only its orphaned partitions are marked. ``None`` or empty: all are looked for.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`; its overrides count here.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`; its overrides count here.
     :param hold: topics that are not to be marked: names, patterns, ids; those of the connection count besides.
     :param dry_run_only: say what would be written, write nothing; ``"as checked"``, here and for ``source_plan``: what the
         task ``check`` of the run has decided.
@@ -130,8 +130,8 @@ class PlanRemoteLogCleanupOperator(CheckedOperator):
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param source_plan: name of a plan, or its URI below an allowed root; only its orphaned partitions are planned.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
-    :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`.
+    :param blast_radius: fields of :class:`~airflow_provider_rlmm.core.plans.guards.BlastRadius`.
     :param hold: topics that are not to be touched: names, patterns, ids; those of the connection count besides.
     :param max_segments_this_run: plan no more segments than these, ``None`` for all: a canary.
     :param dry_run_only: as the tasks after this one are told; a plan changes nothing. ``"as checked"``, here and for
@@ -221,13 +221,13 @@ class CleanMetadataPartitionOperator(CheckedOperator):
 
     :param metadata_partition: which one; map over the plan's.
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`.
     :param hold: topics that are not to be touched, besides those of the connection.
     :param dry_run_only: say what would be written and deleted, do nothing; ``"as checked"``: what ``check`` has decided.
     :param archive_first: delete only what
         :class:`~airflow_provider_rlmm.operators.archive.ArchivePlannedSegmentsOperator` has archived of exactly this plan;
         the connection's field ``archive_before_deletion`` may ask for it, too.
-    :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`: a larger plan is applied
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`: a larger plan is applied
         for real only if a person has approved exactly it, as
         :class:`~airflow_provider_rlmm.operators.approval.ApproveRemoteLogCleanupOperator` asks; ``None``: no plan needs that.
     :return: counts of partitions, segments, objects and bytes, in a dry run under names that begin with ``would_``, and

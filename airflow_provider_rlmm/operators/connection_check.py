@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators.arguments import Reader, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 
 
 class RemoteLogCheckOperator(CheckedOperator):

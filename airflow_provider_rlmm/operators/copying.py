@@ -11,12 +11,12 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import Context
 from airflow.sdk.bases.xcom import BaseXCom
 
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.observability.stats import send_remote_log_metrics
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.settings import artifact_uri
 
 

@@ -92,7 +92,7 @@ class PublishRemoteLogMetadataOperator(CheckedOperator):
 
     :param events: each with ``topic_id``, ``topic``, ``partition``, ``state`` by name, and for a segment event
         ``segment_id`` (ids in Kafka's base64 form) and ``custom_metadata`` (hex), in the order of writing.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`, ``overrides`` among them.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`, ``overrides`` among them.
     :param rlmm_conn_id: connection of type ``rlmm``; it must allow writes.
     :return: the offset of each event in its metadata partition.
     :raises StoppedError: if the kill switch is on.

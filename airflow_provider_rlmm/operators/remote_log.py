@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.observability.stats import send_remote_log_metrics
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 
 
 class RemoteLogReadOperator(CheckedOperator):

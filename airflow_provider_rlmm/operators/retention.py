@@ -18,9 +18,10 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMaster
-from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.lifecycle.run_summaries import retention_summary
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, duration_ms, text, text_or_none
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.operators.spark_on_cluster import LAST_WORD, JobFolde
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.policy.attention import Attention
-from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.policy.retention import MIN_AGE_FLOOR_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.session.steps import step

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, CleanerLimits
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
@@ -18,7 +19,6 @@ from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.policy.attention import Attention, Judgement, RunProblem
-from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, CleanerLimits
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
@@ -36,7 +36,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
     :param max_copy_ms: for how long a copy may be under way before it counts as never finished, ms.
     :param price_per_gb_month: what storing 2^30 bytes costs in a month, in any unit of money; ``None`` shows no cost.
     :param fail_on_problems: fail the task for what needs a person.
-    :param overrides: names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`.
+    :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES`.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
         the run goes on, and their metadata partitions are in doubt from then on.
     :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
@@ -125,8 +125,8 @@ class PlanRemoteStorageScrubOperator(CheckedOperator):
     record has named for long enough, of topics that are absent by the full rule.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.ScrubLimits`.
-    :param blast_radius: fields of :class:`~airflow_provider_rlmm.policy.guards.BlastRadius`.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.ScrubLimits`.
+    :param blast_radius: fields of :class:`~airflow_provider_rlmm.core.plans.guards.BlastRadius`.
     :param hold: topics that are not to be touched: names, patterns, ids; those of the connection count besides.
     :param max_segments_this_run: plan the objects of no more segments than these, ``None`` for all: a canary.
     :param dry_run_only: as the task after this one is told; a plan changes nothing.
@@ -206,10 +206,10 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
     Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.ScrubLimits`.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.ScrubLimits`.
     :param hold: topics that are not to be touched, besides those of the connection and of the plan.
     :param dry_run_only: say what would be deleted, do nothing.
-    :param approve_above: fields of :class:`~airflow_provider_rlmm.policy.approval.ApprovalLimits`: a larger plan is applied
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`: a larger plan is applied
         for real only if a person has approved exactly it, as
         :class:`~airflow_provider_rlmm.operators.approval.ApproveRemoteStorageScrubOperator` asks; ``None``: no plan needs
         that.

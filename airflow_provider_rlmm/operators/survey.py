@@ -11,7 +11,7 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
-from airflow_provider_rlmm.lifecycle.plan_files import read_document
+from airflow_provider_rlmm.core.plans.plan_files import read_document
 from airflow_provider_rlmm.observability.stats import send_survey_metrics
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
@@ -31,7 +31,7 @@ class SurveyRemoteLogOperator(CheckedOperator):
     What it cannot judge it counts apart and says in its log; the run is red for it by its report.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.guards.CleanerLimits`: by these it is judged what waits.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`: by these it is judged what waits.
     :param hold: topics that are not to be touched, besides those of the connection.
     :param dry_run_only: as the tasks before it were told: a time that nobody proves is good enough for a dry run.
     :return: ``topics``, ``orphaned_topics``, ``unseen_topics``, segments and bytes that are ``stored``, ``orphaned``,

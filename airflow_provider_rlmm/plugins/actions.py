@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow_provider_rlmm.connection_ids import of_connection
+from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT
 from airflow_provider_rlmm.hooks.kill_switch import stop_variables
 from airflow_provider_rlmm.links.artifacts import URL_PREFIX
 from airflow_provider_rlmm.plugins.dag_ids import CLEANER, RETENTION
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
 from airflow_provider_rlmm.plugins.rendering import Shell
 from airflow_provider_rlmm.plugins.rights import Rights
-from airflow_provider_rlmm.policy.approval import APPROVE, REJECT
 from airflow_provider_rlmm.settings import connections
 
 

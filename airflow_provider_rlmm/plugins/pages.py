@@ -14,13 +14,13 @@ from http import HTTPStatus
 from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.lifecycle.reports import check_report
 from airflow_provider_rlmm.plugins.actions import Action
 from airflow_provider_rlmm.plugins.listing import Column, Listing
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.report_view import by_topic
 from airflow_provider_rlmm.policy.findings import Severity
-from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
@@ -100,7 +100,7 @@ def plan_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL, r
     Return the page of a plan.
 
     :param name: name of the plan.
-    :param document: its summary (:class:`~airflow_provider_rlmm.policy.plan.PlanSummary`).
+    :param document: its summary (:class:`~airflow_provider_rlmm.core.plans.plan.PlanSummary`).
     :param shell: what stands around the page.
     :param rows: what it names, ``None`` where that is not shown.
     :raises PlanError: if the summary cannot be read.

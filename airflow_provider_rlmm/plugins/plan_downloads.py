@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, PlanFile, PlanSummary, Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.page_data.documents import opened
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanFile, PlanSummary, Reason
 
 _CHUNK: Final = 2**20
 _IDS: Final = ("topic_id", "segment_id")
@@ -44,7 +44,7 @@ def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[bytes
     :raises FileNotFoundError: if a file of it is gone.
     :raises DocumentError: if a file is not the one that the summary names.
     """
-    from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
+    from airflow_provider_rlmm.core.plans.plan_files import plan_schema
     from airflow_provider_rlmm.page_data.csv_lines import csv_lines
     from airflow_provider_rlmm.page_data.tables import Expected, parquet
 

@@ -13,6 +13,7 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME, PlanSummary, Reason
 from airflow_provider_rlmm.plugins.actions import of_plan
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
 from airflow_provider_rlmm.plugins.pages import PlanPart, plan_page
@@ -20,7 +21,6 @@ from airflow_provider_rlmm.plugins.plan_downloads import csv_chunks, parquet_chu
 from airflow_provider_rlmm.plugins.plan_rows import planned_segments, planned_topics
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep
 from airflow_provider_rlmm.plugins.serving import readable_document, shell_of_run, shown
-from airflow_provider_rlmm.policy.plan import SUMMARY_NAME, PlanSummary, Reason
 from airflow_provider_rlmm.settings import work_uri
 
 router = APIRouter(prefix="/plans/{name}")

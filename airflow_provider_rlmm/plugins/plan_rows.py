@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.page_data.inventories import id_of
-from airflow_provider_rlmm.policy.plan import PlanSummary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,7 +139,7 @@ def planned_segments(
 def _table(work_uri: str, plan: str, summary: PlanSummary) -> pa.Table:
     import pyarrow as pa
 
-    from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
+    from airflow_provider_rlmm.core.plans.plan_files import plan_schema
     from airflow_provider_rlmm.page_data.tables import Expected, whole_table
 
     planned = sum(file.rows for file in summary.files.values())

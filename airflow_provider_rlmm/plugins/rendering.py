@@ -20,8 +20,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.policy.findings import since
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 
 _MAX_TEXT: Final = 4_000
 

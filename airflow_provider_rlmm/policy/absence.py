@@ -17,14 +17,14 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, duration_in_words
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes, name_in_text
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.deletion import AbsenceObservation
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.core.records.topic_names import is_legal_topic_name
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import CleanerLimits
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 
 class Presence(StrEnum):

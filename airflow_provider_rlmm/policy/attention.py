@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.core.base.quoting import name_in_text, printable
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 
 DAY_MS = 86_400_000
 MAX_ACKNOWLEDGED_MS = 90 * DAY_MS  # how far ahead an acknowledgement may reach

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 _ENTRY = re.compile(r"[A-Za-z0-9._*?-]{1,249}")
 _NEAREST = 3

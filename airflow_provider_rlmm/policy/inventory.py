@@ -20,8 +20,8 @@ from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import DocumentError
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.plan import Data
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.plan import Data
 from airflow_provider_rlmm.policy.visibility import why_not_all_seen
 
 INVENTORY_FORMAT = 2

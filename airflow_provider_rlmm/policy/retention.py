@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_AGE_MS
-from airflow_provider_rlmm.policy.plan import Reason
 
 MIN_AGE_FLOOR_MS = 24 * HOUR_MS
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import DocumentError
-from airflow_provider_rlmm.policy.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count
 
 RUN_SUMMARY_FORMAT = 1
 """Version of the document; one of another version is not read."""

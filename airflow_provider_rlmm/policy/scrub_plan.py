@@ -17,14 +17,14 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
-from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import (
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import (
     BlastRadius,
     ScrubLimits,
 )
+from airflow_provider_rlmm.core.plans.plan import PlanFile
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.plan import PlanFile
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import Amount
 from airflow_provider_rlmm.policy.unnamed import UNNAMED, Kept, that_bar, why_kept

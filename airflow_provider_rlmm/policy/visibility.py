@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_provider_rlmm.core.base.quoting import human_bytes
-from airflow_provider_rlmm.policy.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count
 
 UNSEEN_ADVICE = (
     "What to do: give the principal DESCRIBE on every topic, and have the doctor look at metadata partitions that are out of "

@@ -17,9 +17,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 _ADVICE = (
     "reconcile storage and metadata of this user partition by hand: the log does not say all of it, so it is never "

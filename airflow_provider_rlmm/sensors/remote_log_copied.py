@@ -13,10 +13,10 @@ from airflow.sdk import Context
 from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.session import session_of
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.sensors.proving import ProvingSensor
 
 if TYPE_CHECKING:

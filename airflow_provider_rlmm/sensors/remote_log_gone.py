@@ -12,10 +12,10 @@ from airflow.sdk import Context
 from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.session import session_of
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.sensors.proving import ProvingSensor
 from airflow_provider_rlmm.triggers.topic_gone import TopicDeletionFinishedTrigger
 
@@ -50,7 +50,7 @@ class RemoteLogGoneSensor(ProvingSensor["TopicGone"]):
     :param topic: its name, to be sure of the id; ``None`` where the id alone is known.
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param allowed_quarantine: kinds of records that cannot be applied and are known not to be about this topic.
-    :param overrides: names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`, such as ``unproven_root``.
+    :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES`, such as ``unproven_root``.
     :param recheck_interval: deferred: how long after a look the next one comes at the latest, seconds or a ``timedelta``.
     :param deferrable: wait in the triggerer; ``None`` takes ``[operators] default_deferrable``.
     :param kwargs: what :class:`BaseSensorOperator` takes: ``timeout``, ``soft_fail`` and so on. ``poke_interval`` is also how

@@ -11,16 +11,16 @@ from airflow_provider_rlmm.core.base.clock import duration_in_words, time_text
 from airflow_provider_rlmm.core.base.errors import NotApprovedError, PlanError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_markdown, name_in_text
 from airflow_provider_rlmm.core.base.work_folder import APPROVAL_DOCUMENT
-from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, read_document, write_document
-from airflow_provider_rlmm.policy.approval import (
+from airflow_provider_rlmm.core.plans.approval import (
     Approval,
     ApprovalLimits,
     ApprovalRequest,
     PlanToApprove,
     approval_needed,
 )
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, read_document, write_document
 
 REQUEST_DOCUMENT: Final = "approval-request.json"
 SHOWN_TOPICS = 20

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import ClockSkewError, ConfigurationError, EventLogAccessError
 from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
-from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
 from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision
 from airflow_provider_rlmm.policy.visibility import UNSEEN_ADVICE
@@ -111,7 +111,7 @@ def what_is_unseen(topic: TopicReplay, limits: CleanerLimits) -> str:
 def _check_work_folder(uri: str, verified: Mapping[str, Any], session: CleanerSession, limits: CleanerLimits) -> str:
     """Write down what was verified, and compare the time at which that was stored with the time that was proven."""
     from airflow_provider_rlmm.core.base.file_systems import modified_ms
-    from airflow_provider_rlmm.lifecycle.plan_files import write_document
+    from airflow_provider_rlmm.core.plans.plan_files import write_document
 
     try:
         stored_ms = modified_ms(write_document(uri, CHECK_DOCUMENT, json.dumps(verified, indent=2)))

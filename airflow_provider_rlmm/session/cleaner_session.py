@@ -15,10 +15,10 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StoppedError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.plans.plan_files import orphaned_partitions, read_plan
 from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED, Confirmation
 from airflow_provider_rlmm.event_log.topic_state import ProgressListener, ignore_progress
-from airflow_provider_rlmm.lifecycle.plan_files import orphaned_partitions, read_plan
-from airflow_provider_rlmm.policy.guards import CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, cannot_be_told
 from airflow_provider_rlmm.policy.proven_time import bound_of_run
@@ -29,6 +29,7 @@ from airflow_provider_rlmm.session.metadata_topic import StorageStamps
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.plans.plan import PlanSummary
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
     from airflow_provider_rlmm.core.storage.layout import Layout
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.policy.audit import DeletionRecord
-    from airflow_provider_rlmm.policy.plan import PlanSummary
 
 Limits = TypeVar("Limits", CleanerLimits, ScrubLimits)
 

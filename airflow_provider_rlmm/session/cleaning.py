@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import MARK_DOCUMENT
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.core.plans.plan import PlanSummary, first_refusals
+from airflow_provider_rlmm.core.plans.plan_files import planned_segments, write_document, write_plan
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.lifecycle import run_report as documents
-from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, write_document, write_plan
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, check_part, totals, with_earlier_try
-from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.plan import PlanSummary, first_refusals
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession

@@ -20,10 +20,10 @@ from airflow_provider_rlmm.core.base.errors import (
     LogDirectoryError,
     StorageRootError,
 )
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.policy.copy_hole import hole_ahead
 from airflow_provider_rlmm.policy.copy_report import CopyReport, expiring_json, hole_json
 from airflow_provider_rlmm.policy.copying import Candidates, CopyHole, CopyLimits, LocalSegment
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 if TYPE_CHECKING:
@@ -191,8 +191,8 @@ def copy_topic(
     :raises ClusterMismatchError: if the disk is of another cluster.
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
+    from airflow_provider_rlmm.core.plans.plan_files import write_document
     from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
-    from airflow_provider_rlmm.lifecycle.plan_files import write_document
     from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
     from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
 

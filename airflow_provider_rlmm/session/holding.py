@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, UnknownHoldError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.hold import KnownTopics
-from airflow_provider_rlmm.policy.refusals import Refusal
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay

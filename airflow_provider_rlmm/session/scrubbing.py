@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.plans.approval import NOT_APPROVED_ADVICE
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
-from airflow_provider_rlmm.policy.approval import NOT_APPROVED_ADVICE
 from airflow_provider_rlmm.policy.attention import Attention, RunProblem
 from airflow_provider_rlmm.policy.audit import SCRUB
-from airflow_provider_rlmm.policy.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
+    from airflow_provider_rlmm.core.plans.guards import ScrubLimits
     from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
-    from airflow_provider_rlmm.policy.approval import ApprovalLimits
-    from airflow_provider_rlmm.policy.guards import ScrubLimits
     from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
     from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
 
@@ -159,7 +159,7 @@ def delete(
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises RlmmError: if the rules forbid to go on; what was done stays done.
     """
-    from airflow_provider_rlmm.lifecycle.plan_files import write_document
+    from airflow_provider_rlmm.core.plans.plan_files import write_document
     from airflow_provider_rlmm.lifecycle.scrub_cleaner import DELETION_DOCUMENT, ScrubDeletion
 
     report, began = ScrubDeletion(dry_run), monotonic_clock()

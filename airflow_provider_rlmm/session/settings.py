@@ -15,9 +15,9 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import local_path
 from airflow_provider_rlmm.core.base.store_uris import is_below, read_store_uri, refuse_secrets_in_uri
 from airflow_provider_rlmm.core.base.values import refused, spelled_integer
+from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
 from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.core.storage.root import expected_roots
-from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 from airflow_provider_rlmm.policy.hold import Hold
 
 _BOOLEANS = ("allow_writes", "allow_copy", "sole_owner", "archive_before_deletion")

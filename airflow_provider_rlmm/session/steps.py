@@ -13,7 +13,7 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.clock import monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.file_systems import list_files
-from airflow_provider_rlmm.lifecycle.plan_files import read_document, write_document
+from airflow_provider_rlmm.core.plans.plan_files import read_document, write_document
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.policy.inventory import Inventory
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.steps import step

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS
+from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa

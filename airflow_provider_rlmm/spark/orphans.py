@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.policy.absence import (
     MAX_TOPIC_IDS_ASKED,
@@ -17,7 +18,6 @@ from airflow_provider_rlmm.policy.absence import (
     names_in_doubt,
     not_asked_for,
 )
-from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.spark.cluster import SparkCluster, describe_topics
 from airflow_provider_rlmm.spark.source import TopicRange
 

@@ -13,9 +13,8 @@ from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import name_in_text
-from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.plan import (
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.plan import (
     MAX_PLAN_FILE_BYTES,
     MAX_REFUSALS,
     SUMMARY_NAME,
@@ -24,7 +23,8 @@ from airflow_provider_rlmm.policy.plan import (
     first_refusals,
     plan_file_name,
 )
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.spark.columns import PLANNED_COLUMNS
 from airflow_provider_rlmm.spark.generation import GenerationFile
 from airflow_provider_rlmm.spark.job_report import JobReport

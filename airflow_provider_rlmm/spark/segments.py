@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import PlanError
-from airflow_provider_rlmm.policy.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.spark.columns import UNCERTAIN_COLUMNS, UNLISTED_COLUMNS, arrow_schema, spark_schema
 from airflow_provider_rlmm.spark.generation import GenerationFile
 from airflow_provider_rlmm.spark.task_report import TOLD_COLUMNS, TaskReport

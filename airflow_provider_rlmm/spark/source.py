@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataTopicNotFoundError
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.spark.cluster import SparkCluster, describe_topics
 from airflow_provider_rlmm.spark.java_client import java_settings, jvm_of, kafka_errors
 

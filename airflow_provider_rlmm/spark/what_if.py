@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, PlanError
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
-from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import WHAT_IF_COLUMNS
 from airflow_provider_rlmm.spark.generation import Generation, GenerationFile
@@ -70,7 +70,7 @@ class WhatWouldGo:
     """What a scenario comes to, for topics of the listing."""
 
     scenario: Scenario  # the settings
-    by_reason: Mapping[str, Count]  # per :class:`~airflow_provider_rlmm.policy.plan.Reason`
+    by_reason: Mapping[str, Count]  # per :class:`~airflow_provider_rlmm.core.plans.plan.Reason`
     by_topic: Mapping[str, Count]  # per topic name
 
     def document(self) -> dict[str, Any]:

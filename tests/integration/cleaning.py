@@ -11,6 +11,7 @@ from typing import Any, Self
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import RemoteLogMetadata
 from airflow_provider_rlmm.core.records.serde import deserialize
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, totals
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from dev.broker import LocalKafka
 from tests.roots import naming

@@ -11,6 +11,7 @@ from uuid import UUID
 from confluent_kafka import Producer
 
 from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogMetadata, kafka_uuid_str, topic_id_partition_of
 from airflow_provider_rlmm.core.records.serde import serialize
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkR
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from dev import formatter, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka

@@ -7,7 +7,7 @@ from tests.mutations.mutation import ELIGIBILITY, Mutation, switched_off
 
 ARCHIVING_FILE = "lifecycle/archiving.py"
 GUARD = "lifecycle/archive_guard.py"
-PLAN_ARCHIVE = "policy/plan_archive.py"
+PLAN_ARCHIVE = "core/plans/plan_archive.py"
 SESSION = "session/archiving.py"
 LOG_CHECK = "remote_log/archive/log_check.py"
 SEGMENTS = "remote_log/archive/segments.py"

@@ -72,7 +72,7 @@ KILL_SWITCH = [
     Mutation(
         PROMISE,
         "a stopped run is green",
-        "policy/refusals.py",
+        "core/plans/refusals.py",
         "        return self not in (RefusalKind.WAITING, ",
         "        return self not in (RefusalKind.STOPPED, RefusalKind.WAITING, ",
         "lifecycle/test_kill_switch.py::test_a_run_that_is_stopped_from_the_start_writes_and_deletes_nothing",

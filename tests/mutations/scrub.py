@@ -221,7 +221,7 @@ SCRUBS = [
         _UNNAMED_TEST + "test_a_finding_lists_the_first_keys_and_counts_all",
     ),
     switched_off(
-        "policy/guards.py",
+        "core/plans/guards.py",
         "I13",
         "waits less than 24 hours without being told by name",
         "        if self.min_unreferenced_ms < FLOOR_UNREFERENCED_MS and SHORT_WAIT not in self.overrides:",

@@ -9,7 +9,7 @@ BULK_DELETE = "core/storage/bulk_delete.py"
 PACE = "core/storage/pace.py"
 HIDDEN_COPIES = "core/storage/hidden_copies.py"
 BUCKET_SETTINGS = "core/storage/bucket_settings.py"
-DELETION_WINDOW = "policy/deletion_window.py"
+DELETION_WINDOW = "core/plans/deletion_window.py"
 
 _FAULTS = "storage/test_faults.py::"
 

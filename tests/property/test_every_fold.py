@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.outcomes import EventFate
 from airflow_provider_rlmm.core.records.records import RemoteLogMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
@@ -23,7 +24,6 @@ from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.policy.absence import refusal_of
 from airflow_provider_rlmm.policy.cluster_state import ListedTopic
 from airflow_provider_rlmm.policy.findings import Diagnosis, FindingKind
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.spark.columns import SEGMENT
 from tests.contracts.folds import (
     FOLDS,

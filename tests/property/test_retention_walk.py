@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as State
-from airflow_provider_rlmm.policy.plan import Reason
 from airflow_provider_rlmm.policy.retention import EvaluationLimits, PartitionLimits, SegmentFacts, evaluate
 from airflow_provider_rlmm.spark.executor.retention_walk import NONE, REASONS, WalkedSegments, reasons_of
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, SHORT_WAIT, ScrubLimits
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.scrub_files import rows_of
 from airflow_provider_rlmm.policy.absence import Presence
-from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, SHORT_WAIT, ScrubLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import Choice

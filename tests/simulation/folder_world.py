@@ -15,6 +15,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, BlastRadius, ScrubLimits
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
@@ -25,7 +26,6 @@ from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention
-from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS, BlastRadius, ScrubLimits
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session import cleaning, scrubbing
 from airflow_provider_rlmm.session.checking import check

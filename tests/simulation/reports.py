@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, PartitionOutcome
-from airflow_provider_rlmm.policy.plan import PlanSummary
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 PASSES = {RefusalKind.WAITING, RefusalKind.NEXT_RUN, RefusalKind.HELD}
 

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
@@ -37,7 +38,6 @@ from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.proven_time import prove_time
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.simulation import actors

@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, PlanError
-from airflow_provider_rlmm.policy.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.spark.columns import SEGMENT
 from airflow_provider_rlmm.spark.executor import versions
 from airflow_provider_rlmm.spark.executor.versions import software

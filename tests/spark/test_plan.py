@@ -17,12 +17,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PlanError
-from airflow_provider_rlmm.lifecycle.plan_files import planned_segments, read_plan
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.plan import (
+    PLAN_COLUMNS,
+    SUMMARY_NAME,
+    PlanFile,
+    PlanSummary,
+    Reason,
+    plan_file_name,
+)
+from airflow_provider_rlmm.core.plans.plan_files import planned_segments, read_plan
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.policy.absence import OrphanCandidate
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, SUMMARY_NAME, PlanFile, PlanSummary, Reason, plan_file_name
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import SEGMENT
 from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder

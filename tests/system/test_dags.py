@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS
+from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS
 from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import METADATA_TOPIC, LocalKafka

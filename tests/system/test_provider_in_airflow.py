@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.plan import PlanFile, PlanSummary
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary
 from dev.airflow import LocalAirflow
 
 pytestmark = pytest.mark.system

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
@@ -16,7 +17,6 @@ from airflow_provider_rlmm.lifecycle.reports import (
     cleanup_document,
 )
 from airflow_provider_rlmm.policy.attention import FIELDS, Attention, RunProblem, judge
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reports.md").read_text()
 TIP = TopicIdPartition(UUID(int=7), "orders", 0)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, ROW_GROUP_ROWS, Reason
+from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, ROW_GROUP_ROWS, Reason
 from airflow_provider_rlmm.spark.columns import PLANNED_COLUMNS, SEGMENT, arrow_schema
 from airflow_provider_rlmm.spark.executor.files import new_file, read_whole
 from airflow_provider_rlmm.spark.generation import GenerationFile

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.policy.plan import Reason
 from airflow_provider_rlmm.policy.retention import PartitionLimits, SegmentFacts, evaluate
 
 Array = Any

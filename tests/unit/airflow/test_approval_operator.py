@@ -15,17 +15,17 @@ from airflow.providers.standard.operators import hitl
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
 from airflow_provider_rlmm.core.base.errors import NotApprovedError, PlanError
+from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalLimits
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, read_plan
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.lifecycle.plan_files import PlannedTopic, read_plan
 from airflow_provider_rlmm.operators.approval import ApproveRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
     PlanRemoteLogCleanupOperator,
     ReportRemoteLogCleanupOperator,
 )
-from airflow_provider_rlmm.policy.approval import Approval, ApprovalLimits
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.plan import PlanSummary
 from airflow_provider_rlmm.session import approving
 from tests.unit.airflow.test_operators import (
     NOW,

@@ -27,15 +27,15 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.core.base.values import duration_ms
-from airflow_provider_rlmm.operators import retrying
-from airflow_provider_rlmm.operators.failing import refuse_unknown_params
-from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
-from airflow_provider_rlmm.policy.guards import (
+from airflow_provider_rlmm.core.plans.guards import (
     DEFAULT_MAX_COPY_MS,
     DEFAULT_MIN_ABSENCE_MS,
     DEFAULT_MIN_AGE_MS,
     DEFAULT_MIN_UNREFERENCED_MS,
 )
+from airflow_provider_rlmm.operators import retrying
+from airflow_provider_rlmm.operators.failing import refuse_unknown_params
+from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.resources import dags_folder
 
 FILES = sorted(Path(dags_folder()).glob("*.py"))

@@ -25,12 +25,12 @@ import pytest
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
-from airflow_provider_rlmm.lifecycle.plan_files import plan_schema, write_plan
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
+from airflow_provider_rlmm.core.plans.plan_files import plan_schema, write_plan
 from airflow_provider_rlmm.plugins import heavy_answers, web
 from airflow_provider_rlmm.plugins.heavy_answers import BoundedAnswers, HeavyAnswers
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import PlanSummary, Reason
 from tests.unit.airflow.auth import Everybody, log_in
 
 ROWS, READERS, USERS = 200_000, 60, 30

@@ -32,6 +32,8 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     WriteRefusedError,
 )
+from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan, write_document, write_plan
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -50,7 +52,6 @@ from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.lifecycle.plan_files import read_document, read_plan, write_document, write_plan
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
@@ -63,7 +64,6 @@ from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperat
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.inventory import Inventory
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.task_failure import TaskFailure
 from airflow_provider_rlmm.session.steps import seconds_of_steps
 from airflow_provider_rlmm.settings import artifact_uri

@@ -11,6 +11,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary
+from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
@@ -28,12 +33,7 @@ from airflow_provider_rlmm.plugins.pages import (
 )
 from airflow_provider_rlmm.plugins.rendering import human_duration
 from airflow_provider_rlmm.policy.attention import Acknowledgement, Attention, Judgement, judge
-from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
-from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import PlanFile, PlanSummary
-from airflow_provider_rlmm.policy.plan_archive import ArchivedUserPartition, PlanArchive
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import (

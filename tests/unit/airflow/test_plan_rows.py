@@ -16,13 +16,13 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, PlanSummary, Reason
+from airflow_provider_rlmm.core.plans.plan_files import plan_schema, write_plan
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.lifecycle.plan_files import plan_schema, write_plan
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.report_view import by_topic
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanSummary, Reason
 from tests.sample_work_folder import topic_id
 from tests.unit.airflow.auth import Everybody, Viewer, log_in, only
 

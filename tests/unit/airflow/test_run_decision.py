@@ -195,7 +195,7 @@ def test_a_plan_that_is_not_valid_here_is_refused_by_the_first_task(
 ) -> None:
     from dataclasses import replace
 
-    from airflow_provider_rlmm.lifecycle.plan_files import read_plan
+    from airflow_provider_rlmm.core.plans.plan_files import read_plan
 
     mark_and_plan()
     source = work / "dag.run"
@@ -226,9 +226,9 @@ def test_who_started_the_run_is_written_down(cluster: Cluster, work: Path) -> No
 def test_the_connection_says_when_and_how_fast_where_the_run_does_not(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow_provider_rlmm.core.plans.guards import CleanerLimits
     from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
     from airflow_provider_rlmm.operators.session import session_of
-    from airflow_provider_rlmm.policy.guards import CleanerLimits
 
     connect(monkeypatch, deletion_window="22:00-06:00 UTC", objects_per_second="50")
     assert RemoteLogMetadataHook().get_connection_settings().objects_per_second == 50

@@ -12,13 +12,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.core.base.errors import UnhealthyTopicError
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator, ReportRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator
 from airflow_provider_rlmm.operators.scrub import RemoteStorageScrubOperator, ReportRemoteStorageScrubOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.run_summary import Deleted, RunKind, RunOutcome, RunSummary
 from tests.unit.airflow import test_doctor_operator as examinations
 from tests.unit.airflow import test_operators as operators

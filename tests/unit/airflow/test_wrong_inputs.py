@@ -23,8 +23,8 @@ from airflow.sdk.definitions._internal.templater import LiteralValue
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_rlmm.core.base.errors import RlmmError
+from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_document
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.lifecycle.plan_files import read_plan, write_document
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.cleaner import (

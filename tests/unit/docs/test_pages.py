@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
+from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
+from airflow_provider_rlmm.core.plans.guards import OVERRIDES, BlastRadius, CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
-from airflow_provider_rlmm.policy.approval import ApprovalLimits
-from airflow_provider_rlmm.policy.guards import OVERRIDES, BlastRadius, CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.provider_info import get_provider_info
 from airflow_provider_rlmm.resources import dags_folder
 from dev.configuration_page import page

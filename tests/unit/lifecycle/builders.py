@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.plan import PlannedSegments
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -45,10 +47,8 @@ from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
-from airflow_provider_rlmm.policy.plan import PlannedSegments
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 
 CLUSTER_ID = "unit-test-cluster-id-1"

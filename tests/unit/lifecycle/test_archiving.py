@@ -18,14 +18,14 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.lifecycle.archive_guard import LOOK_AGE_MS, ArchivedPlan
 from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile
-from airflow_provider_rlmm.policy.plan_archive import PlanArchive
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.remote_log.archive import files, records
 from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest
 from airflow_provider_rlmm.remote_log.archive.places import folder_of

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import AuditError, StorageRootError
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.lifecycle import audit, audit_files
@@ -19,7 +20,6 @@ from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.lifecycle.audit_files import compact, deletion_record
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.policy.audit import DeletionRecord
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, START_MS, Cluster, tip
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.lifecycle import inventory_files as files
-from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.inventory import INVENTORY_DOCUMENT, Inventory, Totals
 
 HOUR_MS = 3_600_000

@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PlanError
-from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
-from airflow_provider_rlmm.lifecycle import plan_files
-from airflow_provider_rlmm.lifecycle.plan_files import (
+from airflow_provider_rlmm.core.plans import plan_files
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, Reason
+from airflow_provider_rlmm.core.plans.plan_files import (
     orphaned_partitions,
     planned_segments,
     read_document,
@@ -27,10 +29,8 @@ from airflow_provider_rlmm.lifecycle.plan_files import (
     write_document,
     write_plan,
 )
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.lifecycle.planner import Plan
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import PlanFile, PlanSummary, Reason
 from tests.unit.lifecycle.builders import Cluster, tip
 
 TIPS = [tip("gone", number) for number in range(4)]

@@ -5,15 +5,15 @@ import pytest
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.plan_files import plan_schema
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, once, tip, update
 
 GONE = tip()

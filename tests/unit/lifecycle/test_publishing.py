@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentId,
@@ -30,7 +31,6 @@ from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
 from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.publishing import parse_event, publish_events
 from airflow_provider_rlmm.policy.audit import DeletionRecord, DeletionSource, nothing_on_record
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, tip, update

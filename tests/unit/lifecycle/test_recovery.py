@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.doctor.examine import examine
 from airflow_provider_rlmm.policy.findings import Diagnosis
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import DAY_MS, Cluster, deletion, tip
 from tests.unit.manager.topics import TieredTopics
 

@@ -12,10 +12,14 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.plan import MAX_REFUSALS, PlanFile, PlanSummary, first_refusals, plan_file_name
+from airflow_provider_rlmm.core.plans.plan_files import read_plan
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
-from airflow_provider_rlmm.lifecycle.plan_files import read_plan
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
@@ -27,11 +31,7 @@ from airflow_provider_rlmm.lifecycle.run_report import mark_document, report_of_
 from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts, cleaner_summary
 from airflow_provider_rlmm.plugins.pages import report_page
 from airflow_provider_rlmm.policy.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
-from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
-from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import MAX_REFUSALS, PlanFile, PlanSummary, first_refusals, plan_file_name
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.task_failure import FailedTask
 
 NOW = 1_800_000_000_000

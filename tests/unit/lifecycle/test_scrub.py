@@ -10,13 +10,13 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageUnavailableError
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, layout_named
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.lifecycle.scrub import Scrub, scrub
-from airflow_provider_rlmm.policy.guards import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
 

@@ -25,6 +25,8 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.plans.guards import FLOOR_UNREFERENCED_MS, BlastRadius, ScrubLimits
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
@@ -44,9 +46,7 @@ from airflow_provider_rlmm.lifecycle.scrub_files import (
     write_scrub,
 )
 from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub, read_scrub_plan
-from airflow_provider_rlmm.policy.guards import FLOOR_UNREFERENCED_MS, BlastRadius, ScrubLimits
 from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import Choice, ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT, SCRUB_TABLE, ScrubSummary

@@ -13,9 +13,9 @@ from airflow_provider_rlmm.core.base.errors import (
     LogReplacedError,
     OffsetOutOfRangeError,
 )
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import Cluster, add, once, tip
 
 GONE, LATER = tip(), tip("later", 0, 10)

@@ -13,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
@@ -23,11 +26,8 @@ from airflow_provider_rlmm.lifecycle.inventory_files import write_inventory
 from airflow_provider_rlmm.lifecycle.out_of_service import unseen_in_words
 from airflow_provider_rlmm.lifecycle.survey import Survey, survey
 from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation, refusal_of
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import CleanerLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.inventory import READY
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from airflow_provider_rlmm.policy.visibility import why_not_all_seen
 from tests.unit.lifecycle.builders import DAY_MS, START_MS, Cluster, SnapshotInMemory, add, deletion, tip, update
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
@@ -16,7 +17,6 @@ from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.lifecycle.cleaner import _prepared
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import Cluster, add, deletion, tip
 
 GONE = tip()

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError, StorageAccessError, StorageUnavailableError
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.unit.lifecycle.builders import Cluster, add, reasons, tip, update
 
 GONE, OTHER = tip(), tip("other", 0, 10)

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.deletion import AbsenceObservation
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
@@ -22,8 +24,6 @@ from airflow_provider_rlmm.policy.absence import (
     observe_all,
     settle,
 )
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 
 ID, OTHER = UUID(int=7), UUID(int=8)
 NAMES = frozenset({"gone"})

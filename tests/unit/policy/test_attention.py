@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.clock import duration_in_words
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.policy.attention import (
     DAY_MS,
     MAX_ACKNOWLEDGED_MS,
@@ -18,7 +19,6 @@ from airflow_provider_rlmm.policy.attention import (
     judge,
     read_acknowledgements,
 )
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 NOW = 1_800_000_000_000
 CLUSTER = "cluster-1"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
-from airflow_provider_rlmm.policy.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 
 
 def ms(text: str) -> int:

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, ClusterMismatchError, ConfigurationError
-from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
-from airflow_provider_rlmm.core.storage.root import MOVE_STAMP
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT
-from airflow_provider_rlmm.policy.guards import (
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import (
     DEFAULT_MIN_ABSENCE_MS,
     OVERRIDES,
     BlastRadius,
     CleanerLimits,
     check_cluster,
 )
-from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
+from airflow_provider_rlmm.core.storage.root import MOVE_STAMP
+from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT
 from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.policy.unseen import SETTLE_CHANGED_PREFIX, SETTLE_MISSING
 

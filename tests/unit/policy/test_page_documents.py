@@ -12,13 +12,13 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.strict_json import checksum
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.policy.cleaning_progress import (
     MAX_PROGRESS_REFUSALS,
     CleaningProgress,
     Left,
     ProgressState,
 )
-from airflow_provider_rlmm.policy.counts import Count
 from airflow_provider_rlmm.policy.inventory import (
     PARTITIONS_FILE,
     TOPICS_FILE,

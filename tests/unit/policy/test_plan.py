@@ -9,12 +9,12 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.base.strict_json import checksum
+from airflow_provider_rlmm.core.plans import plan as plan_module
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, PlanFile, PlanSummary, Reason, first_refusals
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
-from airflow_provider_rlmm.policy import plan as plan_module
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS, PlanFile, PlanSummary, Reason, first_refusals
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 SUMMARY = PlanSummary(
     plan_id="p-1",

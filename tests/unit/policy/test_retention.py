@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as State
-from airflow_provider_rlmm.policy.guards import DEFAULT_MIN_AGE_MS
-from airflow_provider_rlmm.policy.plan import Reason
 from airflow_provider_rlmm.policy.retention import (
     EvaluationLimits,
     PartitionLimits,

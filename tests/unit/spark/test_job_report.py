@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.spark.generation import Generation, GenerationPart
 from airflow_provider_rlmm.spark.generations import WrittenGeneration
 from airflow_provider_rlmm.spark.job_report import READ, JobReport

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
-from airflow_provider_rlmm.lifecycle.plan_files import plan_schema
-from airflow_provider_rlmm.policy.plan import PLAN_COLUMNS
+from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS
+from airflow_provider_rlmm.core.plans.plan_files import plan_schema
 from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.spark.executor.plan_file import write_plan_file
 from airflow_provider_rlmm.spark.generation import GenerationFile

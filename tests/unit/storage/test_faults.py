@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import HiddenCopiesError, StorageAccessError, StorageRootError
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.pace import MOST_IN_A_ROW
-from airflow_provider_rlmm.policy.refusals import RefusalKind
 from tests.moto_s3 import SLOW_DOWN, Answer, MotoS3, Request, running_moto_s3
 from tests.unit.lifecycle.builders import Cluster, add, on_nth_publish, reasons, tip
 from tests.unit.storage.bucket_cluster import BucketCluster

@@ -17,8 +17,8 @@ from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.base.errors import NotApprovedError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
 
 APPROVE: Final = "Approve"
 REJECT: Final = "Reject"

@@ -19,10 +19,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
+from airflow_provider_rlmm.core.plans.counts import NOTHING, Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
-from airflow_provider_rlmm.policy.counts import NOTHING, Count
-from airflow_provider_rlmm.policy.guards import BlastRadius
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 PLAN_FORMAT = 1
 """Version of the layout; a plan of another one is refused."""

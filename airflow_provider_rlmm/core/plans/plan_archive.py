@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import ArchiveError
+from airflow_provider_rlmm.core.plans.plan import REFUSAL_READER, PlanSummary
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.policy.plan import REFUSAL_READER, PlanSummary
-from airflow_provider_rlmm.policy.refusals import Refusal, RefusalKind
 
 PLAN_ARCHIVE_FORMAT: Final = 2
 ARCHIVE_DOCUMENT: Final = "archive.json"

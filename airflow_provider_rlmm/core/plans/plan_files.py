@@ -15,8 +15,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.file_systems import create_file, read_file, remove_file, replace_file
-from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.plan import (
+from airflow_provider_rlmm.core.plans.plan import (
     MAX_PLAN_FILE_BYTES,
     MAX_SUMMARY_BYTES,
     PLAN_COLUMNS,
@@ -27,6 +26,7 @@ from airflow_provider_rlmm.policy.plan import (
     Reason,
     plan_file_name,
 )
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +86,7 @@ def write_plan(uri: str, rows: pa.Table, summary: PlanSummary) -> PlanSummary:
     fails, and what the other left is a plan only if every file is the one that its summary names.
 
     :param uri: of the plan's directory.
-    :param rows: with the columns of :data:`~airflow_provider_rlmm.policy.plan.PLAN_COLUMNS`.
+    :param rows: with the columns of :data:`~airflow_provider_rlmm.core.plans.plan.PLAN_COLUMNS`.
     :param summary: its summary, still without files.
     :return: the summary with its files, as it was written.
     :raises PlanError: if rows and summary do not fit each other, or somebody else writes a plan there.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
-from airflow_provider_rlmm.policy.counts import Count
-from airflow_provider_rlmm.policy.deletion_window import DeletionWindow
 
 DEFAULT_MIN_ABSENCE_MS = 24 * HOUR_MS
 
@@ -201,8 +201,8 @@ class ScrubLimits:
         how old the object must be, ms.
     :param min_absence_ms: how long ago the topic of such an object must have been marked as deleted, ms.
     :param batch_segments: segments that are looked at and deleted together, at most
-        :data:`~airflow_provider_rlmm.policy.guards.MAX_BATCH_SEGMENTS`.
-    :param overrides: names out of :data:`~airflow_provider_rlmm.policy.guards.OVERRIDES`.
+        :data:`~airflow_provider_rlmm.core.plans.guards.MAX_BATCH_SEGMENTS`.
+    :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES`.
     :param objects_per_second: the most that is deleted on an average; ``None`` for all that the store allows.
     :param deletion_window: the time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``; ``None`` for any.
     :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
