@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import write_plan
-from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay

@@ -18,9 +18,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from benchmarks.measuring import spread, turn_by_turn
 from benchmarks.orphans import (
     Place,

@@ -20,6 +20,12 @@ import pyarrow as pa
 import pyarrow.parquet  # a task has read its plan with it by the time that it deletes
 
 from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogWriter
+from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
+from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -36,12 +42,6 @@ from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
-from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogWriter
-from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.root_proof import prove_root

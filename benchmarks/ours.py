@@ -18,12 +18,12 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
+from airflow_provider_rlmm.core.log.topic_state import CHUNK_ROWS, Progress, TopicState
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
-from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
-from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS, Progress, TopicState
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from benchmarks.topic import TOPIC
 from benchmarks.workload import generate, read
 
@@ -101,7 +101,7 @@ class TimedLog(KafkaMetadataEventLog):
         self.read_s = 0.0
 
     def read_many(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, Any]]:
-        """See :class:`~airflow_provider_rlmm.kafka.event_log.KafkaMetadataLogReader`."""
+        """See :class:`~airflow_provider_rlmm.core.log.kafka.event_log.KafkaMetadataLogReader`."""
         started = time.perf_counter()
         batches = super().read_many(ranges)
         while (found := next(batches, None)) is not None:

@@ -12,6 +12,10 @@ import argparse
 import time
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.protocol import Acked, ProvenLook
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -24,10 +28,6 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
 from dev.broker import LocalKafka
 

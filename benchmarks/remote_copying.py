@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from airflow_provider_rlmm.core.log.event_decoding import decode_batch
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogReader
+from airflow_provider_rlmm.core.log.kafka.leader import KafkaLeader
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
@@ -22,12 +28,6 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.event_log.event_decoding import decode_batch
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogReader
-from airflow_provider_rlmm.kafka.leader import KafkaLeader
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.copy_source import DirectorySource
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_rlmm.event_log.topic_state import CHUNK_ROWS
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.topic_state import CHUNK_ROWS
 from benchmarks import ours
 from benchmarks.kafka_peer import KafkaPeer
 from benchmarks.measuring import Budget, faster, seconds, spread, turn_by_turn

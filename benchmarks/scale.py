@@ -18,7 +18,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from benchmarks import ours
 from benchmarks.cleaning import Run, mark_and_plan
 from benchmarks.measuring import Budget, spread

@@ -17,6 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -29,9 +32,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.lifecycle.inventory_files import write_inventory
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 from airflow_provider_rlmm.lifecycle.survey import survey

@@ -11,10 +11,10 @@ from uuid import UUID
 import numpy as np
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from airflow_provider_rlmm.event_log.protocol import Acked
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.protocol import Acked
 from dev.broker import LocalKafka, await_condition, partitions_served
 
 TOPIC = "benchmark-metadata"

@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
     kafka_uuid_str,
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.root_ledger import recorded_roots

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
+from airflow_provider_rlmm.core.log.topic_state import ignore_progress
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.event_log.topic_state import ignore_progress
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.remote_log.segments import PartitionSegments
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.exporting import Export, plan_export
 from airflow_provider_rlmm.session.settings import RemoteLogSettings

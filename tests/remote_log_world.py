@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.known_segments import KnownSegments
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
@@ -16,7 +17,6 @@ from airflow_provider_rlmm.core.segments.record_batches.headers import Codec
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from tests.kafka_log import (
     CONTROL,
     LOG_APPEND_TIME,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.current_root import FirstSeen
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from dev import tiering
 from dev.broker import LocalKafka

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.answers import OffsetsByTime
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -22,9 +25,6 @@ from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData, RemoteStorageManager
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.policy.answers import OffsetsByTime
 from tests.kafka_log import Batch, Record, log_of, offset_index, producer_snapshot, time_index
 
 METADATA_PARTITIONS = 3

@@ -13,9 +13,9 @@ from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
     from airflow_provider_rlmm.core.storage.credentials import StoreAccess
     from airflow_provider_rlmm.core.storage.hidden_copies import BucketInspector
-    from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 
 STOP_FILE: Final = "stop"
 """Name of the file in the work folder that stops runs, whatever is in it; its text is the reason."""
@@ -73,7 +73,7 @@ class CommandLineAccess(RemoteLogAccess):
 
         :raises ConfigurationError: if they cannot be used, or name a file that is not there.
         """
-        from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
+        from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, check_files
 
         config = KafkaClientConfig({"client.id": "rlmm", **self._configuration.client_properties})
         check_files(config.properties)

@@ -35,8 +35,8 @@ from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.floored_log import Confirmation
     from airflow_provider_rlmm.core.plans.plan import PlanSummary
-    from airflow_provider_rlmm.event_log.floored_log import Confirmation
     from airflow_provider_rlmm.lifecycle.run_report import RunReport
 
 logger = logging.getLogger(__name__)

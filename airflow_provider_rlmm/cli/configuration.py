@@ -129,7 +129,7 @@ def _plain_if_named(options: dict[str, str], environment: Mapping[str, str]) -> 
 
 
 def _client_properties(bootstrap: object, command_config: object) -> dict[str, str]:
-    from airflow_provider_rlmm.kafka.java_properties import read_java_properties
+    from airflow_provider_rlmm.core.log.kafka.java_properties import read_java_properties
 
     properties = read_java_properties(str(command_config)) if command_config else {}
     if bootstrap:

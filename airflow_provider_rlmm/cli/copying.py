@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.event_log.floored_log import Confirmation
+    from airflow_provider_rlmm.core.log.floored_log import Confirmation
 
 
 @click.command()

@@ -213,7 +213,7 @@ def with_confirmation(command: Command) -> Command:
     def confirming(
         *args: Any, confirm_lost_records: tuple[str, ...], confirm_metadata_topic_id: str | None, **given: Any
     ) -> Any:
-        from airflow_provider_rlmm.event_log.floored_log import Confirmation
+        from airflow_provider_rlmm.core.log.floored_log import Confirmation
 
         topic_id = None if confirm_metadata_topic_id is None else _topic_id(confirm_metadata_topic_id)
         confirm = Confirmation(confirm_lost_records, metadata_topic_id=topic_id)

@@ -18,7 +18,7 @@ from rich.text import Text
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.event_log.topic_state import Progress as ReplayProgress
+    from airflow_provider_rlmm.core.log.topic_state import Progress as ReplayProgress
 
 _WIDE = 10_000
 _MAX_CELL = 2_000

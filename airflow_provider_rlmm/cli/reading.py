@@ -31,7 +31,7 @@ from airflow_provider_rlmm.policy.findings import since
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
+    from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
     from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
     from airflow_provider_rlmm.policy.inventory import Totals
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
@@ -279,7 +279,7 @@ def _rows(
     segment: UUID | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Read and decode, batch by batch; yield the records that are wanted, in the order of the log."""
-    from airflow_provider_rlmm.event_log.event_decoding import decode_records
+    from airflow_provider_rlmm.core.log.event_decoding import decode_records
 
     for number, (start, end) in ranges.items():
         for batch in log.read(number, start, end) if start < end else ():

@@ -27,7 +27,7 @@ from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.run_identity import RunIdentity
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.event_log.floored_log import Confirmation
+    from airflow_provider_rlmm.core.log.floored_log import Confirmation
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def open_session(
     :param must_know_floors: whether it ends where what earlier runs have read of the metadata topic is not known.
     :param confirm: what the user has confirmed about the metadata topic.
     """
-    from airflow_provider_rlmm.event_log.floored_log import Confirmation
+    from airflow_provider_rlmm.core.log.floored_log import Confirmation
     from airflow_provider_rlmm.session.cleaner_session import cleaner_session
 
     access = invocation.access(allow_writes=execute, allow_copy=copy)

@@ -37,7 +37,7 @@ from airflow_provider_rlmm.core.plans.guards import (
 from airflow_provider_rlmm.session.cleaning import DAY_MS
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.event_log.floored_log import Confirmation
+    from airflow_provider_rlmm.core.log.floored_log import Confirmation
     from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
     from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
 

@@ -15,6 +15,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
+from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
+from airflow_provider_rlmm.core.log.topic_state import (
+    CHUNK_ROWS,
+    ProgressListener,
+    TopicState,
+    ignore_progress,
+    user_partitions,
+)
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.outcomes import EventFate
@@ -30,14 +38,6 @@ from airflow_provider_rlmm.doctor.finding_rows import (
     of_topics,
     topics_of,
     user_partition_in_text,
-)
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
-from airflow_provider_rlmm.event_log.topic_state import (
-    CHUNK_ROWS,
-    ProgressListener,
-    TopicState,
-    ignore_progress,
-    user_partitions,
 )
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.policy.absence import Observation, Presence

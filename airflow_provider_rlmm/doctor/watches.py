@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
+from airflow_provider_rlmm.core.log.protocol import ClusterTopics
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.doctor.finding_rows import USER_PARTITION, among, concerned_in_text
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics
 from airflow_provider_rlmm.policy.findings import FindingKind, Severity
 
 logger = logging.getLogger(__name__)

@@ -19,12 +19,12 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, aread_named_c
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, ProvenLook
-    from airflow_provider_rlmm.event_log.snapshot import Snapshot
-    from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-    from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
-    from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
-    from airflow_provider_rlmm.kafka.provisioning import ProvisionedTopic
+    from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+    from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataLogReader
+    from airflow_provider_rlmm.core.log.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
+    from airflow_provider_rlmm.core.log.kafka.provisioning import ProvisionedTopic
+    from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, ProvenLook
+    from airflow_provider_rlmm.core.log.snapshot import Snapshot
     from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
     from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 
@@ -122,7 +122,7 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
             them win over the Kafka connection's.
         :raises ConfigurationError: naming the property.
         """
-        from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
+        from airflow_provider_rlmm.core.log.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 
         connection = self.read_client_config().properties
         return TopicBasedRemoteLogMetadataManagerConfig.from_properties(properties or {}, connection)
@@ -174,7 +174,7 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
         :raises EventLogUnavailableError: if no broker answers.
         :raises EventLogAccessError: if the login fails or an ACL forbids it.
         """
-        from airflow_provider_rlmm.kafka.provisioning import provision_metadata_topic
+        from airflow_provider_rlmm.core.log.kafka.provisioning import provision_metadata_topic
 
         settings = self.get_connection_settings()
         config = self.get_manager_config(properties)
@@ -194,7 +194,7 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
 
         :raises ConfigurationError: naming the connection and a property that Java clients do not have.
         """
-        from airflow_provider_rlmm.kafka.config import java_client_properties
+        from airflow_provider_rlmm.core.log.kafka.config import java_client_properties
 
         with self.naming_connection():
             return java_client_properties(self.get_client_config().properties)
@@ -213,7 +213,7 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
 
 
 def _client_config(connection: Connection) -> KafkaClientConfig:
-    from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
+    from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, check_files
 
     with naming_connection(connection.conn_id):
         config = KafkaClientConfig(_librdkafka_properties(connection))

@@ -22,6 +22,8 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageError,
     StorageRootError,
 )
+from airflow_provider_rlmm.core.log.log_tail import require_tail
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.plans.plan import PlannedSegments, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive, not_archived
 from airflow_provider_rlmm.core.plans.refusals import Refusal
@@ -29,8 +31,6 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.event_log.log_tail import require_tail
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.archive_documents import NamedByLog, leave_document
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.policy.archive_run import NamedSegment

@@ -18,6 +18,8 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import monotonic_clock
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.log.protocol import Acked, ProvenLook, Unknown
+from airflow_provider_rlmm.core.log.write_guard import WritableEvent
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -28,8 +30,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, SegmentDeletion
-from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook, Unknown
-from airflow_provider_rlmm.event_log.write_guard import WritableEvent
 from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail
 from airflow_provider_rlmm.lifecycle.effects import subject_of
 from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, CleaningContext, storage_refusal

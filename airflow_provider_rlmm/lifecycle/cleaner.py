@@ -17,6 +17,10 @@ from functools import partial
 
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system_clock
 from airflow_provider_rlmm.core.base.errors import EventLogError, RlmmError
+from airflow_provider_rlmm.core.log.log_tail import require_tail
+from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader, OffsetStore
+from airflow_provider_rlmm.core.log.snapshot import SnapshotStore
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.core.plans.plan import PlannedSegments
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -24,10 +28,6 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
-from airflow_provider_rlmm.event_log.log_tail import require_tail
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader, OffsetStore
-from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.batches import BatchCleaner

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.plans.guards import WAIT_OVERRIDES
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.storage.root import RootCheck
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
 
 COMPARE: Final = "compare it with rsm.config.* in a broker's properties: brokers do not tell it"

@@ -13,6 +13,8 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import EventLogError
+from airflow_provider_rlmm.core.log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, WritableEvent, check_events
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -28,8 +30,6 @@ from airflow_provider_rlmm.core.storage.remote_storage import (
     StoredObject,
 )
 from airflow_provider_rlmm.core.storage.root import RootCheck, StampOutcome
-from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent, check_events
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail, Started
 from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     UnsafeObjectKeyError,
 )
+from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan import PlannedSegments
 from airflow_provider_rlmm.core.plans.plan_archive import NOT_ARCHIVED_ADVICE
@@ -28,7 +29,6 @@ from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET, F
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import foreign_prefix
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look
 from airflow_provider_rlmm.lifecycle.earlier_deletions import EarlierDeletions, was_started_by_us

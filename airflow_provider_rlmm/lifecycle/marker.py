@@ -15,12 +15,12 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError
+from airflow_provider_rlmm.core.log.protocol import Acked, PublishOutcome
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.protocol import Acked, PublishOutcome
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionView, refusal_of_lost

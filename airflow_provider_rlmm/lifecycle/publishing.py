@@ -22,6 +22,9 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes, printable
 from airflow_provider_rlmm.core.base.values import refused, spelled_integer
+from airflow_provider_rlmm.core.log.protocol import Acked, ClusterTopics, MetadataLogReader, Unknown
+from airflow_provider_rlmm.core.log.snapshot import SnapshotStore
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -40,9 +43,6 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
-from airflow_provider_rlmm.event_log.protocol import Acked, ClusterTopics, MetadataLogReader, Unknown
-from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, PlaceLedger
 from airflow_provider_rlmm.lifecycle.earlier_deletions import EarlierDeletions

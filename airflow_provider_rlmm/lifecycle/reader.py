@@ -10,8 +10,8 @@ from itertools import chain
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, OffsetOutOfRangeError
 from airflow_provider_rlmm.core.base.file_systems import replacing
-from airflow_provider_rlmm.event_log.event_decoding import decode_records
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.log.event_decoding import decode_records
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 
 logger = logging.getLogger(__name__)
 

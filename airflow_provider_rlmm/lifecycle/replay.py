@@ -19,6 +19,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.log.event_decoding import (
+    QuarantinedRecord,
+    applicable,
+    decode_records,
+    quarantined_records,
+    written_by_brokers,
+)
+from airflow_provider_rlmm.core.log.log_tail import LogTail
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
@@ -34,15 +43,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.event_decoding import (
-    QuarantinedRecord,
-    applicable,
-    decode_records,
-    quarantined_records,
-    written_by_brokers,
-)
-from airflow_provider_rlmm.event_log.log_tail import LogTail
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.policy.wholeness import Doubt
 
 if TYPE_CHECKING:
@@ -167,17 +167,17 @@ class Belief(Generic[View]):
     shown_whole: frozenset[TopicIdPartition] = frozenset()
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState`."""
         history = self.replay.histories.get(segment_id.topic_id_partition)
         return history.cache.segment(segment_id) if history else None
 
     def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
-        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState`."""
         history = self.replay.histories.get(topic_id_partition)
         return history.delete_state if history and history.deletion_under_way() else None
 
     def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
-        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState`."""
         history = self.replay.histories.get(topic_id_partition)
         if history is None:
             return "nothing is known about it"
@@ -186,11 +186,11 @@ class Belief(Generic[View]):
         return history.obstacle_to_finish()
 
     def look_at(self, topic_id: UUID) -> ProvenLook | None:
-        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState`."""
         return self.proof
 
     def routing_verified(self) -> bool:
-        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState`."""
         # One stray record says nothing about the rest; after a change of the partition count half of all lie wrong.
         misrouted = sum(q.code == "MISROUTED" for q in self.replay.quarantined)
         return self.replay.routed_records > MOST_ROUTED * misrouted

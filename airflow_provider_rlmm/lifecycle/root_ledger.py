@@ -17,7 +17,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.current_root import FirstSeen
 
 logger = logging.getLogger(__name__)

@@ -27,6 +27,7 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeObjectKeyError,
 )
 from airflow_provider_rlmm.core.base.quoting import name_in_text
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.segment_rows import metadata_of
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
@@ -35,7 +36,6 @@ from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import PlaceCheck, RootCheck, RootExpectation
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.current_root import (
     COMPARE,

@@ -21,12 +21,12 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError, RlmmError, StorageRootError
 from airflow_provider_rlmm.core.base.file_systems import read_file
+from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, ScrubLimits
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.core.storage.root import RootCheck
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects

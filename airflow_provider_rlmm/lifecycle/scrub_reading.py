@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
+from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.storage.layout import Layout
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
-from airflow_provider_rlmm.event_log.topic_state import TopicState
 from airflow_provider_rlmm.lifecycle.named_prefixes import NamedPrefixes
 from airflow_provider_rlmm.policy.scrub import LogView
 
@@ -49,7 +49,7 @@ class ScrubReading:
         self.state = TopicState(log, topics, clock=clock)
         self.clock = clock
         self.losses = log.losses
-        """See :class:`~airflow_provider_rlmm.event_log.protocol.MetadataLogReader`."""
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`."""
         self.records = 0
         self._listed = segment_ids
         self.prefixes = None if layout is None else NamedPrefixes(layout, set(known_prefixes))

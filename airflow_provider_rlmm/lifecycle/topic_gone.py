@@ -16,6 +16,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import TopicInDoubtError, TopicNeverNamedError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
+from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
@@ -27,7 +28,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.remote_storage import FolderState, RemoteStorageManager, StoredObject
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, MetadataPartitionView
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay

@@ -18,13 +18,13 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import RlmmError
+from airflow_provider_rlmm.core.log.late_updates import without_add
+from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
+from airflow_provider_rlmm.core.log.snapshot import SnapshotStore
+from airflow_provider_rlmm.core.log.topic_state import Progress, ProgressListener, TopicState, ignore_progress
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
-from airflow_provider_rlmm.event_log.snapshot import SnapshotStore
-from airflow_provider_rlmm.event_log.topic_state import Progress, ProgressListener, TopicState, ignore_progress
-from airflow_provider_rlmm.lifecycle.late_updates import without_add
 from airflow_provider_rlmm.lifecycle.named_prefixes import NamedPrefixes
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
 

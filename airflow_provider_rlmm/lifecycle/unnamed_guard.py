@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.lifecycle.unnamed_objects import observed, with_observations

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError, RlmmError
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, decode_batch
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.manager.metadata_store import (
     Liveness,
     MetadataPartitionLiveness,

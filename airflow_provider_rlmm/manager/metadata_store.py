@@ -16,9 +16,9 @@ from itertools import count
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, PartitionNotAssignedError
+from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
-from airflow_provider_rlmm.event_log.event_decoding import LocatedEvent, QuarantinedRecord
 
 MAX_QUARANTINED_SHOWN = 1_000
 """Records in quarantine that are kept per metadata partition; all are counted."""

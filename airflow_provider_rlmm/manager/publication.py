@@ -17,6 +17,8 @@ from airflow_provider_rlmm.core.base.errors import (
     QuarantinedRecordsError,
     ReadAfterWriteError,
 )
+from airflow_provider_rlmm.core.log.protocol import Acked, MetadataLogReader, ProvenLook, PublishOutcome, Unknown
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -26,8 +28,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, ProvenLook, PublishOutcome, Unknown
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
 from airflow_provider_rlmm.manager.resumption import LookupReplay
@@ -46,7 +46,7 @@ def no_look(topic_id: UUID) -> None:
 
 @dataclass(slots=True)
 class _GuardedView:
-    """A :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState` for one batch of events."""
+    """A :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState` for one batch of events."""
 
     store: RemotePartitionMetadataStore
     task: ConsumerTask  # knows whether the partitioner is verified
@@ -55,30 +55,30 @@ class _GuardedView:
     looks: dict[UUID, ProvenLook | None] = field(default_factory=dict)
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState`."""
         with self.store.reading(segment_id.topic_id_partition) as view:
             return view.history.cache.segment(segment_id)
 
     def partition_delete_state(self, topic_id_partition: TopicIdPartition) -> RemotePartitionDeleteState | None:
-        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState`."""
         with self.store.reading(topic_id_partition) as view:
             return view.history.delete_state if view.history.deletion_under_way() else None
 
     def obstacle_to_finish(self, topic_id_partition: TopicIdPartition) -> str | None:
-        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState`."""
         if topic_id_partition in self.in_doubt:
             return "an event about it was published with an unknown outcome and may still land"
         with self.store.reading(topic_id_partition) as view:
             return view.history.obstacle_to_finish()
 
     def look_at(self, topic_id: UUID) -> ProvenLook | None:
-        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState`."""
         if topic_id not in self.looks:
             self.looks[topic_id] = self.ask(topic_id)
         return self.looks[topic_id]
 
     def routing_verified(self) -> bool:
-        """See :class:`~airflow_provider_rlmm.event_log.write_guard.ReplayedState`."""
+        """See :class:`~airflow_provider_rlmm.core.log.write_guard.ReplayedState`."""
         return self.task.routing_verified()
 
 

@@ -12,6 +12,9 @@ from typing import Concatenate, Never, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.core.log.protocol import PublishOutcome
+from airflow_provider_rlmm.core.log.write_guard import OfferedEvent
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -19,9 +22,6 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.event_log.protocol import PublishOutcome
-from airflow_provider_rlmm.event_log.write_guard import OfferedEvent
 from airflow_provider_rlmm.manager.metadata_store import Liveness
 from airflow_provider_rlmm.manager.remote_log_metadata_manager import RemoteLogMetadataManager as _Manager
 

@@ -12,6 +12,9 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.core.log.protocol import PublishOutcome
+from airflow_provider_rlmm.core.log.write_guard import OfferedEvent
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -19,9 +22,6 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.event_log.protocol import PublishOutcome
-from airflow_provider_rlmm.event_log.write_guard import OfferedEvent
 from airflow_provider_rlmm.manager.metadata_store import Liveness, UserPartitionStatus
 
 

@@ -17,12 +17,12 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, OffsetOutOfRangeError, SnapshotRefusedError
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, decode_batch
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.log.snapshot import Snapshot
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, topic_id_partition_of
-from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord, decode_batch
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.event_log.snapshot import Snapshot
 from airflow_provider_rlmm.manager.metadata_store import (
     MAX_QUARANTINED_SHOWN,
     Quarantine,
@@ -43,7 +43,7 @@ class Resumption:
     """
     What the user partitions that are followed take over from a snapshot.
 
-    :param snapshot: a checked one of this log, as :class:`~airflow_provider_rlmm.event_log.topic_state.TopicState` gives it;
+    :param snapshot: a checked one of this log, as :class:`~airflow_provider_rlmm.core.log.topic_state.TopicState` gives it;
         its state is not advanced any more.
     :param log: the log that is read on.
     :raises SnapshotRefusedError: if it is of another topic.

@@ -18,6 +18,10 @@ from airflow_provider_rlmm.core.base.errors import (
     PublishFailedError,
     PublishOutcomeUnknownError,
 )
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.core.log.protocol import Acked, MetadataLogReader, PublishOutcome, Unknown
+from airflow_provider_rlmm.core.log.snapshot import Snapshot
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
@@ -27,10 +31,6 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.event_log.protocol import Acked, MetadataLogReader, PublishOutcome, Unknown
-from airflow_provider_rlmm.event_log.snapshot import Snapshot
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, OfferedEvent
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
 from airflow_provider_rlmm.manager.metadata_store import (
     Liveness,

@@ -41,7 +41,7 @@ from airflow_provider_rlmm.session.cleaning import MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.event_log.write_guard import WritableEvent
+    from airflow_provider_rlmm.core.log.write_guard import WritableEvent
 
 MAX_TEXT = 4_096
 MAX_EVENTS = 10_000

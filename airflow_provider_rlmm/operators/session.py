@@ -10,8 +10,8 @@ from uuid import UUID
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.log.floored_log import Confirmation
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
-from airflow_provider_rlmm.event_log.floored_log import Confirmation
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.policy.run_identity import RunIdentity

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
+from airflow_provider_rlmm.core.log.answers import LeaderAnswer
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
-from airflow_provider_rlmm.policy.answers import LeaderAnswer
 from airflow_provider_rlmm.policy.copy_hole import find_hole
 from airflow_provider_rlmm.policy.copying import (
     COPY_WITHOUT_LEADER,

@@ -16,9 +16,9 @@ from typing import Final
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.log.answers import LeaderAnswer
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache, end_of_epoch
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.policy.answers import LeaderAnswer
 from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS
 
 COPY_WITHOUT_LEADER: Final = "copy_without_leader"

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from airflow_provider_rlmm.core.log.answers import OffsetsByTime
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange
-from airflow_provider_rlmm.policy.answers import OffsetsByTime
 
 
 def why_not_copied(partition: int, offsets: OffsetsByTime, copied: Iterable[OffsetRange]) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
-from airflow_provider_rlmm.policy.answers import TargetTopic
+from airflow_provider_rlmm.core.log.answers import TargetTopic
 
 INCOMPLETE_ARCHIVE: Final = "incomplete_archive"
 """The override that restores what there is of an archive that is not whole; the restore needs a person then."""

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import TopicInDoubtError
+from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord, decode_batch
+from airflow_provider_rlmm.core.log.log_tail import LogTail
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -20,9 +23,6 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.event_log.event_decoding import LocatedEvent, QuarantinedRecord, decode_batch
-from airflow_provider_rlmm.event_log.log_tail import LogTail
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.policy.copy_situation import CopySituation
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class CopyReplay:
 @dataclass(frozen=True, slots=True)
 class CopyBelief:
     """
-    What an event of a copier rests on (:class:`~airflow_provider_rlmm.event_log.copy_guard.ReplayedCopies`).
+    What an event of a copier rests on (:class:`~airflow_provider_rlmm.core.log.copy_guard.ReplayedCopies`).
 
     :param replay: the replayed history.
     :param situation: the moment that was put together from it.
@@ -188,33 +188,33 @@ class CopyBelief:
     situation: CopySituation
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
-        """See :class:`~airflow_provider_rlmm.event_log.copy_guard.ReplayedCopies`."""
+        """See :class:`~airflow_provider_rlmm.core.log.copy_guard.ReplayedCopies`."""
         return self.replay.history.cache.segment(segment_id)
 
     def was_announced(self, segment_id: RemoteLogSegmentId) -> bool:
-        """See :class:`~airflow_provider_rlmm.event_log.copy_guard.ReplayedCopies`."""
+        """See :class:`~airflow_provider_rlmm.core.log.copy_guard.ReplayedCopies`."""
         return self.replay.was_announced(segment_id)
 
     def was_copied(self, segment_id: RemoteLogSegmentId) -> bool:
-        """See :class:`~airflow_provider_rlmm.event_log.copy_guard.ReplayedCopies`."""
+        """See :class:`~airflow_provider_rlmm.core.log.copy_guard.ReplayedCopies`."""
         return self.replay.was_copied(segment_id)
 
     def is_ours(self, segment_id: RemoteLogSegmentId) -> bool:
-        """See :class:`~airflow_provider_rlmm.event_log.copy_guard.ReplayedCopies`."""
+        """See :class:`~airflow_provider_rlmm.core.log.copy_guard.ReplayedCopies`."""
         return self.replay.is_ours(segment_id)
 
     def was_deleted(self, topic_id_partition: TopicIdPartition) -> bool:
-        """See :class:`~airflow_provider_rlmm.event_log.copy_guard.ReplayedCopies`."""
+        """See :class:`~airflow_provider_rlmm.core.log.copy_guard.ReplayedCopies`."""
         return self.replay.was_deleted or topic_id_partition != self.replay.history.topic_id_partition
 
     def obstacle_to_copy(self, metadata: RemoteLogSegmentMetadata) -> str | None:
-        """See :class:`~airflow_provider_rlmm.event_log.copy_guard.ReplayedCopies`."""
+        """See :class:`~airflow_provider_rlmm.core.log.copy_guard.ReplayedCopies`."""
         return self.situation.obstacle_to(metadata)
 
     def cluster_asked(self) -> UUID | None:
-        """See :class:`~airflow_provider_rlmm.event_log.copy_guard.ReplayedCopies`."""
+        """See :class:`~airflow_provider_rlmm.core.log.copy_guard.ReplayedCopies`."""
         return None if self.situation.answer is None else self.situation.answer.metadata_topic_id
 
     def routing_verified(self) -> bool:
-        """See :class:`~airflow_provider_rlmm.event_log.copy_guard.ReplayedCopies`."""
+        """See :class:`~airflow_provider_rlmm.core.log.copy_guard.ReplayedCopies`."""
         return self.replay.routing_verified()

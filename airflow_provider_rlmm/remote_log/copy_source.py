@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
+from airflow_provider_rlmm.core.log.answers import LeaderRecord
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
-from airflow_provider_rlmm.policy.answers import LeaderRecord
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_records_of_epochs

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from airflow_provider_rlmm.core.log.known_segments import KnownSegments
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
@@ -18,7 +19,6 @@ from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_nam
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.remote_log.parquet import WrittenRecords, write_records
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.remote_log.segments import KnownSegments
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError
+from airflow_provider_rlmm.core.log.known_segments import RemoteLogSegments
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, last_shared_offset
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange
-from airflow_provider_rlmm.remote_log.segments import RemoteLogSegments
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 
 
 class LivingLeader(Protocol):

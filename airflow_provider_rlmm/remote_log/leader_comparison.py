@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider_rlmm.core.log.answers import LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.policy.answers import LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.remote_log.copy_source import CopySource
 from airflow_provider_rlmm.remote_log.leader import LivingLeader

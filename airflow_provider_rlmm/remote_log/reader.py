@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.base.errors import (
     RemoteObjectNotFoundError,
     SegmentGoneError,
 )
+from airflow_provider_rlmm.core.log.known_segments import AdvancingSegments, RemoteLogSegments
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
@@ -27,7 +28,6 @@ from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
 from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
 from airflow_provider_rlmm.remote_log.segment_reading import ChunkSizes
-from airflow_provider_rlmm.remote_log.segments import AdvancingSegments, RemoteLogSegments
 from airflow_provider_rlmm.remote_log.timestamp_search import FoundOffset, find_in_segment
 
 if TYPE_CHECKING:

@@ -22,6 +22,8 @@ from airflow_provider_rlmm.core.base.errors import (
     RlmmError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.log.protocol import Failed, MetadataLogReader
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     MAX_CUSTOM_METADATA_BYTES,
@@ -33,8 +35,6 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteLogMetrics
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, RemoteStorageManager
-from airflow_provider_rlmm.event_log.protocol import Failed, MetadataLogReader
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.policy.copy_situation import CopySituation
 from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment
 from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held

@@ -19,14 +19,14 @@ from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.event_log.protocol import MetadataLogReader, MetadataLogWriter
-    from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-    from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-    from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
-    from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-    from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
-    from airflow_provider_rlmm.kafka.leader import KafkaLeader
-    from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+    from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+    from airflow_provider_rlmm.core.log.kafka.cluster import VerifiedCluster
+    from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+    from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataLogReader
+    from airflow_provider_rlmm.core.log.kafka.leader import KafkaLeader
+    from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
+    from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, MetadataLogWriter
+    from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class RemoteLogAccess(ABC):
         :raises EventLogUnavailableError: if no broker answers.
         :raises EventLogAccessError: if a login fails.
         """
-        from airflow_provider_rlmm.kafka.cluster import verify_cluster
+        from airflow_provider_rlmm.core.log.kafka.cluster import verify_cluster
 
         if self._cluster is None:
             with self.naming_connection():
@@ -128,7 +128,7 @@ class RemoteLogAccess(ABC):
         :raises EventLogUnavailableError: if no broker answers.
         :raises EventLogAccessError: if the login fails or an ACL forbids it.
         """
-        from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
+        from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataLogReader
 
         topic, cluster = self.get_connection_settings().metadata_topic, self.get_cluster()
         log = KafkaMetadataLogReader(cluster.config, topic, cluster_id=cluster.cluster_id)
@@ -148,9 +148,9 @@ class RemoteLogAccess(ABC):
         :param open_ahead: connect to the brokers in a thread, before the first batch.
         :raises ConfigurationError: if the settings allow writes and do not say to which cluster, or copies without writes.
         """
-        from airflow_provider_rlmm.event_log.floored_log import FlooredLog
-        from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-        from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader, KafkaMetadataLogWriter
+        from airflow_provider_rlmm.core.log.floored_log import FlooredLog
+        from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataLogReader, KafkaMetadataLogWriter
+        from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 
         settings = self.get_connection_settings()
         settings.check_writable()
@@ -170,7 +170,7 @@ class RemoteLogAccess(ABC):
 
     def get_cluster_topics(self) -> KafkaClusterTopics:
         """Return what the cluster says about its topics."""
-        from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
+        from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 
         return KafkaClusterTopics(self.get_client_config(), self.get_connection_settings().metadata_topic)
 
@@ -180,7 +180,7 @@ class RemoteLogAccess(ABC):
 
         :param cluster_id: the cluster that must answer.
         """
-        from airflow_provider_rlmm.kafka.leader import KafkaLeader
+        from airflow_provider_rlmm.core.log.kafka.leader import KafkaLeader
 
         topic = self.get_connection_settings().metadata_topic
         return KafkaLeader(self.get_client_config(), cluster_id, topic)
@@ -212,7 +212,7 @@ class RemoteLogAccess(ABC):
         :raises ConfigurationError: if ``clock_topic`` does not exist or has not LogAppendTime.
         :raises EventLogUnavailableError: if no broker answers.
         """
-        from airflow_provider_rlmm.kafka.broker_time import KafkaTime
+        from airflow_provider_rlmm.core.log.kafka.broker_time import KafkaTime
 
         settings = self.get_connection_settings()
         kafka = KafkaTime(
@@ -239,7 +239,7 @@ class RemoteLogAccess(ABC):
 
     def get_offset_store(self) -> KafkaOffsetStore:
         """Return where the cleaner remembers which markers are settled."""
-        from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+        from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
 
         topic = self.get_connection_settings().metadata_topic
         return KafkaOffsetStore(self.get_client_config(), CLEANER_GROUP_ID, topic)

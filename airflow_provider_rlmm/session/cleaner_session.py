@@ -15,10 +15,10 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StoppedError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.log.floored_log import NOTHING_CONFIRMED, Confirmation
+from airflow_provider_rlmm.core.log.topic_state import ProgressListener, ignore_progress
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.core.plans.plan_files import orphaned_partitions, read_plan
-from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED, Confirmation
-from airflow_provider_rlmm.event_log.topic_state import ProgressListener, ignore_progress
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, cannot_be_told
 from airflow_provider_rlmm.policy.proven_time import bound_of_run
@@ -29,13 +29,13 @@ from airflow_provider_rlmm.session.metadata_topic import StorageStamps
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
+    from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
     from airflow_provider_rlmm.core.plans.plan import PlanSummary
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
     from airflow_provider_rlmm.core.storage.layout import Layout
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.core.storage.root import RootExpectation
-    from airflow_provider_rlmm.event_log.protocol import ClusterTopics, MetadataLogReader
-    from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
     from airflow_provider_rlmm.lifecycle.audit import AuditLog
     from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
     from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
@@ -84,7 +84,7 @@ class CleanerSession:
     @property
     def snapshots(self) -> SnapshotFile:
         """Where tasks leave each other what they have read of the metadata topic: one file per cluster and topic."""
-        from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
+        from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 
         return SnapshotFile(f"{self.cluster_uri}/topic-{self.log.topic_id}.snapshot")
 

@@ -14,8 +14,8 @@ from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.kafka.admin import MetadataTopicDescription
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-    from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription
     from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class ConnectionCheck:
         return f"Topic {settings.metadata_topic} has {topic.partition_count} partitions, {may}."
 
     def _health(self, description: MetadataTopicDescription) -> list[ConnectionFinding]:
-        from airflow_provider_rlmm.kafka.health import HealthFinding, HealthSeverity, check_metadata_topic
+        from airflow_provider_rlmm.core.log.kafka.health import HealthFinding, HealthSeverity, check_metadata_topic
 
         found: list[HealthFinding] = []
 

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import FloorError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.log.floored_log import NOTHING_CONFIRMED, Confirmation, FlooredLog
+from airflow_provider_rlmm.core.log.floors import FloorFiles
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
-from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED, Confirmation, FlooredLog
-from airflow_provider_rlmm.event_log.floors import FloorFiles
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 from airflow_provider_rlmm.session.metadata_topic import NO_STAMPS, StampedTopics, why_replaced
 

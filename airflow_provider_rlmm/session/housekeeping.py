@@ -29,9 +29,9 @@ from airflow_provider_rlmm.core.base.work_folder import (
     cluster_folder,
     is_cluster_folder,
 )
+from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_document
-from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.lifecycle.audit_files import compact
 from airflow_provider_rlmm.lifecycle.scrub_files import LATEST
 from airflow_provider_rlmm.policy.audit import AUDIT_FOLDER, AuditName, day_of, is_day

@@ -11,9 +11,9 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import FloorError, MetadataTopicReplacedError, RlmmError, StoppedError
+from airflow_provider_rlmm.core.log.floored_log import Confirmation
+from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.event_log.floored_log import Confirmation
-from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource
 from airflow_provider_rlmm.session.storage_access import StorageAccess
 

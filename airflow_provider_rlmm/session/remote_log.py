@@ -19,12 +19,12 @@ from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsol
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_rlmm.core.log.known_segments import KnownSegments
+    from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-    from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
     from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
     from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-    from airflow_provider_rlmm.remote_log.segments import KnownSegments
     from airflow_provider_rlmm.remote_log.timestamp_search import FoundOffset
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
@@ -200,8 +200,8 @@ def remote_log_of(
     :raises TopicInDoubtError: if the metadata topic lost records, or has some that cannot be applied.
     :raises EventLogError: if the metadata topic cannot be read.
     """
+    from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
     from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-    from airflow_provider_rlmm.remote_log.segments import PartitionSegments
 
     segments = PartitionSegments(session.log, partitions, allowed_quarantine=allowed_quarantine)
     storage = session.storage.get_storage_manager()
@@ -230,9 +230,9 @@ def remote_log_reader(
     :raises TopicInDoubtError: if the metadata topic lost records, or has some that cannot be applied.
     :raises EventLogError: if the metadata topic cannot be read.
     """
+    from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
     from airflow_provider_rlmm.remote_log.index_cache import DEFAULT_SIZE_IN_BYTES, RemoteIndexCache
     from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-    from airflow_provider_rlmm.remote_log.segments import PartitionSegments
 
     size = DEFAULT_SIZE_IN_BYTES if index_cache_size_in_bytes is None else index_cache_size_in_bytes
     segments = PartitionSegments(log, partitions, allowed_quarantine=allowed_quarantine)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
+from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.answers import TargetTopic
 from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
 from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE, RecordsToRestore, beginnings, holes, obstacles
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.kafka.restoring import RestoringTopic
+    from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
     from airflow_provider_rlmm.remote_log.archive.reading import ArchivedLog
 
 logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ def restore(
     :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
     :raises EventLogError: if the cluster cannot be asked.
     """
-    from airflow_provider_rlmm.kafka.restoring import RestoringTopic
+    from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
     from airflow_provider_rlmm.remote_log.archive.measuring import measure
     from airflow_provider_rlmm.remote_log.archive.reading import open_topic
 

@@ -7,9 +7,9 @@ import logging
 from contextlib import ExitStack, suppress
 from uuid import UUID
 
-from airflow_provider_rlmm.event_log.deletion_follower import DeletionEvent, DeletionFollower
-from airflow_provider_rlmm.event_log.protocol import MetadataLogReader
-from airflow_provider_rlmm.policy.watching import WatchPosition
+from airflow_provider_rlmm.core.log.deletion_follower import DeletionEvent, DeletionFollower
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.log.watching import WatchPosition
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 logger = logging.getLogger(__name__)

@@ -8,12 +8,12 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.errors import RlmmError
+from airflow_provider_rlmm.core.log.watching import WatchPosition
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.policy.watching import WatchPosition
 from airflow_provider_rlmm.triggers.one_thread import OneThread
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.event_log.deletion_follower import DeletionEvent
+    from airflow_provider_rlmm.core.log.deletion_follower import DeletionEvent
     from airflow_provider_rlmm.session.watching import DeletionWatch
 
 logger = logging.getLogger(__name__)
@@ -108,6 +108,6 @@ class Following:
 
 def _import_what_is_heavy() -> None:
     """Import in the thread what would hold up the event loop for a second: Kafka's client and Arrow."""
-    import airflow_provider_rlmm.kafka.cluster
-    import airflow_provider_rlmm.kafka.event_log
+    import airflow_provider_rlmm.core.log.kafka.cluster
+    import airflow_provider_rlmm.core.log.kafka.event_log
     import airflow_provider_rlmm.session.watching  # noqa: F401  # its import is what it is for

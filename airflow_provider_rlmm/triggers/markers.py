@@ -18,7 +18,7 @@ from typing import Any, Final
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
-from airflow_provider_rlmm.policy.watching import MarkerNews, WatchPosition
+from airflow_provider_rlmm.core.log.watching import MarkerNews, WatchPosition
 from airflow_provider_rlmm.triggers.following import Following
 from airflow_provider_rlmm.triggers.one_thread import OneThread
 

@@ -16,9 +16,9 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_rlmm.core.base.errors import RlmmError
+from airflow_provider_rlmm.core.log.watching import WatchPosition
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.policy.watching import WatchPosition
 from airflow_provider_rlmm.triggers.following import Following
 from airflow_provider_rlmm.triggers.one_thread import OneThread
 
@@ -37,7 +37,7 @@ class TopicDeletionFinishedTrigger(BaseTrigger):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param topic_id: in Kafka's text form.
     :param position: from where on the topic is read: what
-        :meth:`~airflow_provider_rlmm.policy.watching.WatchPosition.to_dict` returned.
+        :meth:`~airflow_provider_rlmm.core.log.watching.WatchPosition.to_dict` returned.
     :param unfinished: the user partitions that are waited for; none waits for the time alone.
     :param poll_s: seconds between two looks at the topic.
     :param recheck_s: seconds after which it fires in any case.

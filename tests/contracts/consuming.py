@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, PartitionNotAssignedError
+from airflow_provider_rlmm.core.log import in_process
+from airflow_provider_rlmm.core.log.kafka import event_log as kafka_event_log
+from airflow_provider_rlmm.core.log.kafka import subscription as kafka_subscription
+from airflow_provider_rlmm.core.log.protocol import MetadataEventLog
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogMetadata, TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log import in_process
-from airflow_provider_rlmm.event_log.protocol import MetadataEventLog
-from airflow_provider_rlmm.kafka import event_log as kafka_event_log
-from airflow_provider_rlmm.kafka import subscription as kafka_subscription
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
 from airflow_provider_rlmm.manager.metadata_store import MetadataPartitionLiveness, RemotePartitionMetadataStore
 from dev.broker import await_condition

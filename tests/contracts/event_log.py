@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import MetadataPartitionOutOfRangeError, OffsetOutOfRangeError
-from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog
+from airflow_provider_rlmm.core.log.protocol import Acked, MetadataEventLog
 from dev.broker import await_condition
 
 PARTITIONS = 3

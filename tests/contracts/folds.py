@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MalformedMetadataError
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
@@ -36,8 +38,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.topic_state import TopicState
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.event_log.protocol import OffsetStore
+from airflow_provider_rlmm.core.log.protocol import OffsetStore
 
 
 class OffsetStoreContract:

@@ -17,6 +17,8 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.log.protocol import Acked, MetadataEventLog, ProvenLook
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -28,8 +30,6 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log.protocol import Acked, MetadataEventLog, ProvenLook
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
 from airflow_provider_rlmm.manager.readiness import SwappableRemoteLogMetadataManager
 from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
+from airflow_provider_rlmm.core.log.known_segments import KnownSegments
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import (
@@ -21,7 +22,6 @@ from airflow_provider_rlmm.core.segments.lineage import (
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from dev.peers import peer_command
 from tests.differential.answers import ScalarReplay
 from tests.differential.kafka_replay import KafkaReplay

@@ -10,6 +10,8 @@ from uuid import UUID
 
 import numpy as np
 
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -23,8 +25,6 @@ from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHead
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from tests.kafka_log import Batch, Record, log_of, offset_index, producer_snapshot, time_index
 
 TIP: Final = TopicIdPartition(UUID(int=77), "big", 0)

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
+from airflow_provider_rlmm.core.log.topic_state import ignore_progress
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
-from airflow_provider_rlmm.event_log.topic_state import ignore_progress
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.remote_log.segments import PartitionSegments
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.exporting import Export, plan_export
 from airflow_provider_rlmm.session.settings import RemoteLogSettings

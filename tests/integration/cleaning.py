@@ -11,6 +11,12 @@ from typing import Any, Self
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
+from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import RemoteLogMetadata
@@ -19,12 +25,6 @@ from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.lifecycle.audit import AuditFiles
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport

@@ -9,9 +9,9 @@ from uuid import uuid4
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from dev.broker import LocalKafka, await_condition
 
 METADATA_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "-1", "min.insync.replicas": "2"}

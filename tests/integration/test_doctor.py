@@ -11,6 +11,9 @@ from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, system_clock
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
@@ -24,9 +27,6 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.doctor.examine import examine
 from airflow_provider_rlmm.doctor.finding_rows import PILLS
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.policy.findings import Diagnosis, Severity
 from airflow_provider_rlmm.policy.findings import FindingKind as K
 from dev import tiering

@@ -16,10 +16,14 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataTopicNotFoundError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.event_log.protocol import Acked, Failed, Unknown
-from airflow_provider_rlmm.kafka import event_log as kafka_event_log
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogReader, KafkaMetadataLogWriter
-from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+from airflow_provider_rlmm.core.log.kafka import event_log as kafka_event_log
+from airflow_provider_rlmm.core.log.kafka.event_log import (
+    KafkaMetadataEventLog,
+    KafkaMetadataLogReader,
+    KafkaMetadataLogWriter,
+)
+from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
+from airflow_provider_rlmm.core.log.protocol import Acked, Failed, Unknown
 from dev.broker import LocalKafka, await_condition
 from tests.contracts.event_log import PARTITIONS, EventLogUnderTest, MetadataEventLogContract
 from tests.contracts.offset_store import OffsetStoreContract

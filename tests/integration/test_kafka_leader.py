@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
+from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderOffsets
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.leader import KafkaLeader
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.leader import KafkaLeader
-from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets
 from dev import tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka
@@ -130,7 +130,7 @@ def test_a_setting_that_is_not_told_passes_for_no_default(
     kafka: LocalKafka, leader: KafkaLeader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = create_topic(kafka, 1)
-    monkeypatch.setattr("airflow_provider_rlmm.kafka.admin._BOOL_SETTINGS", ("remote.storage.enable",))
+    monkeypatch.setattr("airflow_provider_rlmm.core.log.kafka.admin._BOOL_SETTINGS", ("remote.storage.enable",))
     with pytest.raises(EventLogAccessError, match=r"does not tell remote\.log\.copy\.disable"):
         leader.ask(topic, 0)
 

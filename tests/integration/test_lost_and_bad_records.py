@@ -23,6 +23,13 @@ from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Message, Producer
 
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError, RlmmError
+from airflow_provider_rlmm.core.log.kafka import event_log as kafka_event_log
+from airflow_provider_rlmm.core.log.kafka.event_log import (
+    KafkaMetadataEventLog,
+    KafkaMetadataLogReader,
+    KafkaMetadataLogWriter,
+)
+from airflow_provider_rlmm.core.log.protocol import PublishOutcome
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
@@ -33,9 +40,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.protocol import PublishOutcome
-from airflow_provider_rlmm.kafka import event_log as kafka_event_log
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, KafkaMetadataLogReader, KafkaMetadataLogWriter
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, StorageRootError
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -30,7 +31,6 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, Rem
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
 from airflow_provider_rlmm.lifecycle.root_proof import look_for_freshness
 from airflow_provider_rlmm.policy.freshness import FreshnessVerdict

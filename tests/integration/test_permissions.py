@@ -22,13 +22,13 @@ from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, RlmmError
+from airflow_provider_rlmm.core.log.kafka.broker_time import OFFSETS_TOPIC
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.kafka.producer import BatchProducer
+from airflow_provider_rlmm.core.log.protocol import Unknown
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.stamps import STAMP_FOLDER
-from airflow_provider_rlmm.event_log.protocol import Unknown
-from airflow_provider_rlmm.kafka.broker_time import OFFSETS_TOPIC
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.kafka.producer import BatchProducer
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator
 from dev import tiering
 from dev.authorized import AuthorizedKafka

@@ -14,13 +14,13 @@ from confluent_kafka.admin import AclOperation, OffsetSpec, ResourceType
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, ProvenClock, TimeBound, system_clock
 from airflow_provider_rlmm.core.base.errors import ClockSkewError, ConfigurationError, UnprovenClockError
+from airflow_provider_rlmm.core.log.kafka import broker_time as kafka_time
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.broker_time import OFFSETS_TOPIC, KafkaTime, group_partition
+from airflow_provider_rlmm.core.log.kafka.client import KafkaAdmin
+from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.kafka import broker_time as kafka_time
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.broker_time import OFFSETS_TOPIC, KafkaTime, group_partition
-from airflow_provider_rlmm.kafka.client import KafkaAdmin
-from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka

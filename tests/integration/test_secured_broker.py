@@ -21,11 +21,11 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogUnavailableError, RlmmError
+from airflow_provider_rlmm.core.log.protocol import Acked, ProvenLook
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.protocol import Acked, ProvenLook
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID
 from dev.broker import METADATA_TOPIC

@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.snapshot import HistoryGap
+from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
+from airflow_provider_rlmm.core.log.topic_state import Progress, TopicState
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
-from airflow_provider_rlmm.event_log.snapshot import HistoryGap
-from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
-from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
 from dev.broker import LocalKafka, await_condition
 from tests.integration.kafka_topics import TIMEOUT_S, admin_of, config_of, create_topic, delete_records, delete_topic
 from tests.unit.manager.topics import tables

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 from confluent_kafka import Producer
 
-from airflow_provider_rlmm.event_log.protocol import Acked, Unknown
-from airflow_provider_rlmm.kafka import event_log as kafka_event_log
-from airflow_provider_rlmm.kafka import subscription as kafka_subscription
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.kafka import event_log as kafka_event_log
+from airflow_provider_rlmm.core.log.kafka import subscription as kafka_subscription
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.protocol import Acked, Unknown
 from dev.broker import LocalKafka
 from tests.contracts.consuming import A, Append, B, Consuming, ConsumingContract
 from tests.contracts.topic_based import GONE, PARTITIONS, Managing, TopicBasedManagerContract, started

@@ -6,10 +6,10 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataTopicNotFoundError
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.health import HealthSeverity, check_metadata_topic
-from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
-from airflow_provider_rlmm.kafka.provisioning import provision_metadata_topic
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.health import HealthSeverity, check_metadata_topic
+from airflow_provider_rlmm.core.log.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
+from airflow_provider_rlmm.core.log.kafka.provisioning import provision_metadata_topic
 from dev.broker import METADATA_TOPIC
 from tests.integration.kafka_topics import config_of, create_topic, existing_topics
 

@@ -9,7 +9,7 @@ RUNS = "cli/runs.py"
 CONFIGURATION = "cli/configuration.py"
 MAIN = "cli/main.py"
 OUTPUT = "cli/output.py"
-JAVA_PROPERTIES = "kafka/java_properties.py"
+JAVA_PROPERTIES = "core/log/kafka/java_properties.py"
 
 COMMAND = [
     switched_off(

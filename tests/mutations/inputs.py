@@ -45,7 +45,7 @@ INPUTS = [
         "airflow/test_wrong_inputs.py::test_a_mapped_operator_is_checked_where_its_arguments_stand",
     ),
     switched_off(
-        "kafka/config.py",
+        "core/log/kafka/config.py",
         "inputs",
         "a port above 65535 leads to another one",
         "        if found is None or not 1 <= int(found[1] or 9092) <= 65_535:",

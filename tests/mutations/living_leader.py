@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-LEADER = "kafka/leader.py"
+LEADER = "core/log/kafka/leader.py"
 TESTS = "kafka/test_leader.py"
 
 LIVING_LEADER = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from tests.mutations.mutation import CLEANER, MARKER, PLANNER, REPLAY, WRITE_GUARD, Mutation, switched_off
 
-FLOORED_LOG = "event_log/floored_log.py"
-FLOORS = "event_log/floors.py"
+FLOORED_LOG = "core/log/floored_log.py"
+FLOORS = "core/log/floors.py"
 METADATA_TOPIC = "session/metadata_topic.py"
 STAMPING = "core/storage/stamping.py"
 _FLOOR = "event_log/test_floored_log.py::"
@@ -230,7 +230,7 @@ LOST_RECORDS = [
         f"{_LOST}test_whoever_concludes_from_what_the_log_does_not_name_refuses",
     ),
     switched_off(
-        "remote_log/segments.py",
+        "core/log/known_segments.py",
         "I18",
         "reads what is left of a topic whose records are lost",
         "            if (lost := log.losses.get(number)) is not None:",

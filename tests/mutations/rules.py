@@ -34,7 +34,7 @@ from tests.mutations.mutation import (
 )
 
 TOPIC_VIEW = "lifecycle/topic_view.py"
-TOPIC_STATE = "event_log/topic_state.py"
+TOPIC_STATE = "core/log/topic_state.py"
 UNRESOLVED = "core/records/fold/unresolved.py"
 
 RULES = [

@@ -421,7 +421,7 @@ SCRUBS = [
     Mutation(
         "I21",
         "a key prefix is forgotten with the records that named it",
-        "event_log/topic_state.py",
+        "core/log/topic_state.py",
         "            key_prefixes=frozenset(self.key_prefixes),\n",
         "",
         "lifecycle/test_forgotten_prefixes.py::test_a_snapshot_knows_the_prefixes_that_the_log_has_lost",

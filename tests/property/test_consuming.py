@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.log import in_process
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.event_log import in_process
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from tests.contracts.consuming import Consuming
 from tests.unit.lifecycle.builders import add, tip, update
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.outcomes import EventFate
 from airflow_provider_rlmm.core.records.records import RemoteLogMetadata, TopicIdPartition
@@ -19,7 +20,6 @@ from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.doctor.examine import examine
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.policy.absence import refusal_of
 from airflow_provider_rlmm.policy.cluster_state import ListedTopic

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.snapshot import Snapshot
+from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.snapshot import Snapshot
-from airflow_provider_rlmm.event_log.topic_state import TopicState
 from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
 from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
 from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption

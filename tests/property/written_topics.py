@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from random import Random
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot, topic_id_partition_of
 from airflow_provider_rlmm.core.records.serde import deserialize
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from tests.property.histories import Histories
 
 NOW_MS = 1_800_000_000_000

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.answers import LeaderAnswer
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID, PublishEffect, ReadEffect
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -20,8 +22,6 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, PublishEffect, ReadEffect
-from airflow_provider_rlmm.policy.answers import LeaderAnswer
 from airflow_provider_rlmm.policy.copying import CopyLimits
 from tests.simulation.clerk import CrashError, Trail
 from tests.simulation.led import Replica

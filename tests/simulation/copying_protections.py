@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.lifecycle import root_proof
 from airflow_provider_rlmm.policy import copy_situation, copying
 from airflow_provider_rlmm.policy.copy_situation import CopySituation

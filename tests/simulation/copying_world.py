@@ -14,6 +14,8 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.in_process import PublishEffect
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -25,8 +27,6 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.segments.lineage import find_highest_remote_offset
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.event_log.in_process import PublishEffect
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle import root_proof
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from airflow_provider_rlmm.core.base import file_systems
+from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
-from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
 from airflow_provider_rlmm.lifecycle.audit_columns import audit_table
 from airflow_provider_rlmm.policy.audit import DeletionRecord

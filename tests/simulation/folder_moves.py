@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemotePartitionDeleteMetadata,
@@ -15,7 +16,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
 from tests.simulation.model import OURS, LogModel
 from tests.simulation.roots import ELSEWHERE
 from tests.simulation.witness import MIN_ABSENCE_MS

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from airflow_provider_rlmm.event_log import floored_log
+from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.lifecycle import earlier_deletions, eligibility, root_proof, unnamed_guard
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.policy import scrub_plan

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.in_process import PublishEffect, ReadEffect
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -26,7 +27,6 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
-from airflow_provider_rlmm.event_log.in_process import PublishEffect, ReadEffect
 from tests.simulation.model import FINISHED, Event, PartitionLog
 from tests.simulation.witness import Process
 

@@ -15,14 +15,14 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.log.floored_log import Confirmation
+from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, BlastRadius, ScrubLimits
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.event_log.floored_log import Confirmation
-from airflow_provider_rlmm.event_log.floors import FloorFiles
 from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
 from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention

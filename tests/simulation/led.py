@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, EventLogAccessError
+from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
-from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.policy.copying import LocalSegment
 from airflow_provider_rlmm.remote_log.copy_source import ReadyCopy

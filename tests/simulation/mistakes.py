@@ -10,9 +10,9 @@ import random
 from collections import Counter, defaultdict
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from tests.simulation.content import GONE, Content
 from tests.simulation.roots import CLUSTER_ID, ELSEWHERE, HERE, STAMP_KEY
 

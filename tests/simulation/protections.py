@@ -19,9 +19,9 @@ from typing import Any
 from unittest import mock
 
 from airflow_provider_rlmm.core.base import clock
+from airflow_provider_rlmm.core.log import in_process, log_tail, topic_state
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic
 from airflow_provider_rlmm.core.storage import layout_storage, root
-from airflow_provider_rlmm.event_log import in_process, log_tail, topic_state
 from airflow_provider_rlmm.lifecycle import cleaner, cluster_look, replay
 from airflow_provider_rlmm.policy import absence, proven_time
 from airflow_provider_rlmm.policy import freshness as fresh

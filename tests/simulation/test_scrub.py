@@ -17,11 +17,11 @@ from typing import Any
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import AuditError, RlmmError, StorageUnavailableError
+from airflow_provider_rlmm.core.log.in_process import no_effect_hook
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataUpdate, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.event_log.in_process import no_effect_hook
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.in_process import PublishEffect, ReadEffect
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemotePartitionDeleteMetadata,
@@ -17,7 +18,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.event_log.in_process import PublishEffect, ReadEffect
 from tests.simulation.clerk import Trail
 from tests.simulation.model import FINISHED, Event, PartitionLog, View, judge
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
-from airflow_provider_rlmm.event_log.snapshot import Snapshot
-from airflow_provider_rlmm.event_log.snapshot_file import decode_snapshot, encode_snapshot
+from airflow_provider_rlmm.core.log.snapshot import Snapshot
+from airflow_provider_rlmm.core.log.snapshot_file import decode_snapshot, encode_snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -24,7 +24,7 @@ Written = tuple[bytes, Mapping[int, frozenset[int]]]
 
 class WorkFolder:
     """
-    A :class:`~airflow_provider_rlmm.event_log.snapshot.SnapshotStore` that the adversary has in hand.
+    A :class:`~airflow_provider_rlmm.core.log.snapshot.SnapshotStore` that the adversary has in hand.
 
     :param world: where it lies.
     """

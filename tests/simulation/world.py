@@ -24,15 +24,15 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.protocol import Failed, Unknown
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker

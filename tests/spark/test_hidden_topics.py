@@ -20,11 +20,11 @@ from confluent_kafka.admin import (
 )
 
 from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, java_client_properties
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig, java_client_properties
 from airflow_provider_rlmm.lifecycle.cluster_look import observe_cluster
 from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from dev import tiering

@@ -23,19 +23,19 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
     UnprovenClockError,
 )
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.kafka.admin import MetadataTopicDescription, PartitionReplicas
+from airflow_provider_rlmm.core.log.kafka.client import METADATA_TOPIC, open_client
+from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, check_files
+from airflow_provider_rlmm.core.log.kafka.health import TieredRetention, metadata_topic_findings
+from airflow_provider_rlmm.core.log.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.deadline import Deadline
 from airflow_provider_rlmm.core.storage.root import Place, PlaceCheck, PlaceLook, RootCheck, RootExpectation
 from airflow_provider_rlmm.core.storage.stamps import Location, Stamp
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
-from airflow_provider_rlmm.kafka.client import METADATA_TOPIC, open_client
-from airflow_provider_rlmm.kafka.client_watch import ClientWatch
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files
-from airflow_provider_rlmm.kafka.health import TieredRetention, metadata_topic_findings
-from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, why_not_current
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.policy.freshness import Freshness, Sample

@@ -9,6 +9,8 @@ import time
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, system_clock
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -20,8 +22,6 @@ from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 
 CLUSTER_ID = "cluster-1"
 METADATA_PARTITIONS = 5

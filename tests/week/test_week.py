@@ -24,8 +24,8 @@ from fastapi.testclient import TestClient
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, system_clock
 from airflow_provider_rlmm.core.base.file_systems import modified_ms
+from airflow_provider_rlmm.core.log.kafka.cluster import VerifiedCluster
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
 from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
@@ -84,7 +84,7 @@ def week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Week]:
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(
-        "airflow_provider_rlmm.kafka.cluster.verify_cluster",
+        "airflow_provider_rlmm.core.log.kafka.cluster.verify_cluster",
         lambda config, request_timeout_s: VerifiedCluster(CLUSTER_ID, config, config.bootstrap_addresses, ()),
     )
     monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", lambda self, log, **_: made.clock)

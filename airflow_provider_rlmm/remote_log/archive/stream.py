@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.core.log.known_segments import KnownSegments
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.remote_log.extent import RemoteExtent
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.remote_log.segments import KnownSegments
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from airflow_provider_rlmm.core.base.errors import RemoteLogError
+from airflow_provider_rlmm.core.log.answers import LeaderRecord
 from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow
-from airflow_provider_rlmm.policy.answers import LeaderRecord
 from airflow_provider_rlmm.remote_log.log_directory.batch_reading import read_batches
 from airflow_provider_rlmm.remote_log.log_directory.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file_name
 from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory

@@ -10,6 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataLogReader
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     RemoteLogSegmentId,
@@ -20,8 +22,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataLogReader
 from dev.broker import LocalKafka, await_condition
 from dev.formatter import formatter_lines
 from tests.integration.copying.writing import alter_topic

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_rlmm.core.log.answers import LeaderAnswer, LeaderRecord
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.kafka.leader import KafkaLeader
+from airflow_provider_rlmm.core.log.protocol import PublishOutcome
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.event_log.protocol import PublishOutcome
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.kafka.leader import KafkaLeader
-from airflow_provider_rlmm.policy.answers import LeaderAnswer, LeaderRecord
 from airflow_provider_rlmm.policy.copy_report import CopyReport
 from airflow_provider_rlmm.policy.copying import CopyLimits
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError, SegmentGoneError, StorageUnavailableError
+from airflow_provider_rlmm.core.log.known_segments import KnownSegments
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.core.storage.index_type import IndexType
@@ -19,7 +20,6 @@ from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
 from dev.s3 import BUCKET, MotoServer, store_options

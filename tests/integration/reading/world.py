@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.remote_log.segments import PartitionSegments
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
 from tests.integration.copying.writing import TIMEOUT_S, Record

@@ -24,8 +24,8 @@ from confluent_kafka import Consumer, TopicPartition
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.core.base.errors import MetadataTopicReplacedError
+from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.event_log import floored_log
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator
 from airflow_provider_rlmm.session import cleaner_session
 from dev import formatter, tiering

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
-from airflow_provider_rlmm.kafka import cluster as kafka_cluster
-from airflow_provider_rlmm.kafka.cluster import VerifiedCluster
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka import cluster as kafka_cluster
+from airflow_provider_rlmm.core.log.kafka.cluster import VerifiedCluster
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from tests.kill_switch import the_api_server_knows_no_switch, the_pages_know_no_switch  # noqa: F401  # fixtures
 from tests.roots import the_work_folder_is_older_than_all_copies  # noqa: F401  # a fixture
 

@@ -26,6 +26,9 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
+from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     RemoteLogSegmentId,
@@ -35,16 +38,13 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED
 from airflow_provider_rlmm.observability import stats
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
-from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.remote_log.leader import InProcessLeader
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.remote_log.segments import PartitionSegments
 from tests.kafka_log import Batch
 from tests.log_directories import CLUSTER_ID, TOPIC_ID, HandmadeDisk
 from tests.tiered_orders import START_MS, TieredOrders, batches, record

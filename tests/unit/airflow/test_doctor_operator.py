@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, UnhealthyTopicError
-from airflow_provider_rlmm.event_log import floored_log
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log import floored_log
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from tests.unit.manager.topics import new_log, put, topics

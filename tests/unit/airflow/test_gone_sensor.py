@@ -20,12 +20,12 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, T
 
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError, StorageUnavailableError
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.sensors.remote_log_gone import RemoteLogGoneSensor

@@ -25,6 +25,9 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -36,13 +39,10 @@ from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.connection import naming_connection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.hooks.stores.access import store_access
-from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
 from tests.contracts.s3_server import running_s3_server
 

@@ -32,6 +32,9 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     WriteRefusedError,
 )
+from airflow_provider_rlmm.core.log import floored_log
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan, write_document, write_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -47,9 +50,6 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.stamps import Location
-from airflow_provider_rlmm.event_log import floored_log
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator

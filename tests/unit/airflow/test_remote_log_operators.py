@@ -24,12 +24,12 @@ from airflow_provider_rlmm.core.base.errors import (
     RemoteObjectNotFoundError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.log.answers import OffsetsByTime
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.remote_log import RemoteLogReadOperator
-from airflow_provider_rlmm.policy.answers import OffsetsByTime
 from airflow_provider_rlmm.sensors.remote_log_copied import RemoteLogCopiedSensor
 from tests.tiered_orders import ORDERS, START_MS, TieredOrders, batches, record
 from tests.unit.airflow.test_operators import connect

@@ -13,7 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.errors import ArchiveError
-from airflow_provider_rlmm.kafka import restoring as kafka_restoring
+from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.operators.archive import RestoreRemoteLogOperator
 from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE
 from airflow_provider_rlmm.session import restoring as session_restoring

@@ -12,9 +12,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.core.base.errors import UnhealthyTopicError
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator, ReportRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator
 from airflow_provider_rlmm.operators.scrub import RemoteStorageScrubOperator, ReportRemoteStorageScrubOperator

@@ -16,12 +16,12 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.access import CommandLineAccess, CommandLineStorage
 from airflow_provider_rlmm.core.base.errors import StorageRootError
+from airflow_provider_rlmm.core.log.kafka import health
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.kafka import health
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
 from airflow_provider_rlmm.operators.scrub import RemoteStorageScrubOperator

@@ -24,11 +24,11 @@ from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import begin, read_acknowledgements
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.log.topic_state import Progress
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import RemotePartitionDeleteMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.topic_state import Progress
 
 
 def raiser(error: BaseException) -> Any:

@@ -18,14 +18,14 @@ from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base import file_systems
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.base.errors import StorageAccessError
+from airflow_provider_rlmm.core.log import floored_log
+from airflow_provider_rlmm.core.log.floored_log import NOTHING_CONFIRMED
+from airflow_provider_rlmm.core.log.floors import FloorFiles
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.storage.stamps import Stamp, is_stamp
-from airflow_provider_rlmm.event_log import floored_log
-from airflow_provider_rlmm.event_log.floored_log import NOTHING_CONFIRMED
-from airflow_provider_rlmm.event_log.floors import FloorFiles
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.session.connection_check import ConnectionCheck
 from airflow_provider_rlmm.session.metadata_topic import NoStamps, why_replaced
 from airflow_provider_rlmm.session.storage_access import StorageAccess

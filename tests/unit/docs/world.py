@@ -13,6 +13,13 @@ import pytest
 from airflow.sdk import DAG, Asset
 
 from airflow_provider_rlmm.core.base import file_systems
+from airflow_provider_rlmm.core.log.answers import OffsetsByTime
+from airflow_provider_rlmm.core.log.in_process import (
+    METADATA_TOPIC_ID,
+    InProcessMetadataEventLog,
+    InProcessOffsetStore,
+)
+from airflow_provider_rlmm.core.log.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -28,14 +35,7 @@ from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.event_log.in_process import (
-    METADATA_TOPIC_ID,
-    InProcessMetadataEventLog,
-    InProcessOffsetStore,
-)
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
-from airflow_provider_rlmm.policy.answers import OffsetsByTime
 from tests.archiving import files_of
 from tests.kafka_log import Batch, Record
 from tests.unit.airflow.test_operators import connect, put_behind_the_hooks

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.records.outcomes import EventFate
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot, kafka_uuid_str
@@ -18,7 +19,6 @@ from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.doctor.examine import examine
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.policy.findings import EXPLANATIONS, Diagnosis, Finding, FindingKind, Severity, since
 from tests.unit.manager.topics import NOW_MS, TieredTopics, new_log, put, topics, user_partition_of
 from tests.unit.metadata.events import copied, deleted, deleting, partition_delete, started, update
@@ -285,7 +285,7 @@ def test_findings_are_limited_and_counted(log: InProcessMetadataEventLog) -> Non
 def test_the_chunks_of_the_reading_change_nothing(
     log: InProcessMetadataEventLog, chunk_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_rlmm.event_log.in_process.BATCH_ROWS", chunk_rows)
+    monkeypatch.setattr("airflow_provider_rlmm.core.log.in_process.BATCH_ROWS", chunk_rows)
     for metadata_partition in (0, 1):
         put(log, started(4, partition=HERE), copied(4, HERE), deleting(4, HERE), copied(44, THERE))
         log.append(metadata_partition, None)
@@ -458,7 +458,7 @@ def test_where_nothing_is_to_be_copied_copying_has_not_stopped(
 def test_copies_are_followed_through_all_chunks(
     log: InProcessMetadataEventLog, chunk_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("airflow_provider_rlmm.event_log.in_process.BATCH_ROWS", chunk_rows)
+    monkeypatch.setattr("airflow_provider_rlmm.core.log.in_process.BATCH_ROWS", chunk_rows)
     [here] = put(log, started(4, partition=HERE))
     put(log, started(5, partition=HERE), started(6, partition=THERE), copied(6, THERE), started(7, partition=THERE))
     [_, there] = put(log, copied(7, THERE), started(8, partition=THERE))

@@ -15,6 +15,9 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.protocol import Acked
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
@@ -26,9 +29,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.protocol import Acked
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 
 LIVING = TopicIdPartition(UUID(int=8), "living", 0)
 ID = RemoteLogSegmentId(LIVING, UUID(int=1))

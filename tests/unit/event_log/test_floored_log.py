@@ -16,10 +16,10 @@ from airflow_provider_rlmm.core.base.errors import (
     LogReplacedError,
     LostRecordsError,
 )
-from airflow_provider_rlmm.event_log import floored_log
-from airflow_provider_rlmm.event_log.floored_log import Confirmation, FlooredLog
-from airflow_provider_rlmm.event_log.floors import FloorFiles
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log import floored_log
+from airflow_provider_rlmm.core.log.floored_log import Confirmation, FlooredLog
+from airflow_provider_rlmm.core.log.floors import FloorFiles
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 
 NOW_MS = 1_800_000_000_000
 

@@ -11,16 +11,16 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataPartitionOutOfRangeError,
     MetadataTopicNotFoundError,
 )
-from airflow_provider_rlmm.core.records.topic_answers import NoTopic
-from airflow_provider_rlmm.event_log.in_process import (
+from airflow_provider_rlmm.core.log.in_process import (
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     InProcessMetadataEventLog,
     InProcessOffsetStore,
     ReadEffect,
 )
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.protocol import Acked, DescribedTopics, Failed, Unknown
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.protocol import Acked, DescribedTopics, Failed, Unknown
+from airflow_provider_rlmm.core.records.topic_answers import NoTopic
 from tests.contracts.event_log import PARTITIONS, EventLogUnderTest, MetadataEventLogContract
 from tests.contracts.offset_store import OffsetStoreContract
 

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import LogReplacedError, OffsetOutOfRangeError
+from airflow_provider_rlmm.core.log.event_decoding import event_batch
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.log_tail import KEPT, LogTail, require_tail
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
-from airflow_provider_rlmm.event_log.event_decoding import event_batch
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.log_tail import KEPT, LogTail, require_tail
 
 
 def batch(offsets: range, *, changed: int | None = None, key: bytes | None = None):

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base import file_systems
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, SnapshotRefusedError
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.core.log.snapshot import HistoryGap, Snapshot, TopicIdentity
+from airflow_provider_rlmm.core.log.snapshot_file import SNAPSHOT_VERSION, SnapshotFile
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
 from airflow_provider_rlmm.core.records.serde import serialize
-from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.event_log.snapshot import HistoryGap, Snapshot, TopicIdentity
-from airflow_provider_rlmm.event_log.snapshot_file import SNAPSHOT_VERSION, SnapshotFile
 from tests.object_store_server import ObjectStoreServer
 from tests.unit.manager.topics import TOPIC_ID, tables
 from tests.unit.metadata.events import PARTITION, copied, started

@@ -17,13 +17,13 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataTopicNotFoundError,
     SnapshotRefusedError,
 )
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.snapshot import HistoryGap
+from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
+from airflow_provider_rlmm.core.log.topic_state import Progress, TopicState
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.snapshot import HistoryGap
-from airflow_provider_rlmm.event_log.snapshot_file import SnapshotFile
-from airflow_provider_rlmm.event_log.topic_state import Progress, TopicState
 from tests.unit.manager.topics import new_log, put, tables, topic_state, topics, user_partition_of
 from tests.unit.metadata.events import copied, deleted, deleting, partition_delete, started
 

@@ -15,6 +15,9 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog, PublishEffect
+from airflow_provider_rlmm.core.log.protocol import Acked, Failed, ProvenLook, Unknown
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -27,9 +30,6 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog, PublishEffect
-from airflow_provider_rlmm.event_log.protocol import Acked, Failed, ProvenLook, Unknown
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher, check_events
 
 GONE = TopicIdPartition(UUID(int=7), "gone", 0)
 SEGMENT = RemoteLogSegmentMetadata(
@@ -290,7 +290,7 @@ def test_an_event_that_reads_back_differently_is_refused(
     log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = segment_event(event_timestamp_ms=99)
-    monkeypatch.setattr("airflow_provider_rlmm.event_log.event_encoding.deserialize", lambda value: other)
+    monkeypatch.setattr("airflow_provider_rlmm.core.log.event_encoding.deserialize", lambda value: other)
     with pytest.raises(UnsafeEventError, match="reads back differently"):
         GuardedPublisher(log, allow_writes=True).publish([segment_event()], State())
     assert written(log) == 0

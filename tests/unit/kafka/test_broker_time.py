@@ -11,12 +11,12 @@ import pytest
 
 from airflow_provider_rlmm.core.base.clock import TimeBound, TimeReading
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError, UnprovenClockError
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.kafka import broker_time as kafka_time
+from airflow_provider_rlmm.core.log.kafka.broker_time import OFFSETS_TOPIC, KafkaTime, group_partition
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.kafka import broker_time as kafka_time
-from airflow_provider_rlmm.kafka.broker_time import OFFSETS_TOPIC, KafkaTime, group_partition
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
 from tests.unit.lifecycle.builders import BROKER, add, deletion, tip
 
 NOW_MS = 1_800_000_000_000

@@ -19,16 +19,16 @@ from airflow_provider_rlmm.core.base.errors import (
     EventLogUnavailableError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.event_log.event_decoding import BATCH_ROWS
-from airflow_provider_rlmm.event_log.protocol import Acked, Failed, Unknown
-from airflow_provider_rlmm.kafka import event_log as kafka_event_log
-from airflow_provider_rlmm.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.kafka.client import KafkaAdmin, open_client, serve
-from airflow_provider_rlmm.kafka.client_watch import ClientWatch, client_logger
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.event_log import KafkaMetadataEventLog, _Range, _Reader
-from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
-from airflow_provider_rlmm.kafka.producer import BatchProducer, outcome_of
+from airflow_provider_rlmm.core.log.event_decoding import BATCH_ROWS
+from airflow_provider_rlmm.core.log.kafka import event_log as kafka_event_log
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.client import KafkaAdmin, open_client, serve
+from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch, client_logger
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog, _Range, _Reader
+from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
+from airflow_provider_rlmm.core.log.kafka.producer import BatchProducer, outcome_of
+from airflow_provider_rlmm.core.log.protocol import Acked, Failed, Unknown
 from dev.broker import await_condition
 
 NOWHERE = "127.0.0.1:1"
@@ -78,7 +78,7 @@ class TestNobodyAnswers:
         assert time.monotonic() - started < 5
 
     def test_an_answer_that_never_comes_is_late(self, monkeypatch):
-        monkeypatch.setattr("airflow_provider_rlmm.kafka.client._SLACK_S", 0.0)
+        monkeypatch.setattr("airflow_provider_rlmm.core.log.kafka.client._SLACK_S", 0.0)
 
         with pytest.raises(EventLogUnavailableError, match=r"waiting for godot.*1 answers are late"):
             KafkaAdmin(CONFIG, 0.1).results("waiting for godot", lambda client: {"it": Future()})

@@ -18,9 +18,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogError, EventLogUnavailableError
-from airflow_provider_rlmm.kafka.client import KafkaAdmin
-from airflow_provider_rlmm.kafka.client_watch import ClientWatch, explain_tls_refusal, is_tls_refusal
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.client import KafkaAdmin
+from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch, explain_tls_refusal, is_tls_refusal
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from dev.secured import CertificateAuthority
 
 PAGE = Path(__file__).parents[3] / "docs" / "troubleshooting.md"

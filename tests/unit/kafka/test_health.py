@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_rlmm.kafka.admin import MetadataTopicDescription, PartitionReplicas
-from airflow_provider_rlmm.kafka.health import (
+from airflow_provider_rlmm.core.log.kafka.admin import MetadataTopicDescription, PartitionReplicas
+from airflow_provider_rlmm.core.log.kafka.health import (
     HealthSeverity,
     TieredRetention,
     check_metadata_topic,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig, java_client_properties
-from airflow_provider_rlmm.kafka.java_properties import librdkafka_properties, read_java_properties
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, java_client_properties
+from airflow_provider_rlmm.core.log.kafka.java_properties import librdkafka_properties, read_java_properties
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

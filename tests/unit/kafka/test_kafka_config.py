@@ -6,9 +6,9 @@ import logging
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.kafka.client import open_client
-from airflow_provider_rlmm.kafka.client_watch import ClientWatch
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig, check_files, java_client_properties
+from airflow_provider_rlmm.core.log.kafka.client import open_client
+from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, check_files, java_client_properties
 
 BROKERS = {"bootstrap.servers": "127.0.0.1:1"}
 

@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogUnavailableError
-from airflow_provider_rlmm.kafka.client import KafkaAdmin
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.offsets import KafkaOffsetStore
+from airflow_provider_rlmm.core.log.kafka.client import KafkaAdmin
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
 
 ANSWER = SimpleNamespace(topic_partitions=[])
 LATE = EventLogUnavailableError("1 answers are late")

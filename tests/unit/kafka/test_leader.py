@@ -17,10 +17,10 @@ from airflow_provider_rlmm.core.base.errors import (
     EventLogUnavailableError,
     MetadataTopicNotFoundError,
 )
+from airflow_provider_rlmm.core.log.answers import LeaderOffsets
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.leader import KafkaLeader
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.leader import KafkaLeader
-from airflow_provider_rlmm.policy.answers import LeaderOffsets
 
 METADATA_TOPIC, METADATA_TOPIC_ID = "__remote_log_metadata", UUID(int=1)
 TOPIC, TOPIC_ID = "orders", UUID(int=2)
@@ -197,7 +197,7 @@ def test_a_leader_that_says_nothing_has_not_said_that_there_is_no_record(leader:
 def test_only_the_leader_itself_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        "airflow_provider_rlmm.kafka.leader.open_client",
+        "airflow_provider_rlmm.core.log.kafka.leader.open_client",
         lambda factory, properties, watch: opened.append(properties) or Consumer(message(7)),
     )
     config = KafkaClientConfig({"bootstrap.servers": "b:9092", "client.rack": "near"})

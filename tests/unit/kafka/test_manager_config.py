@@ -9,10 +9,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.kafka.client import open_client
-from airflow_provider_rlmm.kafka.client_watch import ClientWatch
-from airflow_provider_rlmm.kafka.config import is_known_property
-from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig as Config
+from airflow_provider_rlmm.core.log.kafka.client import open_client
+from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
+from airflow_provider_rlmm.core.log.kafka.config import is_known_property
+from airflow_provider_rlmm.core.log.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig as Config
 
 COMMON = "remote.log.metadata.common.client."
 PRODUCER = "remote.log.metadata.producer."

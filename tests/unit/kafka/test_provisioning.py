@@ -18,9 +18,14 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataTopicNotFoundError,
     TopicIdMissingError,
 )
-from airflow_provider_rlmm.kafka.client import KafkaAdmin
-from airflow_provider_rlmm.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
-from airflow_provider_rlmm.kafka.provisioning import MAX_WAIT_MS, ProvisionedTopic, Retry, provision_metadata_topic
+from airflow_provider_rlmm.core.log.kafka.client import KafkaAdmin
+from airflow_provider_rlmm.core.log.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
+from airflow_provider_rlmm.core.log.kafka.provisioning import (
+    MAX_WAIT_MS,
+    ProvisionedTopic,
+    Retry,
+    provision_metadata_topic,
+)
 
 TOPIC = "__remote_log_metadata"
 TOPIC_ID = UUID("00000000-0000-0001-0000-000000000002")

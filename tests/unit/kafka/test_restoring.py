@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaError
 
 from airflow_provider_rlmm.core.base.errors import RestoreError
-from airflow_provider_rlmm.kafka.client_watch import ClientWatch
-from airflow_provider_rlmm.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.kafka.restoring import _Reports
+from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.restoring import _Reports
 
 
 class Delivered:

@@ -12,6 +12,11 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.snapshot import Snapshot, SnapshotStore
+from airflow_provider_rlmm.core.log.snapshot_file import decode_snapshot, encode_snapshot
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan import PlannedSegments
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -33,11 +38,6 @@ from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.storage.stamps import Stamp, stamp_key
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.snapshot import Snapshot, SnapshotStore
-from airflow_provider_rlmm.event_log.snapshot_file import decode_snapshot, encode_snapshot
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.current_root import PlaceLedger

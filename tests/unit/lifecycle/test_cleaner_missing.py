@@ -12,12 +12,12 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageRootError
+from airflow_provider_rlmm.core.log.in_process import no_effect_hook
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.core.storage.stamps import Location, Stamp
-from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.policy.audit import DeletionRecord
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, on_nth_publish, reasons, tip

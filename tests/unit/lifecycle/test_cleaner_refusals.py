@@ -19,11 +19,11 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
 from tests.roots import KNOWN_FROM_THE_BEGINNING

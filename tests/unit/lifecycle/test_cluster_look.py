@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
 from airflow_provider_rlmm.lifecycle.cluster_look import look
 from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, Eligibility

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError, LostRecordsError, TopicInDoubtError
+from airflow_provider_rlmm.core.log.floored_log import FlooredLog
+from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.event_log.floored_log import FlooredLog
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.archiving import archive_user_partitions
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.survey import survey
 from airflow_provider_rlmm.lifecycle.topic_gone import WantedTopic, require_certain
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.remote_log.copy_replay import CopyReplay
-from airflow_provider_rlmm.remote_log.segments import PartitionSegments
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, reasons, tip
 
 OPEN = LostRecords(0, 24, 14)

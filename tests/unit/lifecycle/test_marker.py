@@ -4,12 +4,12 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, WritesNotAllowedError
+from airflow_provider_rlmm.core.log.protocol import Unknown
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log.protocol import Unknown
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from tests.unit.lifecycle.builders import Cluster, add, deletion, tip, update
 
 GONE = tip()

@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.log import in_process
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log import in_process
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from tests.unit.lifecycle.builders import BROKER, DAY_MS, START_MS, Cluster, add, deletion, tip, update
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.lifecycle.cluster_look import observe_cluster
 from airflow_provider_rlmm.policy.cluster_state import ListedTopic
 

@@ -8,9 +8,9 @@ import logging
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, StorageAccessError, WritesNotAllowedError
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from tests.unit.lifecycle.builders import STAMP_KEY, START_MS, Cluster, deletion, tip
 
 

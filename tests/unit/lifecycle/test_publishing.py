@@ -16,6 +16,8 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.log.protocol import Failed, Unknown
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -27,8 +29,6 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.publishing import parse_event, publish_events
 from airflow_provider_rlmm.policy.audit import DeletionRecord, DeletionSource, nothing_on_record
 from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held

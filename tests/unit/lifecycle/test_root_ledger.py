@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PlanError
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.lifecycle import root_ledger
 from airflow_provider_rlmm.lifecycle.root_ledger import (
     ROOTS_DOCUMENT,

@@ -25,13 +25,13 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import FLOOR_UNREFERENCED_MS, BlastRadius, ScrubLimits
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.lifecycle.root_proof import prove_root
 from airflow_provider_rlmm.lifecycle.scrub import scrub

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.log.in_process import no_effect_hook
+from airflow_provider_rlmm.core.log.snapshot import Snapshot
+from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, OWN_BROKER_ID
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log.in_process import no_effect_hook
-from airflow_provider_rlmm.event_log.snapshot import Snapshot
-from airflow_provider_rlmm.event_log.topic_state import TopicState
 from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from tests.unit.lifecycle.builders import Cluster, SnapshotInMemory, add, deletion, reasons, tip, update

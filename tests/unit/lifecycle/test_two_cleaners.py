@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.log.in_process import no_effect_hook
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.event_log.in_process import no_effect_hook
 from airflow_provider_rlmm.lifecycle.cleaner import _prepared
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport

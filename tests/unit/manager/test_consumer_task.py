@@ -4,10 +4,10 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogUnavailableError, OffsetOutOfRangeError
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, ReadEffect
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.serde import serialize
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, ReadEffect
 from tests.contracts.consuming import A, B, Consuming, ConsumingContract
 from tests.unit.lifecycle.builders import add, tip
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from airflow_provider_rlmm.event_log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.manager.metadata_store import Quarantine
 
 

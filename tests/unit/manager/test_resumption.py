@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, QuarantinedRecordsError, SnapshotRefusedError
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, no_effect_hook
+from airflow_provider_rlmm.core.log.protocol import ProvenLook
+from airflow_provider_rlmm.core.log.snapshot import Snapshot
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, no_effect_hook
-from airflow_provider_rlmm.event_log.protocol import ProvenLook
-from airflow_provider_rlmm.event_log.snapshot import Snapshot
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.manager.publication import LookAt, no_look
 from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption
 from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager

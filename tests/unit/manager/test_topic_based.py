@@ -16,11 +16,11 @@ from airflow_provider_rlmm.core.base.errors import (
     ReadAfterWriteError,
     UnsafeEventError,
 )
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, no_effect_hook
+from airflow_provider_rlmm.core.log.protocol import Acked, Failed, Unknown
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog, no_effect_hook
-from airflow_provider_rlmm.event_log.protocol import Acked, Failed, Unknown
 from dev.broker import await_condition
 from tests.contracts.consuming import TIMEOUT_S
 from tests.contracts.topic_based import GONE, PARTITIONS, Managing, TopicBasedManagerContract, started

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC, InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.records.columnar import ColumnarState
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.core.records.serde import serialize
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC, InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.event_log.topic_state import TopicState
 
 TOPIC_ID = UUID(int=99)
 NOW_MS = 1_800_000_000_000

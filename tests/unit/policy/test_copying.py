@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer, LeaderOffsets
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
@@ -21,7 +22,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderAnswer, LeaderOffsets
 from airflow_provider_rlmm.policy.copy_situation import CopySituation, DirectoryFacts
 from airflow_provider_rlmm.policy.copying import (
     COPY_WITHOUT_LEADER,

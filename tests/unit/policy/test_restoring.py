@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.policy.answers import TargetTopic
+from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.policy.restoring import RecordsToRestore, obstacles
 
 NOW_MS = 1_800_000_000_000

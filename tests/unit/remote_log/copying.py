@@ -10,6 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
+from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -29,9 +32,6 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.event_log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.policy.answers import CopyConfigs, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.policy.copy_report import CopyReport
 from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment, remote_end

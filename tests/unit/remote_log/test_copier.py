@@ -23,6 +23,8 @@ from airflow_provider_rlmm.core.base.errors import (
     TopicInDoubtError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.log.answers import LeaderOffsets
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
@@ -40,8 +42,6 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, TemplateLayout
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.event_log.write_guard import GuardedPublisher
-from airflow_provider_rlmm.policy.answers import LeaderOffsets
 from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
 from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier

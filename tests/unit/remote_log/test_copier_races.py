@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import CopyRefusedError
+from airflow_provider_rlmm.core.log.in_process import PublishEffect, no_effect_hook
+from airflow_provider_rlmm.core.log.protocol import Failed, Unknown
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.event_log.in_process import PublishEffect, no_effect_hook
-from airflow_provider_rlmm.event_log.protocol import Failed, Unknown
 from airflow_provider_rlmm.policy.copying import CopyLimits
 from airflow_provider_rlmm.remote_log.copy_replay import CopyReplay
 from tests.unit.remote_log.copying import HOUR_MS, LIVING, MAY_COPY, CopyWorld, CrashError, FakeSource

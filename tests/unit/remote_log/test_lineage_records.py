@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
-from airflow_provider_rlmm.policy.answers import LeaderRecord
+from airflow_provider_rlmm.core.log.answers import LeaderRecord
 from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
 from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_records_of_epochs
 from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader

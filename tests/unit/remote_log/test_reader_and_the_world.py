@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.errors import (
     SegmentGoneError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.log.known_segments import KnownSegments
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
@@ -28,7 +29,6 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.remote_log.segments import KnownSegments
 from tests.kafka_log import offset_index, producer_snapshot
 from tests.remote_log_world import TIP, RemoteLogWorld, SegmentFiles, as_rows, random_world
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
-from airflow_provider_rlmm.kafka import restoring as kafka_restoring
-from airflow_provider_rlmm.policy.answers import TargetTopic
+from airflow_provider_rlmm.core.log.answers import TargetTopic
+from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.session import restoring as session_restoring
 from airflow_provider_rlmm.session.restoring import RestoreReport, restore
 from airflow_provider_rlmm.session.settings import RemoteLogSettings

@@ -8,6 +8,8 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, TopicInDoubtError
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.known_segments import AdvancingSegments, KnownSegments, PartitionSegments
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -17,8 +19,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.event_log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.remote_log.segments import AdvancingSegments, KnownSegments, PartitionSegments
 
 TIP = TopicIdPartition(UUID(int=1), "orders", 0)
 OTHER = replace(TIP, partition=1)

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError, StoppedError
-from airflow_provider_rlmm.kafka import restoring as kafka_restoring
-from airflow_provider_rlmm.policy.answers import TargetTopic
+from airflow_provider_rlmm.core.log.answers import TargetTopic
+from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.policy.archive_run import file_name
 from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE
 from airflow_provider_rlmm.remote_log.archive import documents

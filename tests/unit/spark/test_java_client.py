@@ -10,7 +10,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
-from airflow_provider_rlmm.kafka.config import java_client_properties
+from airflow_provider_rlmm.core.log.kafka.config import java_client_properties
 from airflow_provider_rlmm.spark import java_client
 from airflow_provider_rlmm.spark.java_client import load_properties, require_driver, require_one_version
 

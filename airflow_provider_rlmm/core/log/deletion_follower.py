@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follows what is said about the deletion of whole user partitions, for those who wait for it and replay nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
+from airflow_provider_rlmm.core.log.event_decoding import applicable, decode_records
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.records.records import RemotePartitionDeleteMetadata
+from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+MAX_RECORDS = 100_000
+"""Most records that one look reads: what it holds in memory, and for how long it keeps its thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionEvent:
+    """A partition-delete event and where it was read."""
+
+    metadata_partition: int  # where its record lies
+    offset: int  # of its record
+    event: RemotePartitionDeleteMetadata  # the event, whoever wrote it
+
+
+class DeletionFollower:
+    """
+    Reads on from given offsets, and keeps of all records the partition-delete events only.
+
+    It waits for news and proves nothing: where the log has lost what was to be read, it goes on at the end.
+
+    :param log: the log.
+    :param offsets: metadata partition → first offset that was not read yet, inclusive; no other is read.
+    """
+
+    def __init__(self, log: MetadataLogReader, offsets: Mapping[int, int]) -> None:
+        self._log = log
+        self.offsets = dict(offsets)
+        """Metadata partition → offset at which the next look goes on, inclusive."""
+        self.is_behind = True
+        """Whether the last look ended before the high watermarks: there is more to read at once."""
+
+    def advance(self) -> list[DeletionEvent]:
+        """
+        Return the partition-delete events that were appended since, :data:`MAX_RECORDS` records at most being read.
+
+        Records that cannot be applied are left out: marker, planner and doctor tell of them.
+
+        :raises EventLogError: if the log cannot be read; the next call goes on where this one stopped.
+        """
+        ranges, left = {}, MAX_RECORDS
+        high = self._log.high_water_marks()
+        for number, start in self.offsets.items():
+            if high[number] < start:
+                self._skip(number, high[number], "its high watermark is lower")
+            elif (end := min(high[number], start + left)) > start:
+                ranges[number] = (start, end)
+                left -= end - start
+        self.is_behind = not left
+        try:
+            return self._read(ranges)
+        except OffsetOutOfRangeError as e:
+            self._skip(e.metadata_partition, high[e.metadata_partition], str(e))
+            return []
+
+    def _read(self, ranges: Mapping[int, tuple[int, int]]) -> list[DeletionEvent]:
+        found: list[DeletionEvent] = []
+        for number, batch in self._log.read_many(ranges):
+            found += _deletion_events(batch, number, self._log.partition_count)
+        # Only what was read whole counts: a read that breaks off is repeated, or what it has found would be lost with it.
+        self.offsets |= {number: end for number, (_, end) in ranges.items()}
+        return found
+
+    def _skip(self, number: int, end: int, why: str) -> None:
+        logger.warning(
+            "metadata partition %d cannot be followed from offset %d on, it is followed from %d on: %s",
+            number, self.offsets[number], end, why,
+        )  # fmt: skip
+        self.offsets[number] = end
+
+
+def _deletion_events(batch: pa.RecordBatch, metadata_partition: int, num_partitions: int) -> list[DeletionEvent]:
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.core.records import columnar
+
+    decoded = decode_records(batch, metadata_partition, num_partitions)
+    wanted = decoded.filter(pc.and_(applicable(decoded), pc.equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)))
+    events = zip(wanted.column("offset").to_pylist(), columnar.iter_events(wanted), strict=True)
+    return [
+        DeletionEvent(metadata_partition, offset, event)
+        for offset, event in events
+        # Nothing else gets past the filter above; the type checker does not know.
+        if isinstance(event, RemotePartitionDeleteMetadata)
+    ]

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every log hands out: the shape of its batches, the events in them that count, the records that cannot be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import (
+    RemoteLogSegmentMetadataSnapshot,
+    RemotePartitionDeleteMetadata,
+    SegmentEvent,
+    TopicIdPartition,
+)
+from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 10_000
+"""Most rows of one batch: large enough that the cost per batch does not count, a few MiB at most."""
+
+
+@cache
+def event_schema() -> pa.Schema:
+    """Return the schema of a batch: ``offset`` and ``timestamp_ms`` int64, ``key`` and ``value`` nullable binary."""
+    import pyarrow as pa
+
+    numbers = [pa.field(name, pa.int64(), nullable=False) for name in ("offset", "timestamp_ms")]
+    return pa.schema([*numbers, pa.field("key", pa.binary()), pa.field("value", pa.binary())])
+
+
+def event_batch(
+    offsets: Sequence[int], timestamps_ms: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes | None]
+) -> pa.RecordBatch:
+    """
+    Build one batch from columns of equal length.
+
+    :param offsets: offsets, ascending.
+    :param timestamps_ms: ms since the epoch.
+    :param keys: null for every record that Kafka or this package wrote.
+    :param values: null for a tombstone.
+    """
+    import pyarrow as pa
+
+    schema = event_schema()
+    columns = zip((offsets, timestamps_ms, keys, values), schema, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema)
+
+
+def subscription_batch(metadata_partition: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """
+    Put the metadata partition in front of a batch: ``metadata_partition`` int32.
+
+    :param metadata_partition: where all of its records lie.
+    :param batch: what :func:`event_batch` made.
+    """
+    import pyarrow as pa
+
+    partitions = pa.repeat(pa.scalar(metadata_partition, pa.int32()), batch.num_rows)
+    return batch.add_column(0, pa.field("metadata_partition", pa.int32(), nullable=False), partitions)
+
+
+def require_range(metadata_partition: int, wanted: tuple[int, int], held: tuple[int, int]) -> None:
+    """
+    Refuse to read a range that the log no longer has whole.
+
+    Both ends of a range were held once: who reads it was told of them. Skipping what is gone would look like a shorter
+    history.
+
+    :param metadata_partition: which partition.
+    :param wanted: first offset, inclusive, and last offset, exclusive.
+    :param held: beginning offset and high watermark as of now.
+    :raises OffsetOutOfRangeError: naming the partition and the offsets, and what happened.
+    """
+    (start, end), (begin, high) = wanted, held
+    if start < min(begin, end):
+        raise OffsetOutOfRangeError(
+            f"metadata partition {metadata_partition} is to be read from offset {start} and begins at {begin}: the records "
+            "before that were deleted; nothing more is done on this metadata partition in this run",
+            metadata_partition,
+            start,
+        )
+    if end > high:
+        raise OffsetOutOfRangeError(
+            f"metadata partition {metadata_partition} is to be read up to offset {end} and its high watermark is {high}: "
+            "the log has lost records (an unclean election does that); nothing more is done on this metadata partition in "
+            "this run",
+            metadata_partition,
+            end,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedRecord:
+    """
+    A record that cannot be applied.
+
+    :param metadata_partition: where it lies.
+    :param offset: its offset.
+    :param code: name of its :class:`~airflow_provider_rlmm.core.records.columnar.ErrorCode`.
+    :param reason: in words.
+    :param topic_id_partition: the user partition that it is about, ``None`` where it cannot be decoded so far.
+    """
+
+    metadata_partition: int
+    offset: int
+    code: str
+    reason: str
+    topic_id_partition: TopicIdPartition | None = None
+
+    def __str__(self) -> str:
+        return f"metadata partition {self.metadata_partition} offset {self.offset}: {self.code} ({self.reason})"
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedEvent:
+    """An event and where it was read."""
+
+    offset: int  # offset of its record in the metadata partition
+    timestamp_ms: int  # the record's timestamp, ms since the epoch
+    event: SegmentEvent | RemotePartitionDeleteMetadata  # the event
+
+    def apply_to(self, history: UserPartitionHistory) -> None:
+        """
+        Apply the event.
+
+        :param history: of its user partition.
+        """
+        if isinstance(self.event, RemotePartitionDeleteMetadata):
+            history.apply_partition_event(self.event, self.offset, self.timestamp_ms)
+        else:
+            history.apply_segment_event(self.event, self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """What a batch of one metadata partition says."""
+
+    events: list[LocatedEvent]  # the events of the wanted topics, by offset; keyed ones too, as brokers look at no key
+    quarantined: list[QuarantinedRecord]  # every record that is not good, of whatever topic
+    routed: int  # number of records that prove our partitioner
+
+
+def decode_records(records: pa.RecordBatch | pa.Table, metadata_partition: int | pa.Array, num_partitions: int) -> Any:
+    """
+    Return records as columns, see :func:`~airflow_provider_rlmm.core.records.columnar.decode`; bad records never raise.
+
+    :param records: as :meth:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader.read` yields them.
+    :param metadata_partition: where all of them lie, or each of them.
+    :param num_partitions: number of metadata partitions.
+    """
+    from airflow_provider_rlmm.core.records import columnar
+
+    return columnar.decode(
+        records.column("value"),
+        keys=records.column("key"),
+        metadata_partition=metadata_partition,
+        offset=records.column("offset"),
+        timestamp_ms=records.column("timestamp_ms"),
+        num_partitions=num_partitions,
+    )
+
+
+def applicable(decoded: Any) -> Any:
+    """
+    Tell of each record whether it is applied: the good ones and, as brokers look at no key, the keyed ones.
+
+    :param decoded: what :func:`decode_records` returned.
+    :return: one boolean per row.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.core.records.columnar import ErrorCode
+
+    codes = decoded.column("error_code")
+    return pc.is_in(codes, value_set=pa.array([int(ErrorCode.GOOD), int(ErrorCode.KEYED)], type=codes.type))
+
+
+def written_by_brokers(decoded: Any) -> Any:
+    """
+    Tell of each record whether a broker wrote it, as far as it says: an event of a segment that has a broker's id.
+
+    Brokers write no partition-delete events, whatever id these have.
+
+    :param decoded: what :func:`decode_records` returned.
+    :return: one boolean per row, null where the record is none that can be read.
+    """
+    import pyarrow.compute as pc
+
+    of_a_segment = pc.not_equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)
+    return pc.and_(of_a_segment, pc.greater_equal(decoded.column("broker_id"), 0))
+
+
+def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
+    """
+    Return the records that are not good, by offset.
+
+    :param decoded: what :func:`decode_records` returned.
+    """
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.core.records.columnar import ErrorCode
+
+    bad = decoded.filter(pc.not_equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
+    records = []
+    columns = ["metadata_partition", "offset", "error_code", "error", "topic_id", "topic", "partition"]
+    for row in bad.select(columns).to_pylist():
+        code = ErrorCode(row["error_code"])
+        # Only what was decoded whole says for certain whom it is about.
+        whole = code in (ErrorCode.KEYED, ErrorCode.MISROUTED)
+        tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"]) if whole else None
+        place = row["metadata_partition"], row["offset"]
+        records.append(QuarantinedRecord(*place, code.name, row["error"] or code.name, tip))
+    return records
+
+
+def decode_batch(
+    batch: pa.RecordBatch, metadata_partition: int, num_partitions: int, topic_ids: Collection[UUID]
+) -> DecodedBatch:
+    """
+    Decode a batch; bad records never raise.
+
+    :param batch: as :meth:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader.read` yields it.
+    :param metadata_partition: where all of it lies.
+    :param num_partitions: number of metadata partitions.
+    :param topic_ids: whose events are wanted.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.core.records import columnar
+
+    decoded = decode_records(batch, metadata_partition, num_partitions)
+    codes = decoded.column("error_code")
+    good = pc.equal(codes, int(columnar.ErrorCode.GOOD))
+    ids = pa.array([topic_id.bytes for topic_id in topic_ids], type=decoded.column("topic_id").type)
+    wanted = decoded.filter(pc.and_(applicable(decoded), pc.is_in(decoded.column("topic_id"), value_set=ids)))
+    places = zip(wanted.column("offset").to_pylist(), wanted.column("timestamp_ms").to_pylist(), strict=True)
+    events = [
+        LocatedEvent(offset, timestamp_ms, event)
+        for (offset, timestamp_ms), event in zip(places, columnar.iter_events(wanted), strict=True)
+        # Neither gets past the filter above; the type checker does not know.
+        if event is not None and not isinstance(event, RemoteLogSegmentMetadataSnapshot)
+    ]
+    return DecodedBatch(events, quarantined_records(decoded), int(pc.sum(good).as_py() or 0))

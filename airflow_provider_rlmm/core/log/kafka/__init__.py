@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The log, the cluster, offsets and time on Kafka: all that opens a client."""

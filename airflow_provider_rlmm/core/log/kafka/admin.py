@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster's topics, asked through Kafka's Admin API in ways that can never create one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from confluent_kafka import KafkaException
+
+from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
+from airflow_provider_rlmm.core.log.answers import OffsetsByTime
+from airflow_provider_rlmm.core.log.kafka.client import (
+    METADATA_TOPIC,
+    REQUEST_TIMEOUT_S,
+    UNKNOWN_TOPIC,
+    KafkaAdmin,
+    admin_api,
+    chunks,
+    is_error,
+)
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.protocol import DescribedTopics
+from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
+
+_INT_SETTINGS = (
+    "max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "min.insync.replicas",
+    "retention.bytes", "retention.ms",
+)  # fmt: skip
+_BOOL_SETTINGS = ("remote.storage.enable", "remote.log.copy.disable")
+_TEXT_SETTINGS = ("cleanup.policy", "message.timestamp.type")
+
+TopicSettings = Mapping[str, int | bool | str]
+"""Kafka's name of a topic setting → its effective value; ms, bytes, booleans as such."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReplicas:
+    """Where one metadata partition is kept."""
+
+    partition: int  # its number
+    has_leader: bool  # whether a broker leads it
+    in_sync: int  # replicas that have everything
+    replicas: int  # replicas that it should have
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTopicDescription:
+    """
+    The metadata topic as the cluster describes it.
+
+    :param topic_id: its id.
+    :param partition_count: number of metadata partitions.
+    :param settings: its settings.
+    :param authorized_operations: names of the operations that this principal may use on it, such as ``READ`` and
+        ``WRITE``; ``None`` where the brokers do not say.
+    :param replicas: one entry per metadata partition, in order.
+    """
+
+    topic_id: UUID
+    partition_count: int
+    settings: TopicSettings
+    authorized_operations: frozenset[str] | None
+    replicas: tuple[PartitionReplicas, ...]
+
+
+@dataclass
+class KafkaClusterTopics:
+    """A :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics` on Kafka's Admin API."""
+
+    config: KafkaClientConfig  # the client's properties
+    metadata_topic: str = METADATA_TOPIC  # asked for in every describe: its id says which cluster has answered
+    request_timeout_s: float = field(default=REQUEST_TIMEOUT_S, kw_only=True)  # seconds for one request
+
+    def __post_init__(self) -> None:
+        self._admin = KafkaAdmin(self.config, self.request_timeout_s)
+
+    def cluster_id(self) -> str:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`."""
+        return self._admin.cluster_id()
+
+    def topic_names(self) -> frozenset[str]:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`. Internal topics are among them."""
+        # list_topics blocks without looking at the error callback; this call finds wrong credentials at once.
+        self.cluster_id()
+        try:
+            # Without a topic argument this request cannot create one.
+            metadata = self._admin.client.list_topics(timeout=self._admin.request_timeout_s)
+        except KafkaException as error:
+            raise self._admin.watch.error("listing topics", error.args[0]) from None
+        names = frozenset(metadata.topics)
+        if self.metadata_topic not in names:
+            raise EventLogAccessError(
+                f"the listing of {len(names)} topics, brokers {self._admin.config.bootstrap_servers}, lacks "
+                f"{self.metadata_topic!r}: the principal needs DESCRIBE on every topic"
+            )
+        return names
+
+    def describe_topics(self, names: Collection[str]) -> DescribedTopics:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`."""
+        if "" in names:
+            raise EventLogAccessError("a topic without a name cannot be described: no topic can have this name")
+        answers: dict[str, TopicAnswer] = {}
+        witnesses: set[UUID] = set()
+        for chunk in list(chunks(sorted({*names} - {self.metadata_topic}))) or [[]]:
+            described = self._admin.describe_topics([self.metadata_topic, *chunk])
+            metadata_topic = self._admin.metadata_topic(self.metadata_topic, described.pop(self.metadata_topic))
+            witnesses.add(self._admin.topic_id(self.metadata_topic, metadata_topic))
+            answers.update((name, self._answer(name, outcome)) for name, outcome in described.items())
+        if len(witnesses) > 1:
+            raise ClusterMismatchError(
+                f"brokers {self._admin.config.bootstrap_servers}: topic {self.metadata_topic!r} has {len(witnesses)} ids in "
+                "the answers to one look: these brokers are of different clusters, or the topic was replaced; name the "
+                "brokers of one cluster only, then run again"
+            )
+        (witness,) = witnesses
+        if self.metadata_topic in names:
+            answers[self.metadata_topic] = witness
+        return DescribedTopics(witness, answers)
+
+    def list_topics(self) -> Mapping[str, UUID]:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`."""
+        topics: dict[str, UUID] = {}
+        for name, answer in self.describe_topics(self.topic_names()).answers.items():
+            if answer is NoTopic.DENIED:
+                raise EventLogAccessError(
+                    f"topic {name!r}, brokers {self._admin.config.bootstrap_servers}, was listed and may not be described: "
+                    "the principal needs DESCRIBE on every topic"
+                )
+            # Deleted between the two requests: absent is what it is.
+            if isinstance(answer, UUID):
+                topics[name] = answer
+        return topics
+
+    def _answer(self, name: str, outcome: Any) -> TopicAnswer:
+        if is_error(outcome, UNKNOWN_TOPIC):
+            return NoTopic.UNKNOWN
+        if is_error(outcome, "TOPIC_AUTHORIZATION_FAILED"):
+            return NoTopic.DENIED
+        if is_error(outcome, "TOPIC_EXCEPTION"):
+            raise EventLogAccessError(f"topic {name!r} cannot be described: no topic can have this name")
+        return self._admin.topic_id(name, outcome)
+
+    def topic_settings(self, names: Iterable[str]) -> dict[str, TopicSettings]:
+        """
+        Return the settings that decide about a topic's remote log, in effect now.
+
+        :param names: topics; those that do not exist are left out.
+        :raises EventLogAccessError: if a topic's configuration may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        api, timeout = admin_api, self._admin.request_timeout_s
+        settings: dict[str, TopicSettings] = {}
+        for chunk in chunks(names):
+            resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in chunk]
+            outcomes = self._admin.results(
+                f"describing the configurations of {len(chunk)} topics",
+                partial(api.AdminClient.describe_configs, resources=resources, request_timeout=timeout),
+            )
+            for resource, outcome in outcomes.items():
+                if not is_error(outcome, UNKNOWN_TOPIC):
+                    what = f"describing the configuration of topic {resource.name!r}"
+                    settings[resource.name] = _settings(self._admin.checked(what, outcome))
+        return settings
+
+    def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
+        """
+        Return the number of partitions of topics.
+
+        :param names: topics; those that do not exist are left out.
+        :raises EventLogAccessError: if a topic may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        counts: dict[str, int] = {}
+        for chunk in chunks(names):
+            for name, outcome in self._admin.describe_topics(chunk).items():
+                if not is_error(outcome, UNKNOWN_TOPIC):
+                    counts[name] = len(self._admin.checked(f"describing topic {name!r}", outcome).partitions)
+        return counts
+
+    def log_start_offsets(self, partition_counts: Mapping[str, int]) -> dict[tuple[str, int], int]:
+        """
+        Return log start offsets; on a tiered topic they include the remote log.
+
+        :param partition_counts: topic → number of its partitions.
+        :return: (topic, partition) → offset; partitions that do not exist are left out.
+        :raises EventLogAccessError: if a topic may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        # Asked for the offsets of a partition that does not exist, librdkafka answers as for one without a leader.
+        existing = self.partition_counts(partition_counts)
+        partitions = [(topic, p) for topic, n in existing.items() for p in range(min(n, partition_counts[topic]))]
+        return self._offsets(partitions, admin_api.OffsetSpec.earliest(), "log start offset")
+
+    def offsets_by_time(self, topic: str, timestamp_ms: int) -> dict[int, OffsetsByTime]:
+        """
+        Return where the partitions of a topic begin and end, and where they reach a time.
+
+        :param topic: its name.
+        :param timestamp_ms: ms since the epoch.
+        :return: partition → offsets; none where the topic does not exist.
+        :raises EventLogAccessError: if the topic may not be described.
+        :raises EventLogUnavailableError: if the answer is partial or late.
+        """
+        partitions = [(topic, p) for p in range(self.partition_counts([topic]).get(topic, 0))]
+        # The time first: what is written meanwhile is behind it.
+        reached = self._offsets(partitions, admin_api.OffsetSpec.for_timestamp(timestamp_ms), "offset by time")
+        starts = self._offsets(partitions, admin_api.OffsetSpec.earliest(), "log start offset")
+        ends = self._offsets(partitions, admin_api.OffsetSpec.latest(), "log end offset")
+        return {
+            key[1]: OffsetsByTime(starts[key], None if reached[key] < 0 else reached[key], ends[key])
+            for key in partitions
+            if key in reached and key in starts and key in ends
+        }
+
+    def _offsets(self, partitions: Sequence[tuple[str, int]], spec: Any, what: str) -> dict[tuple[str, int], int]:
+        offsets: dict[tuple[str, int], int] = {}
+        for chunk in chunks(partitions):
+            for (topic, partition), outcome in self._admin.list_offsets(chunk, spec).items():
+                if not is_error(outcome, UNKNOWN_TOPIC):
+                    asked = f"asking for the {what} of {topic}-{partition}"
+                    offsets[topic, partition] = self._admin.checked(asked, outcome).offset
+        return offsets
+
+    def describe_metadata_topic(self, topic: str = METADATA_TOPIC) -> MetadataTopicDescription:
+        """
+        Describe the metadata topic: what a connection test wants to know.
+
+        :param topic: its name.
+        :raises MetadataTopicNotFoundError: if it does not exist.
+        :raises TopicIdMissingError: if it has no id.
+        :raises EventLogAccessError: if it may not be described.
+        :raises EventLogUnavailableError: if the brokers do not answer.
+        """
+        outcome = self._admin.describe_topics([topic], operations=True)[topic]
+        description = self._admin.metadata_topic(topic, outcome)
+        operations = description.authorized_operations
+        return MetadataTopicDescription(
+            topic_id=self._admin.topic_id(topic, description),
+            partition_count=len(description.partitions),
+            settings=self.topic_settings([topic]).get(topic, {}),
+            authorized_operations=None if operations is None else frozenset(o.name for o in operations),
+            replicas=tuple(
+                PartitionReplicas(p.id, p.leader is not None, len(p.isr), len(p.replicas))
+                for p in description.partitions
+            ),
+        )
+
+    def broker_setting(self, name: str) -> dict[int, str | None]:
+        """
+        Return a setting of every broker that tells it; it takes DESCRIBE_CONFIGS on the cluster.
+
+        :param name: Kafka's name of the setting.
+        :return: broker → value, ``None`` where it has none or hides it; a broker that refuses or does not answer is left out.
+        :raises EventLogAccessError: if the login fails.
+        :raises EventLogUnavailableError: if no broker answers.
+        """
+        api, timeout = admin_api, self._admin.request_timeout_s
+        what = "describing the cluster"
+        described = self._admin.results(what, lambda client: {what: client.describe_cluster(request_timeout=timeout)})
+        found: dict[int, str | None] = {}
+        for node in self._admin.checked(what, described[what]).nodes:
+            # Each broker answers for itself only, so one request can name one of them.
+            resources = [api.ConfigResource(api.ResourceType.BROKER, str(node.id))]
+            with suppress(EventLogUnavailableError):
+                (outcome,) = self._admin.results(
+                    f"describing the configuration of broker {node.id}",
+                    partial(api.AdminClient.describe_configs, resources=resources, request_timeout=timeout),
+                ).values()
+                if isinstance(outcome, Mapping) and name in outcome:
+                    found[node.id] = outcome[name].value or None
+        return found
+
+    def close(self) -> None:
+        """Let the client go."""
+        self._admin.close()
+
+
+def _settings(entries: Mapping[str, Any]) -> TopicSettings:
+    """Entries that a broker of another version does not know are left out."""
+    values = {name: entry.value for name, entry in entries.items()}
+    found: dict[str, int | bool | str] = {n: int(values[n]) for n in _INT_SETTINGS if n in values}
+    found.update({n: values[n] == "true" for n in _BOOL_SETTINGS if n in values})
+    found.update({n: values[n] for n in _TEXT_SETTINGS if n in values})
+    return found

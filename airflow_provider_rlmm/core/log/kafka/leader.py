@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The living leader of a user partition, asked through Kafka: what it is, how far it reaches, which records it serves."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Self
+from uuid import uuid4
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError
+from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics, TopicSettings
+from airflow_provider_rlmm.core.log.kafka.client import (
+    METADATA_TOPIC,
+    REQUEST_TIMEOUT_S,
+    UNKNOWN_TOPIC,
+    KafkaAdmin,
+    admin_api,
+    is_error,
+    open_client,
+)
+from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
+from airflow_provider_rlmm.core.log.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
+
+# The leader's own word counts, never that of a replica near by; and each fetch is for one record.
+_FROM_THE_LEADER: dict[str, Any] = {"client.rack": "", "fetch.message.max.bytes": 1, "queued.min.messages": 1}
+_NOT_SERVED = frozenset({"_PARTITION_EOF", "_AUTO_OFFSET_RESET"})
+_POLL_S = 0.1
+_RETRY_S = 0.2
+
+
+class KafkaLeader:
+    """
+    A :class:`~airflow_provider_rlmm.remote_log.leader.LivingLeader` on confluent-kafka.
+
+    Clients are opened when first used, so the object may be built before a fork, not shared across one. How many bytes a
+    leader has is not told: confluent-kafka has no call for it.
+
+    :param config: the clients' properties.
+    :param cluster_id: the cluster that is worked on.
+    :param metadata_topic: described with every topic: its id says which cluster has answered.
+    :param request_timeout_s: seconds for one request, for one record to come, and for a leader to be elected.
+    """
+
+    def __init__(
+        self,
+        config: KafkaClientConfig,
+        cluster_id: str,
+        metadata_topic: str = METADATA_TOPIC,
+        *,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self._config = config
+        self._cluster_id = cluster_id
+        self._metadata_topic = metadata_topic
+        self._admin = KafkaAdmin(config, request_timeout_s)
+        self._topics = KafkaClusterTopics(config, metadata_topic, request_timeout_s=request_timeout_s)
+        self._watch = ClientWatch(config)
+        self._consumer: Consumer | None = None
+
+    def ask(self, topic: str, partition: int) -> LeaderAnswer | None:
+        """
+        See :class:`~airflow_provider_rlmm.remote_log.leader.LivingLeader`.
+
+        :raises EventLogAccessError: also if the cluster does not tell a setting of the topic.
+        """
+        deadline = time.monotonic() + self._admin.request_timeout_s
+        while True:
+            described = self._admin.describe_topics([self._metadata_topic, topic])
+            if is_error(described[topic], UNKNOWN_TOPIC):
+                # Only the right cluster may say that there is no such topic.
+                self._admin.metadata_topic(self._metadata_topic, described[self._metadata_topic])
+                return None
+            description = self._admin.checked(f"describing topic {topic!r}", described[topic])
+            leaders = {p.id: p.leader for p in description.partitions}
+            if partition not in leaders:
+                return None
+            # Between two leaders there is none for a moment, which must not pass for a partition that nobody leads.
+            if leaders[partition] is not None or time.monotonic() >= deadline:
+                break
+            time.sleep(_RETRY_S)
+        witness = self._admin.metadata_topic(self._metadata_topic, described[self._metadata_topic])
+        settings = self._topics.topic_settings([topic]).get(topic)
+        if settings is None:
+            return None
+        return LeaderAnswer(
+            TopicIdPartition(self._admin.topic_id(topic, description), topic, partition),
+            metadata_topic_id=self._admin.topic_id(self._metadata_topic, witness),
+            is_internal=bool(description.is_internal),
+            configs=_copy_configs(topic, settings),
+            offsets=None if leaders[partition] is None else self._offsets(topic, partition),
+        )
+
+    def _offsets(self, topic: str, partition: int) -> LeaderOffsets:
+        def offset(spec: Any, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> int:
+            (answer,) = self._admin.list_offsets([(topic, partition)], spec, isolation_level).values()
+            return int(self._admin.checked(f"asking for offsets of {topic}-{partition}", answer).offset)
+
+        # In this order: each may only grow meanwhile, so the start is never above what is said to be its end.
+        return LeaderOffsets(
+            log_start_offset=offset(admin_api.OffsetSpec.earliest()),
+            last_stable_offset=offset(admin_api.OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+            high_watermark=offset(admin_api.OffsetSpec.latest()),
+        )
+
+    def record_at(self, topic_id_partition: TopicIdPartition, offset: int) -> LeaderRecord | None:
+        """See :class:`~airflow_provider_rlmm.remote_log.leader.LivingLeader`."""
+        topic, partition = topic_id_partition.topic, topic_id_partition.partition
+        what = f"reading {topic}-{partition} at offset {offset}"
+        consumer = self._open_consumer()
+        self._watch.forget()
+        consumer.assign([TopicPartition(topic, partition, offset)])
+        deadline = time.monotonic() + self._admin.request_timeout_s
+        while time.monotonic() < deadline:
+            message = consumer.poll(_POLL_S)
+            self._watch.raise_if_denied(what)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                return _record(message) if message.offset() == offset else None
+            if error.name() in _NOT_SERVED:
+                return None
+            self._raise_unless_passing(what, error)
+        raise self._watch.error(what, f"no record and no end within {self._admin.request_timeout_s:g} s")
+
+    def _raise_unless_passing(self, what: str, error: KafkaError) -> None:
+        # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
+        if error.name() != "GROUP_AUTHORIZATION_FAILED":
+            raise self._watch.error(what, error)
+
+    def _open_consumer(self) -> Consumer:
+        if self._consumer is None:
+            properties = self._config.consumer(f"{CLIENT_ID_PREFIX}_leader_{uuid4().hex}") | _FROM_THE_LEADER
+            consumer: Consumer = open_client(Consumer, properties, self._watch)
+            self._admin.require_cluster(consumer, self._cluster_id, "the consumer of living records")
+            self._consumer = consumer
+        return self._consumer
+
+    def close(self) -> None:
+        """Let the clients go; the next question opens others."""
+        self._admin.close()
+        self._topics.close()
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def _copy_configs(topic: str, settings: TopicSettings) -> CopyConfigs:
+    """
+    Return what decides about copying.
+
+    :raises EventLogAccessError: if a setting is missing: what is not known must not pass for a default.
+    """
+    needed = ("remote.storage.enable", "remote.log.copy.disable", "cleanup.policy", "retention.ms", "retention.bytes")
+    if missing := [name for name in needed if name not in settings]:
+        raise EventLogAccessError(
+            f"topic {topic!r}: the cluster does not tell {', '.join(missing)}; copying needs Kafka 3.9 or later, and "
+            "DESCRIBE_CONFIGS on the topic"
+        )
+    return CopyConfigs(
+        remote_storage_enable=bool(settings["remote.storage.enable"]),
+        remote_log_copy_disable=bool(settings["remote.log.copy.disable"]),
+        cleanup_policy=frozenset(name for part in str(settings["cleanup.policy"]).split(",") if (name := part.strip())),
+        retention_ms=int(settings["retention.ms"]),
+        retention_bytes=int(settings["retention.bytes"]),
+    )
+
+
+def _record(message: Message) -> LeaderRecord:
+    headers: Any = message.headers() or []
+    epoch, offset = message.leader_epoch(), message.offset()
+    return LeaderRecord(
+        offset=-1 if offset is None else offset,
+        leader_epoch=-1 if epoch is None else epoch,
+        timestamp_ms=message.timestamp()[1],
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        headers=tuple((name, _bytes(value)) for name, value in headers),
+    )
+
+
+def _bytes(value: Any) -> bytes | None:
+    # librdkafka's type says text, too.
+    return None if value is None else bytes(value)

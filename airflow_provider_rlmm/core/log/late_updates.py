@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Updates that came after their segment was finished, told apart from updates whose add is missing.
+
+Columns forget finished segments, so they cannot tell. The log can: only the records about the few segments in question are
+looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from airflow_provider_rlmm.core.log.event_decoding import applicable, decode_records
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, SegmentEvent, TopicIdPartition
+from airflow_provider_rlmm.core.records.serde import deserialize
+
+
+def without_add(
+    log: MetadataLogReader, metadata_partition: int, segment_ids: Collection[UUID], end: int
+) -> frozenset[RemoteLogSegmentId]:
+    """
+    Return those of some segments whose state is not certain by all that the log holds of them.
+
+    :param log: the metadata event log.
+    :param metadata_partition: where their events lie.
+    :param segment_ids: ids of the segments.
+    :param end: offset up to which the log counts, exclusive.
+    :raises EventLogError: if the log cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    histories: dict[TopicIdPartition, UserPartitionHistory] = {}
+    for batch in log.read(metadata_partition, log.beginning_offsets()[metadata_partition], end):
+        decoded = decode_records(batch, metadata_partition, log.partition_count)
+        wanted = pa.array([i.bytes for i in segment_ids], decoded.schema.field("segment_id").type)
+        rows = batch.filter(pc.and_(applicable(decoded), pc.is_in(decoded.column("segment_id"), value_set=wanted)))
+        for offset, value in zip(rows.column("offset").to_pylist(), rows.column("value").to_pylist(), strict=True):
+            event: SegmentEvent = deserialize(value)  # type: ignore[assignment]  # nothing else has a segment id
+            tip = event.remote_log_segment_id.topic_id_partition
+            histories.setdefault(tip, UserPartitionHistory(tip)).apply_segment_event(event, offset)
+    return frozenset(RemoteLogSegmentId(tip, i) for tip, history in histories.items() for i in history.without_add)

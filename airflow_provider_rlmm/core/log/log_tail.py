@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ties two reads of a metadata partition together: the last records of the first must come first in the second."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_provider_rlmm.core.base.errors import LogReplacedError
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.records.read_tail import ReadTail
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEPT = 16
+"""Records that are remembered: one is enough to know a log again, a few more cost nothing."""
+
+
+class LogTail:
+    """
+    What the last records of a metadata partition were, by offset.
+
+    Offsets alone prove nothing: a log that lost its end and has grown again has other records at the same offsets, and so
+    has the log of another cluster.
+
+    :param metadata_partition: which one.
+    :param records: offset and SHA-256 of the last records, by offset, as :attr:`records` gave them.
+    """
+
+    def __init__(self, metadata_partition: int, records: Sequence[tuple[int, bytes]] = ()) -> None:
+        self._metadata_partition = metadata_partition
+        self._records: deque[tuple[int, bytes]] = deque(records, maxlen=KEPT)
+
+    @property
+    def records(self) -> tuple[tuple[int, bytes], ...]:
+        """Offset and SHA-256 of the last records, by offset."""
+        return tuple(self._records)
+
+    def read_on(self, log: MetadataLogReader, position: int, end: int) -> Iterator[pa.RecordBatch]:
+        """
+        Yield the records that were not read before, once those right before them were seen to be the same.
+
+        Nothing is noted; what was yielded may be given to :meth:`note`.
+
+        :param log: the metadata event log.
+        :param position: offset of the first record that was not read before, inclusive.
+        :param end: exclusive.
+        :raises EventLogUnavailableError: if the range could not be read whole.
+        :raises OffsetOutOfRangeError: if the log has lost records since, at its beginning or at its end.
+        :raises LogReplacedError: if it is not the log that was read before.
+        """
+        tie = self.tie(position)
+        for batch in log.read(self._metadata_partition, tie.start, end):
+            if (fresh := tie.take(batch)).num_rows:
+                yield fresh
+        tie.close()
+
+    def tie(self, position: int) -> Tie:
+        """
+        Return what a read that goes on at an offset has to show first.
+
+        :param position: offset of the first record that was not read before, inclusive.
+        """
+        return Tie(self._metadata_partition, self.records, position)
+
+    def note(self, batch: pa.RecordBatch) -> None:
+        """
+        Remember the last records of a batch.
+
+        :param batch: as :meth:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader.read` yields it.
+        """
+        self._records.extend(digests(batch.slice(max(0, batch.num_rows - KEPT))))
+
+    def seen(self) -> ReadTail | None:
+        """Return what a later run may know these records by, ``None`` where there was none."""
+        if not self._records:
+            return None
+        records = list(self._records)
+        return ReadTail(records[0][0], records[-1][0] + 1, _sha256(records))
+
+
+class Tie:
+    """
+    Whether a read begins with the records that were read before: it is given them first, and passes on what follows.
+
+    :param metadata_partition: which one.
+    :param records: offset and SHA-256 of the last records that were read before.
+    :param position: offset of the first record that was not, inclusive.
+    """
+
+    def __init__(self, metadata_partition: int, records: Sequence[tuple[int, bytes]], position: int) -> None:
+        self._metadata_partition = metadata_partition
+        self._records = records
+        self._position = position
+        self._shown: list[tuple[int, bytes]] = []
+        self.start = records[0][0] if records else position
+        """Offset to read from, inclusive."""
+        self._open = self.start < position
+
+    def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """
+        Return the records of a batch that were not read before.
+
+        :param batch: the next of the read.
+        :raises LogReplacedError: if those before them are not the same.
+        """
+        if not self._open:
+            return batch
+        import pyarrow.compute as pc
+
+        new = pc.greater_equal(batch.column("offset"), self._position)
+        self._shown += digests(batch.filter(pc.invert(new)))
+        fresh = batch.filter(new)
+        if fresh.num_rows:
+            self.close()
+        return fresh
+
+    def close(self) -> None:
+        """
+        Compare the records that were read before with what the read has shown of them; it shows no more.
+
+        :raises LogReplacedError: if they are others.
+        """
+        if self._open and list(self._records) != self._shown:
+            first, last = self._records[0][0], self._records[-1][0]
+            raise LogReplacedError(
+                f"metadata partition {self._metadata_partition}: offsets {first} to {last} hold other records than before: "
+                "the log lost its end and has grown again, or another cluster answers; nothing more is done on this metadata "
+                "partition in this run"
+            )
+        self._open = False
+
+
+def require_tail(log: MetadataLogReader, metadata_partition: int, tail: ReadTail) -> None:
+    """
+    Refuse a log that does not hold the records that a plan was made from.
+
+    :param log: the metadata event log.
+    :param metadata_partition: which partition.
+    :param tail: what the plan says of it.
+    :raises OffsetOutOfRangeError: if the log does not reach that far, or begins behind it.
+    :raises LogReplacedError: if it holds other records there.
+    :raises EventLogUnavailableError: if the range could not be read whole.
+    """
+    records = [d for batch in log.read(metadata_partition, tail.begin, tail.end) for d in digests(batch)]
+    if _sha256(records) != tail.sha256:
+        raise LogReplacedError(
+            f"metadata partition {metadata_partition}: offsets {tail.begin} to {tail.end - 1} hold other records than when "
+            "the plan was made: the log lost its end and has grown again, or another cluster answers; nothing is done on "
+            "this metadata partition, make a new plan"
+        )
+
+
+def _sha256(records: list[tuple[int, bytes]]) -> str:
+    return hashlib.sha256(repr(records).encode()).hexdigest()
+
+
+def digests(batch: pa.RecordBatch) -> list[tuple[int, bytes]]:
+    """
+    Return offset and SHA-256 of records.
+
+    :param batch: as :meth:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader.read` yields it.
+    """
+    columns = (batch.column(name).to_pylist() for name in ("offset", "timestamp_ms", "key", "value"))
+    return [
+        (offset, hashlib.sha256(repr((timestamp_ms, key, value)).encode()).digest())
+        for offset, timestamp_ms, key, value in zip(*columns, strict=True)
+    ]

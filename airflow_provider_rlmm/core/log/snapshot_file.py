@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+A snapshot in one file.
+
+The file: a fixed head (:data:`_HEAD`), a description in JSON, the state as ``ColumnarState.to_ipc`` writes it. The
+description is padded so that the state begins at a multiple of 64 bytes, where Arrow uses it without a copy. Nothing in the
+file is believed before its checksum fits, and nothing of it is used before cluster, topic, partition count and
+offsets fit the log.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataError, SnapshotRefusedError
+from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.core.log.snapshot import HistoryGap, Snapshot, TopicIdentity
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
+
+SNAPSHOT_VERSION = 4
+"""Of the file's format; the state in it has a version of its own."""
+
+_MAGIC = b"RLMMSNAP"
+# Magic, version, sizes of description and state, CRC-32 of all the file but the CRC itself.
+_HEAD = struct.Struct(">8sIIQI")
+_CHECKED_HEAD = _HEAD.size - 4
+_ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class SnapshotFile:
+    """
+    A :class:`~airflow_provider_rlmm.core.log.snapshot.SnapshotStore` that is a file.
+
+    :param uri: of the file, in an object store or a local folder.
+    """
+
+    uri: str
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def read(self) -> Snapshot:
+        """See :class:`~airflow_provider_rlmm.core.log.snapshot.SnapshotStore`."""
+        try:
+            data = read_file(self.uri)
+        except FileNotFoundError as e:
+            raise SnapshotRefusedError("there is none yet") from e
+        except (OSError, ConfigurationError) as e:
+            raise SnapshotRefusedError(f"it cannot be read: {e}") from e
+        return decode_snapshot(data)
+
+    def write(self, snapshot: Snapshot) -> None:
+        """
+        See :class:`~airflow_provider_rlmm.core.log.snapshot.SnapshotStore`.
+
+        :raises ConfigurationError: if the URI is not understood.
+        """
+        replace_file(self.uri, encode_snapshot(snapshot))
+
+
+def encode_snapshot(snapshot: Snapshot) -> list[bytes]:
+    """
+    Return a snapshot as the parts of a file.
+
+    :param snapshot: the snapshot.
+    """
+    description = json.dumps(_description(snapshot), sort_keys=True).encode()
+    # JSON does not mind spaces.
+    description += b" " * (-(_HEAD.size + len(description)) % _ALIGNMENT)
+    # What is finished would make it grow for ever.
+    state = snapshot.state.to_ipc(forget_finished=True)
+    checked = _HEAD.pack(_MAGIC, SNAPSHOT_VERSION, len(description), len(state), 0)[:_CHECKED_HEAD]
+    checksum = zlib.crc32(state, zlib.crc32(description, zlib.crc32(checked)))
+    return [checked, checksum.to_bytes(4, "big"), description, state]
+
+
+def decode_snapshot(data: Any) -> Snapshot:
+    """
+    Return the snapshot that a file holds.
+
+    :param data: an Arrow buffer.
+    :raises SnapshotRefusedError: if it is damaged or of another version.
+    """
+    if data.size < _HEAD.size:
+        raise SnapshotRefusedError(f"it is no snapshot: {data.size} bytes are less than its head")
+    magic, version, description_size, state_size, checksum = _HEAD.unpack(data.slice(0, _HEAD.size).to_pybytes())
+    if magic != _MAGIC:
+        raise SnapshotRefusedError("it is no snapshot: its first bytes are others")
+    if version != SNAPSHOT_VERSION:
+        raise SnapshotRefusedError(f"it is of version {version}, this program reads version {SNAPSHOT_VERSION}")
+    expected = _HEAD.size + description_size + state_size
+    if data.size != expected:
+        raise SnapshotRefusedError(f"it is corrupt: {data.size} bytes where its head says {expected}")
+    body = data.slice(_HEAD.size)
+    if zlib.crc32(body, zlib.crc32(data.slice(0, _CHECKED_HEAD))) != checksum:
+        raise SnapshotRefusedError("it is corrupt: its checksum does not fit")
+    return _snapshot(body.slice(0, description_size).to_pybytes(), body.slice(description_size))
+
+
+def _description(snapshot: Snapshot) -> dict[str, Any]:
+    return {
+        "cluster_id": snapshot.identity.cluster_id,
+        "topic_id": kafka_uuid_str(snapshot.identity.topic_id),
+        "partition_count": snapshot.identity.partition_count,
+        "next_offsets": {str(p): offset for p, offset in snapshot.next_offsets.items()},
+        "gaps": [[gap.metadata_partition, gap.start, gap.end] for gap in snapshot.gaps],
+        "created_at_ms": snapshot.created_at_ms,
+        "tails": {
+            str(p): [[offset, digest.hex()] for offset, digest in records] for p, records in snapshot.tails.items()
+        },
+        "quarantined": [_quarantined_to_json(record) for record in snapshot.quarantined],
+        "routed": {str(p): count for p, count in snapshot.routed.items()},
+        "late_updates": [[p, offset, late] for (p, offset), late in snapshot.late_updates.items()],
+        "key_prefixes": sorted(snapshot.key_prefixes),
+    }
+
+
+def _quarantined_to_json(record: QuarantinedRecord) -> list[Any]:
+    tip = record.topic_id_partition
+    subject = None if tip is None else [kafka_uuid_str(tip.topic_id), tip.topic, tip.partition]
+    return [record.metadata_partition, record.offset, record.code, record.reason, subject]
+
+
+def _quarantined_of_json(raw: Sequence[Any]) -> QuarantinedRecord:
+    metadata_partition, offset, code, reason, subject = raw
+    tip = None if subject is None else TopicIdPartition(parse_kafka_uuid(subject[0]), str(subject[1]), int(subject[2]))
+    return QuarantinedRecord(int(metadata_partition), int(offset), str(code), str(reason), tip)
+
+
+def _snapshot(description: bytes, state: Any) -> Snapshot:
+    from airflow_provider_rlmm.core.records.columnar import ColumnarState
+
+    try:
+        raw = json.loads(description)
+        return Snapshot(
+            TopicIdentity(raw["cluster_id"], parse_kafka_uuid(raw["topic_id"]), int(raw["partition_count"])),
+            {int(p): int(offset) for p, offset in raw["next_offsets"].items()},
+            tuple(HistoryGap(*(int(number) for number in gap)) for gap in raw["gaps"]),
+            int(raw["created_at_ms"]),
+            ColumnarState.from_ipc(state),
+            tails={
+                int(p): tuple((int(offset), bytes.fromhex(digest)) for offset, digest in records)
+                for p, records in raw["tails"].items()
+            },
+            quarantined=tuple(map(_quarantined_of_json, raw["quarantined"])),
+            routed={int(p): int(count) for p, count in raw["routed"].items()},
+            late_updates={(int(p), int(offset)): bool(late) for p, offset, late in raw["late_updates"]},
+            key_prefixes=frozenset(map(str, raw["key_prefixes"])),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise SnapshotRefusedError(f"its description cannot be understood ({type(e).__name__}: {e})") from e
+    except MetadataError as e:
+        raise SnapshotRefusedError(f"its state cannot be read: {e}") from e

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole metadata topic replayed into one columnar state, which a snapshot keeps across restarts."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_provider_rlmm.core.base.clock import Clock, system_clock
+from airflow_provider_rlmm.core.base.errors import (
+    ClusterMismatchError,
+    EventLogUnavailableError,
+    LogReplacedError,
+    OffsetOutOfRangeError,
+    SnapshotRefusedError,
+)
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, decode_records, quarantined_records
+from airflow_provider_rlmm.core.log.log_tail import LogTail, Tie
+from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
+from airflow_provider_rlmm.core.log.snapshot import HistoryGap, Snapshot, SnapshotStore, TopicIdentity
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from airflow_provider_rlmm.core.records.columnar import ApplyReport
+
+logger = logging.getLogger(__name__)
+
+CHUNK_ROWS = 250_000
+"""
+Records that are decoded and applied at once: each application may cost something for the whole state, and 250,000 records
+are about 30 MB.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a replay is."""
+
+    records: int  # read in this :meth:`TopicState.advance`
+    offsets_left: int  # to read, the sum over all metadata partitions
+
+
+ProgressListener = Callable[[Progress], object]
+"""Is told how far a replay is, after each chunk."""
+
+
+def ignore_progress(_: Progress) -> None:
+    """Do nothing: a :data:`ProgressListener`."""
+
+
+def _ignore(_: Any, __: Any) -> None:
+    """Do nothing."""
+
+
+class TopicState:
+    """
+    The state of the whole topic, kept current by :meth:`advance`.
+
+    State and next offsets always belong together: after an error, and in ``on_progress``, too.
+
+    :param log: the log.
+    :param topics: the cluster, asked for its id and the metadata topic's.
+    :param snapshot: what to begin with; ``None`` begins at the beginning of the log. :meth:`resume` checks one first.
+    :param clock: time.
+    :param chunk_rows: records that are decoded and applied at once.
+    :param keep_finished: remember finished segments of a topic that is read from its beginning, 100 bytes each, so that what
+        is said of them later is not taken for news of segments that nobody knows. No snapshot keeps them.
+    :raises MetadataTopicNotFoundError: if the metadata topic does not exist.
+    :raises ClusterMismatchError: if log and topics are of different clusters.
+    """
+
+    def __init__(
+        self,
+        log: MetadataLogReader,
+        topics: ClusterTopics,
+        *,
+        snapshot: Snapshot | None = None,
+        clock: Clock = system_clock,
+        chunk_rows: int = CHUNK_ROWS,
+        keep_finished: bool = False,
+    ) -> None:
+        from airflow_provider_rlmm.core.records.columnar import ColumnarState
+
+        self._log = log
+        self._topics = topics
+        self._clock = clock
+        self._chunk_rows = chunk_rows
+        self.identity = self._identify()
+        if self.identity.topic_id != log.topic_id:
+            raise ClusterMismatchError(
+                f"the metadata topic that is read has id {log.topic_id}, the cluster that is asked for its topics gives it "
+                f"{self.identity.topic_id}: these are two clusters, or the topic was replaced; name the brokers of one "
+                "cluster only, then run again"
+            )
+        self.state = snapshot.state if snapshot else ColumnarState.empty(keep_finished=keep_finished)
+        offsets = snapshot.next_offsets if snapshot else dict.fromkeys(range(self.identity.partition_count), 0)
+        self.next_offsets = dict(offsets)
+        self.gaps = snapshot.gaps if snapshot else ()
+        self.quarantined: list[QuarantinedRecord] = list(snapshot.quarantined) if snapshot else []
+        self.routed: Counter[int] = Counter(snapshot.routed if snapshot else ())
+        """Good records per metadata partition: each of them lies where our partitioner puts it."""
+        self.late_updates: dict[tuple[int, int], bool] = dict(snapshot.late_updates) if snapshot else {}
+        """See :class:`~airflow_provider_rlmm.core.log.snapshot.Snapshot`; whoever looks something up adds it here."""
+        self.key_prefixes: set[str] = set(snapshot.key_prefixes) if snapshot else set()
+        """See :class:`~airflow_provider_rlmm.core.log.snapshot.Snapshot`; whoever can read them adds them here."""
+        tails = snapshot.tails if snapshot else {}
+        self.tails = {p: LogTail(p, tails.get(p, ())) for p in range(self.identity.partition_count)}
+        self.refusal: str | None = None
+        """Why :meth:`resume` did not take its snapshot and a full replay is due."""
+
+    @classmethod
+    def resume(cls, snapshots: SnapshotStore, log: MetadataLogReader, topics: ClusterTopics, **options: Any) -> Self:
+        """
+        Begin with a snapshot if it is one of this log, else at the beginning.
+
+        :param snapshots: where the snapshot is kept.
+        :param log: the log.
+        :param topics: the cluster.
+        :param options: as the constructor takes them.
+        :return: a state that :meth:`advance` brings up to date; its ``refusal`` says why a snapshot was not taken.
+        """
+        fresh, snapshot = cls(log, topics, **options), None
+        try:
+            snapshot = snapshots.read()
+            snapshot.check(fresh.identity, log.beginning_offsets(), log.high_water_marks())
+            resumed = cls(log, topics, snapshot=snapshot, **options)
+            resumed._require_tails()
+        except (SnapshotRefusedError, LogReplacedError, OffsetOutOfRangeError) as e:
+            fresh.refusal = str(e)
+            if snapshot is not None and snapshot.identity.cluster_id == fresh.identity.cluster_id:
+                # What the log has lost may have named them; whoever looks there finds something, or does not.
+                fresh.key_prefixes |= snapshot.key_prefixes
+            level = logging.INFO if isinstance(e.__cause__, FileNotFoundError) else logging.WARNING
+            logger.log(level, "snapshot %s is not used, the topic is replayed from its beginning: %s", snapshots, e)
+            return fresh
+        return resumed
+
+    def _require_tails(self) -> None:
+        """Refuse a log that does not hold the last records that are in the state."""
+        for _ in self._read_on(self.next_offsets):
+            raise AssertionError("nothing lies between an offset and itself")
+
+    def advance(
+        self,
+        on_progress: ProgressListener = ignore_progress,
+        on_applied: Callable[[Any, ApplyReport], None] = _ignore,
+        only: Collection[int] | None = None,
+    ) -> None:
+        """
+        Read on, up to the high watermarks as of now; what is above them is not durable yet.
+
+        :param on_progress: called after each chunk; it may take a :meth:`snapshot`.
+        :param on_applied: called with each decoded chunk and what became of it.
+        :param only: read on these metadata partitions, ``None`` for all.
+        :raises EventLogUnavailableError: if a range could not be read whole, or the log ends before what was read already;
+            the next call reads on where this one stopped.
+        :raises OffsetOutOfRangeError: if the log has lost records since it was read.
+        :raises LogReplacedError: if it is not the log that was read before.
+        """
+        ends = {p: end for p, end in self._log.high_water_marks().items() if only is None or p in only}
+        for metadata_partition, end in ends.items():
+            if end < (read := self.next_offsets[metadata_partition]):
+                raise EventLogUnavailableError(
+                    f"metadata partition {metadata_partition}: its high watermark is {end}, and {read} records were read "
+                    "already: it is still catching up, or has lost records and must be replayed anew"
+                )
+        records = 0
+        for chunk in self._chunks(ends):
+            self._apply(chunk, on_applied)
+            records += chunk.rows
+            on_progress(Progress(records, sum(end - self.next_offsets[p] for p, end in ends.items())))
+
+    def snapshot(self) -> Snapshot:
+        """
+        Return what a later process can resume from.
+
+        :raises SnapshotRefusedError: if the topic was replaced by another one of its name while it was read.
+        """
+        if (now := self._identify()) != self.identity:
+            raise SnapshotRefusedError(f"the metadata topic was {self.identity} and is {now}: replay it anew")
+        return Snapshot(
+            self.identity,
+            dict(self.next_offsets),
+            self.gaps,
+            self._clock(),
+            self.state,
+            tails={p: tail.records for p, tail in self.tails.items() if tail.records},
+            quarantined=tuple(self.quarantined),
+            routed=dict(self.routed),
+            late_updates=self.late_updates,
+            key_prefixes=frozenset(self.key_prefixes),
+        )
+
+    def incomplete_history(self) -> pa.Table:
+        """
+        Return the user partitions of which records were gone before they were read.
+
+        :return: ``metadata_partition``, ``topic_id``, ``topic`` and ``partition``, one row per user partition that is known
+            from what was left.
+        """
+        return user_partitions(self.state, {gap.metadata_partition for gap in self.gaps})
+
+    def _identify(self) -> TopicIdentity:
+        topic_id = self._topics.describe_topics(()).metadata_topic_id
+        return TopicIdentity(self._topics.cluster_id(), topic_id, self._log.partition_count)
+
+    def _chunks(self, ends: dict[int, int]) -> Iterator[_Chunk]:
+        """Yield what is to be read, in chunks that may hold several metadata partitions."""
+        chunk = _Chunk()
+        for metadata_partition, batch in self._read_on(ends):
+            chunk.add(metadata_partition, batch)
+            if chunk.rows >= self._chunk_rows:
+                yield chunk
+                chunk = _Chunk()
+        # Not every offset holds a record, the last ones neither.
+        chunk.next_offsets |= ends
+        yield chunk
+
+    def _read_on(self, ends: Mapping[int, int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the records that were not read before, of some metadata partitions, tied to those that were."""
+        beginnings = self._log.beginning_offsets()
+        ties: dict[int, Tie] = {}
+        for metadata_partition, end in sorted(ends.items()):
+            start, tail = self.next_offsets[metadata_partition], self.tails[metadata_partition]
+            if not tail.records:
+                # What was deleted before it was read becomes a gap.
+                start = max(start, min(beginnings[metadata_partition], end))
+            ties[metadata_partition] = tail.tie(start)
+        # A read that has nothing to yield would only ask a broker for its offsets.
+        ranges = {p: (tie.start, ends[p]) for p, tie in ties.items() if tie.start < ends[p]}
+        for metadata_partition, batch in self._log.read_many(ranges):
+            if (fresh := ties[metadata_partition].take(batch)).num_rows:
+                yield metadata_partition, fresh
+        for tie in ties.values():
+            tie.close()
+
+    def _apply(self, chunk: _Chunk, on_applied: Callable[[Any, ApplyReport], None]) -> None:
+        gaps = self.gaps + self._gaps_of(chunk)
+        decoded = chunk.decode(self.identity.partition_count) if chunk.rows else None
+        quarantined, routed = ([], {}) if decoded is None else (quarantined_records(decoded), _good_records(decoded))
+        # From here on nothing fails but what ends the process: state and next offsets belong together.
+        if decoded is not None:
+            self.state, report = self.state.apply(decoded)
+        self.quarantined += quarantined
+        self.routed.update(routed)
+        for metadata_partition, batch in chunk.batches:
+            self.tails[metadata_partition].note(batch)
+        self.gaps = gaps
+        self.next_offsets |= chunk.next_offsets
+        if decoded is not None:
+            on_applied(decoded, report)
+
+    def _gaps_of(self, chunk: _Chunk) -> tuple[HistoryGap, ...]:
+        """Return what the log has lost of the offsets that this chunk should hold."""
+        reached = [(p, self.next_offsets[p], end) for p, end in chunk.next_offsets.items()]
+        missing = [(p, start, end) for p, start, end in reached if end - start > chunk.counts.get(p, 0)]
+        if not missing:
+            return ()
+        # Transactions leave offsets without records, too: only those below the beginning were ever deleted.
+        beginnings = self._log.beginning_offsets()
+        return tuple(
+            HistoryGap(p, start, min(beginnings[p], end)) for p, start, end in missing if beginnings[p] > start
+        )
+
+
+class _Chunk:
+    """Records of some metadata partitions, and the offsets at which these go on."""
+
+    def __init__(self) -> None:
+        self.next_offsets: dict[int, int] = {}
+        self.counts: dict[int, int] = {}
+        self.batches: list[tuple[int, Any]] = []
+
+    @property
+    def rows(self) -> int:
+        return sum(self.counts.values())
+
+    def add(self, metadata_partition: int, batch: Any) -> None:
+        self.batches.append((metadata_partition, batch))
+        self.counts[metadata_partition] = self.counts.get(metadata_partition, 0) + batch.num_rows
+        self.next_offsets[metadata_partition] = batch.column("offset")[-1].as_py() + 1
+
+    def decode(self, partition_count: int) -> Any:
+        import numpy as np
+        import pyarrow as pa
+
+        records = pa.Table.from_batches([batch for _, batch in self.batches])
+        partitions = [np.full(batch.num_rows, number, dtype=np.int32) for number, batch in self.batches]
+        return decode_records(records, pa.array(np.concatenate(partitions)), partition_count)
+
+
+def _good_records(decoded: Any) -> dict[int, int]:
+    """Return how many good records each metadata partition has."""
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.core.records.columnar import ErrorCode
+
+    good = decoded.column("metadata_partition").filter(pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
+    return {row["values"]: row["counts"] for row in pc.value_counts(good).to_pylist()}
+
+
+def user_partitions(state: Any, metadata_partitions: set[int]) -> pa.Table:
+    """
+    Return the user partitions that a state knows of some metadata partitions.
+
+    :param state: a :class:`~airflow_provider_rlmm.core.records.columnar.ColumnarState`.
+    :param metadata_partitions: which ones.
+    :return: ``metadata_partition``, ``topic_id``, ``topic`` and ``partition``, sorted, without repetition.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = state.user_partitions
+    wanted = pa.array(sorted(metadata_partitions), pa.int32())
+    mine = known.filter(pc.is_in(known.column("metadata_partition"), value_set=wanted))
+    return mine.sort_by([(name, "ascending") for name in mine.schema.names])
