@@ -42,12 +42,12 @@ from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
-from airflow_provider_rlmm.lifecycle.audit import AuditFiles
+from airflow_provider_rlmm.core.world.audit_log import AuditFiles
+from airflow_provider_rlmm.core.world.freshness import Sample
+from airflow_provider_rlmm.core.world.root_proof import prove_root
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.lifecycle.root_proof import prove_root
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.freshness import Sample
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from benchmarks.topic import METADATA_PARTITIONS, publish
 from dev.broker import METADATA_TOPIC
 

@@ -14,7 +14,7 @@ from typing import Any
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
-from airflow_provider_rlmm.lifecycle.cluster_look import observe_cluster
+from airflow_provider_rlmm.core.world.cluster_look import observe_cluster
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.cluster import verify_spark_cluster
 from airflow_provider_rlmm.spark.java_client import BOOTSTRAP_SERVERS

@@ -32,12 +32,12 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.lifecycle.inventory_files import write_inventory
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
 from airflow_provider_rlmm.lifecycle.survey import survey
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.page_data.inventories import segments, topics
-from airflow_provider_rlmm.policy.hold import Hold
 from benchmarks.measuring import Budget, spread
 
 METADATA_PARTITIONS = 50

@@ -33,9 +33,9 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
-from airflow_provider_rlmm.lifecycle.effects import describe_event
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.root_ledger import recorded_roots
+from airflow_provider_rlmm.core.world.effects import describe_event
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.core.world.root_ledger import recorded_roots
 from airflow_provider_rlmm.resources import dags_folder
 from dev import tiering
 from dev.airflow import LocalAirflow

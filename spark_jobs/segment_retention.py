@@ -29,7 +29,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
-from airflow_provider_rlmm.policy.cluster_state import ClusterState
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.cluster import verify_spark_cluster
 from airflow_provider_rlmm.spark.executor.rows import Evaluation

@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.lifecycle.current_root import FirstSeen
+from airflow_provider_rlmm.core.world.current_root import FirstSeen
 
 
 class KnownFromTheBeginning:

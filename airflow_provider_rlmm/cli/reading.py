@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
-    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.core.world.topic_view import TopicReplay
     from airflow_provider_rlmm.policy.inventory import Totals
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
@@ -245,7 +245,7 @@ COMMANDS = (topics, segments, events, trail, decode, orphans, snapshot, survey)
 
 def _all_seen(invocation: Invocation, totals: Totals) -> int:
     """Say what could not be seen, to whoever reads a pipe too; return the exit code."""
-    from airflow_provider_rlmm.policy.visibility import UNSEEN_ADVICE
+    from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
 
     if not (why := totals.why_not_all_seen):
         return ExitCode.DONE

@@ -22,9 +22,9 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.policy import attention
-from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation

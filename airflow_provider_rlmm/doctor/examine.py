@@ -28,6 +28,8 @@ from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.outcomes import EventFate
 from airflow_provider_rlmm.core.records.serde import SEGMENT_API_KEY
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.world.absence import Observation, Presence
+from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.doctor import watches
 from airflow_provider_rlmm.doctor.finding_rows import (
     USER_PARTITION,
@@ -39,8 +41,6 @@ from airflow_provider_rlmm.doctor.finding_rows import (
     topics_of,
     user_partition_in_text,
 )
-from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.policy.absence import Observation, Presence
 from airflow_provider_rlmm.policy.findings import EXPLANATIONS, NAMED, Diagnosis, FindingKind, Recovery, Severity
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Final
 from airflow.sdk import Variable
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.policy.kill_switch import reason_of
+from airflow_provider_rlmm.core.world.kill_switch import reason_of
 
 STOP_VARIABLE: Final = "rlmm_stop"
 """The Airflow variable that stops the runs of every connection."""

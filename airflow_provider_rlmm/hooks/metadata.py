@@ -147,7 +147,7 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
         :raises ConfigurationError: naming the property.
         :raises SnapshotRefusedError: if the snapshot is of another topic.
         """
-        from airflow_provider_rlmm.lifecycle.cluster_look import look
+        from airflow_provider_rlmm.core.world.cluster_look import look
         from airflow_provider_rlmm.manager.publication import no_look
         from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
 

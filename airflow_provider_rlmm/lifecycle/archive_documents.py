@@ -29,7 +29,7 @@ from airflow_provider_rlmm.remote_log.archive.places import folder_of, topic_fol
 from airflow_provider_rlmm.remote_log.archive.writing import ArchiveOrigin
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
 NamedByLog = Mapping[UUID, Mapping[int, Sequence[NamedSegment]]]
 """Topic id → user partition → its segments that are not finished; copies that were never finished are not among them."""

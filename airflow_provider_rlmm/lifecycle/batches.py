@@ -30,12 +30,12 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, SegmentDeletion
-from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail
-from airflow_provider_rlmm.lifecycle.effects import subject_of
+from airflow_provider_rlmm.core.world.deletion_trail import DeletionTrail
+from airflow_provider_rlmm.core.world.effects import subject_of
+from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE
+from airflow_provider_rlmm.core.world.replay import Belief
 from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, CleaningContext, storage_refusal
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
-from airflow_provider_rlmm.lifecycle.replay import Belief
-from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
 
 logger = logging.getLogger(__name__)
 

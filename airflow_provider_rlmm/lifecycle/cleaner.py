@@ -28,21 +28,21 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
+from airflow_provider_rlmm.core.world.audit_log import AuditLog
+from airflow_provider_rlmm.core.world.current_root import NOTHING_RECORDED, PlaceLedger
+from airflow_provider_rlmm.core.world.earlier_deletions import EarlierDeletions
+from airflow_provider_rlmm.core.world.effects import DryRunEffects, Effects, RealEffects
+from airflow_provider_rlmm.core.world.freshness import Sample
+from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay, refusal_of_lost
+from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, prove_root
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
-from airflow_provider_rlmm.lifecycle.audit import AuditLog
 from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
-from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, PlaceLedger
-from airflow_provider_rlmm.lifecycle.earlier_deletions import EarlierDeletions
-from airflow_provider_rlmm.lifecycle.effects import DryRunEffects, Effects, RealEffects
 from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, find_eligible
 from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, refusal_of_lost
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, UserPartitionReport
-from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.freshness import Sample
-from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 
 logger = logging.getLogger(__name__)
 

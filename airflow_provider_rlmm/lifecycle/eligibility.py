@@ -29,17 +29,17 @@ from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET, F
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import foreign_prefix
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
+from airflow_provider_rlmm.core.world.absence import refusal_of
+from airflow_provider_rlmm.core.world.cluster_look import ClusterLook, look
+from airflow_provider_rlmm.core.world.earlier_deletions import EarlierDeletions, was_started_by_us
+from airflow_provider_rlmm.core.world.effects import Effects
+from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.core.world.root_proof import ProvenRoot
+from airflow_provider_rlmm.core.world.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
+from airflow_provider_rlmm.core.world.wholeness import incompleteness, unnamed_segments
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
-from airflow_provider_rlmm.lifecycle.cluster_look import ClusterLook, look
-from airflow_provider_rlmm.lifecycle.earlier_deletions import EarlierDeletions, was_started_by_us
-from airflow_provider_rlmm.lifecycle.effects import Effects
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
-from airflow_provider_rlmm.policy.absence import refusal_of
-from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
-from airflow_provider_rlmm.policy.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
-from airflow_provider_rlmm.policy.wholeness import incompleteness, unnamed_segments
 
 _LOOKED_AT = 10
 NEXT_RUN = "nothing: the next run goes on from here"

@@ -21,12 +21,12 @@ from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.effects import describe_event
-from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionView, refusal_of_lost
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.absence import PRESENCE_KINDS, Observation, Presence, first_observation
-from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.core.world.absence import PRESENCE_KINDS, Observation, Presence, first_observation
+from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.effects import describe_event
+from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionView, refusal_of_lost
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
 PRESENCE_ADVICE = {
     Presence.PRESENT: "nothing, if the topic is meant to exist; otherwise delete the topic first",

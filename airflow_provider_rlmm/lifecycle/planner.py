@@ -19,12 +19,12 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.absence import Presence, refusal_of
-from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.policy.wholeness import incomplete_history
+from airflow_provider_rlmm.core.world.absence import Presence, refusal_of
+from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
+from airflow_provider_rlmm.core.world.wholeness import incomplete_history
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -43,20 +43,20 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
-from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED, PlaceLedger
-from airflow_provider_rlmm.lifecycle.earlier_deletions import EarlierDeletions
-from airflow_provider_rlmm.lifecycle.effects import describe_event, subject_of
+from airflow_provider_rlmm.core.world.absence import Observation, refusal_of
+from airflow_provider_rlmm.core.world.audit import DeletionSource, nothing_on_record
+from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.current_root import NOTHING_RECORDED, PlaceLedger
+from airflow_provider_rlmm.core.world.earlier_deletions import EarlierDeletions
+from airflow_provider_rlmm.core.world.effects import describe_event, subject_of
+from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionReplay
+from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, prove_root
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
+from airflow_provider_rlmm.core.world.unseen import UnseenDecision, UnseenVerdict, decide_unseen
+from airflow_provider_rlmm.core.world.wholeness import Doubt, incompleteness
 from airflow_provider_rlmm.lifecycle.eligibility import as_unseen
 from airflow_provider_rlmm.lifecycle.marker import due_observation
-from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.absence import Observation, refusal_of
-from airflow_provider_rlmm.policy.audit import DeletionSource, nothing_on_record
-from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.policy.unseen import UnseenDecision, UnseenVerdict, decide_unseen
-from airflow_provider_rlmm.policy.wholeness import Doubt, incompleteness
 
 EVENTS_BY_HAND = "events_by_hand"
 """The override in :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES` that these events need."""

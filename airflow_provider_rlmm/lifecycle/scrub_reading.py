@@ -12,7 +12,7 @@ from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.storage.layout import Layout
-from airflow_provider_rlmm.lifecycle.named_prefixes import NamedPrefixes
+from airflow_provider_rlmm.core.world.named_prefixes import NamedPrefixes
 from airflow_provider_rlmm.policy.scrub import LogView
 
 if TYPE_CHECKING:

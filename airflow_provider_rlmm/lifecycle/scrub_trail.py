@@ -11,9 +11,9 @@ from typing import Any
 from airflow_provider_rlmm.core.base.errors import AuditError
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
-from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
-from airflow_provider_rlmm.lifecycle.deletion_trail import NOTHING_SAID, not_written
-from airflow_provider_rlmm.policy.audit import MAX_WHY
+from airflow_provider_rlmm.core.world.audit import MAX_WHY
+from airflow_provider_rlmm.core.world.audit_log import AuditBatch, AuditLog
+from airflow_provider_rlmm.core.world.deletion_trail import NOTHING_SAID, not_written
 
 logger = logging.getLogger(__name__)
 

@@ -20,13 +20,13 @@ from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.core.world.absence import Observation, Presence, first_observation, refusal_of
+from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.out_of_service import _out_of_service
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.lifecycle.inventory_files import partitions_schema, segments_schema, topics_schema
-from airflow_provider_rlmm.lifecycle.out_of_service import _out_of_service
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.absence import Observation, Presence, first_observation, refusal_of
-from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.inventory import READY, SurveyedState, Totals, Verdict
 
 if TYPE_CHECKING:

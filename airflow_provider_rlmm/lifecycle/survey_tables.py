@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.absence import Presence
+from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.policy.inventory import SurveyedState
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.remote_storage import FolderState, RemoteStorageManager, StoredObject
-from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay, MetadataPartitionView
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay, MetadataPartitionView
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.topic_gone import (
     MAX_NAMED,
     PartitionEnd,

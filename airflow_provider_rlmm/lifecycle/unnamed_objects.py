@@ -10,9 +10,9 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.lifecycle.cluster_look import look
+from airflow_provider_rlmm.core.world.absence import Observation, first_observation
+from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
-from airflow_provider_rlmm.policy.absence import Observation, first_observation
 from airflow_provider_rlmm.policy.unnamed import are_unnamed
 
 if TYPE_CHECKING:

@@ -276,7 +276,7 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
 
     def _job_arguments(self, hook: RemoteLogMetadataHook, folder: Path, name: str) -> dict[str, str]:
         """Observe the cluster, write down what was seen, and return what the job is told, without the client properties."""
-        from airflow_provider_rlmm.lifecycle.cluster_look import observe_cluster
+        from airflow_provider_rlmm.core.world.cluster_look import observe_cluster
 
         hook.check_cluster()
         metadata_topic = hook.get_connection_settings().metadata_topic
@@ -331,7 +331,7 @@ class PublishRetentionPlanOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish."""
-        from airflow_provider_rlmm.lifecycle.replay import refusal_of_lost
+        from airflow_provider_rlmm.core.world.replay import refusal_of_lost
         from airflow_provider_rlmm.session.floors import reading
 
         read, name = self.read_arguments(), artifact_name(context)

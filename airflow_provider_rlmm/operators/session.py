@@ -12,9 +12,9 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.log.floored_log import Confirmation
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.cleaner_session import cleaner_session
 from airflow_provider_rlmm.settings import work_uri
 

@@ -12,12 +12,12 @@ from airflow.sdk import Context
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.core.plans.plan_files import read_document
+from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
 from airflow_provider_rlmm.observability.stats import send_survey_metrics
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
-from airflow_provider_rlmm.policy.visibility import UNSEEN_ADVICE
 from airflow_provider_rlmm.settings import artifact_uri
 
 

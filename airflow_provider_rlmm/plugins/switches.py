@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from airflow_provider_rlmm.core.world.kill_switch import reason_of
 from airflow_provider_rlmm.hooks.kill_switch import STOP_VARIABLE, stop_variables
-from airflow_provider_rlmm.policy.kill_switch import reason_of
 
 
 def set_switches(connections: Iterable[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
+from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.policy.copy_hole import find_hole
 from airflow_provider_rlmm.policy.copying import (
     COPY_WITHOUT_LEADER,
@@ -27,7 +28,6 @@ from airflow_provider_rlmm.policy.copying import (
     remote_end,
     size_obstacle,
 )
-from airflow_provider_rlmm.policy.hold import Hold
 
 _BY_OFFSET: Final = attrgetter("start_offset", "end_offset", "max_timestamp_ms")
 _STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED

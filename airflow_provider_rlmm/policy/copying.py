@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.log.answers import LeaderAnswer
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache, end_of_epoch
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS
+from airflow_provider_rlmm.core.world.freshness import MISSING_LIVING_SEGMENTS
 
 COPY_WITHOUT_LEADER: Final = "copy_without_leader"
 """Override: copy segments of a user partition that has no leader, whose end and lineage nobody can tell then."""

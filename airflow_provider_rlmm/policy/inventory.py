@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import Data
-from airflow_provider_rlmm.policy.visibility import why_not_all_seen
+from airflow_provider_rlmm.core.world.visibility import why_not_all_seen
 
 INVENTORY_FORMAT = 2
 """Version of the document; one of another version is not read."""

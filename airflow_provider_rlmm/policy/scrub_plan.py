@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.plans.guards import (
 )
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import Amount
 from airflow_provider_rlmm.policy.unnamed import UNNAMED, Kept, that_bar, why_kept

@@ -10,7 +10,7 @@ from typing import Final
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.policy.absence import Presence
+from airflow_provider_rlmm.core.world.absence import Presence
 
 MAX_NAMED: Final = 5
 """Most reasons of one kind that are told: a topic may have thousands of partitions."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.policy.absence import Presence
+from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 
 if TYPE_CHECKING:

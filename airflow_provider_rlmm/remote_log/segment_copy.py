@@ -35,10 +35,10 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteLogMetrics
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, RemoteStorageManager
+from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.policy.copy_situation import CopySituation
 from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment
-from airflow_provider_rlmm.policy.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.remote_log.copy_pace import CopyPace
 from airflow_provider_rlmm.remote_log.copy_replay import CopyBelief, CopyReplay
 from airflow_provider_rlmm.remote_log.copy_source import CopySource, ReadyCopy

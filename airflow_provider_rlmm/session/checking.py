@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_rlmm.core.base.errors import ClockSkewError, ConfigurationError, EventLogAccessError
 from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
-from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK, check_agreement
+from airflow_provider_rlmm.core.world.proven_time import UNPROVEN_CLOCK, check_agreement
+from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
 from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision
-from airflow_provider_rlmm.policy.visibility import UNSEEN_ADVICE
 from airflow_provider_rlmm.session.archiving import archive_wanted
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.holding import hold_in_words
 from airflow_provider_rlmm.session.steps import step
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def what_is_unseen(topic: TopicReplay, limits: CleanerLimits) -> str:
     :param limits: with the kinds of records that raise no doubt.
     :raises EventLogError: if the cluster cannot be asked.
     """
-    from airflow_provider_rlmm.lifecycle.out_of_service import unseen_in_words
+    from airflow_provider_rlmm.core.world.out_of_service import unseen_in_words
 
     if not (why := unseen_in_words(topic, limits)):
         return ""

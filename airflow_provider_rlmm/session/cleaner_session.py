@@ -19,10 +19,10 @@ from airflow_provider_rlmm.core.log.floored_log import NOTHING_CONFIRMED, Confir
 from airflow_provider_rlmm.core.log.topic_state import ProgressListener, ignore_progress
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.core.plans.plan_files import orphaned_partitions, read_plan
-from airflow_provider_rlmm.policy.hold import Hold, HoldSource
-from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource, cannot_be_told
-from airflow_provider_rlmm.policy.proven_time import bound_of_run
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
+from airflow_provider_rlmm.core.world.hold import Hold, HoldSource
+from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, cannot_be_told
+from airflow_provider_rlmm.core.world.proven_time import bound_of_run
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 from airflow_provider_rlmm.session.floors import floored
 from airflow_provider_rlmm.session.metadata_topic import StorageStamps
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.storage.layout import Layout
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.core.storage.root import RootExpectation
-    from airflow_provider_rlmm.lifecycle.audit import AuditLog
-    from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
-    from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot
-    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-    from airflow_provider_rlmm.policy.audit import DeletionRecord
+    from airflow_provider_rlmm.core.world.audit import DeletionRecord
+    from airflow_provider_rlmm.core.world.audit_log import AuditLog
+    from airflow_provider_rlmm.core.world.root_ledger import WorkFolderLedger
+    from airflow_provider_rlmm.core.world.root_proof import ProvenRoot
+    from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
 Limits = TypeVar("Limits", CleanerLimits, ScrubLimits)
 
@@ -114,7 +114,7 @@ class CleanerSession:
     @contextmanager
     def topic(self) -> Iterator[TopicReplay]:
         """Return the metadata topic, resumed from the latest snapshot; at the end of the block it leaves another one."""
-        from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+        from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
         topic = TopicReplay(
             self.log, self.topics, self.clock, self.snapshots, on_progress=self.on_progress, layout=self._layout
@@ -170,9 +170,9 @@ class CleanerSession:
         Return where a task writes down what it deletes.
 
         :param run: who deletes, and by which plan.
-        :param source: the metadata partition, or :data:`~airflow_provider_rlmm.policy.audit.SCRUB`.
+        :param source: the metadata partition, or :data:`~airflow_provider_rlmm.core.world.audit.SCRUB`.
         """
-        from airflow_provider_rlmm.lifecycle.audit import AuditFiles
+        from airflow_provider_rlmm.core.world.audit_log import AuditFiles
 
         return AuditFiles(self.cluster_uri, self.cluster_id, run, source, self.clock)
 
@@ -183,7 +183,7 @@ class CleanerSession:
         :param segments: the segments.
         :param since_ms: none of them was deleted before this time, ms since the epoch.
         """
-        from airflow_provider_rlmm.lifecycle.audit_files import deletion_record
+        from airflow_provider_rlmm.core.world.audit_files import deletion_record
 
         return deletion_record(self.cluster_uri, self.cluster_id, segments, since_ms)
 
@@ -194,7 +194,7 @@ class CleanerSession:
         :param limits: with the overrides in force.
         :raises PlanError: if what earlier runs have recorded cannot be read.
         """
-        from airflow_provider_rlmm.lifecycle.root_ledger import recorded_roots
+        from airflow_provider_rlmm.core.world.root_ledger import recorded_roots
 
         known = self.storage.root_expectation(limits.overrides, recorded_roots(self.cluster_uri, self.cluster_id))
         return replace(known, metadata_topic_id=self.log.topic_id)
@@ -208,7 +208,7 @@ class CleanerSession:
         :raises EventLogError: if the topic or the cluster cannot be read.
         """
         from airflow_provider_rlmm.core.storage.layouts import layout_named
-        from airflow_provider_rlmm.lifecycle.known_places import require_known_places
+        from airflow_provider_rlmm.core.world.known_places import require_known_places
 
         settings = self.access.get_connection_settings()
         if settings.storage_uri is None:
@@ -221,7 +221,7 @@ class CleanerSession:
     @property
     def root_ledger(self) -> WorkFolderLedger:
         """Remembers since when the places of the storage lie where they do."""
-        from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
+        from airflow_provider_rlmm.core.world.root_ledger import WorkFolderLedger
 
         return WorkFolderLedger(self.cluster_uri, self.cluster_id, self.clock)
 
@@ -243,7 +243,7 @@ class CleanerSession:
         :raises StorageRootError: if it is not this cluster's, or not up to date.
         :raises EventLogAccessError: if only hidden topics could tell whether it is.
         """
-        from airflow_provider_rlmm.lifecycle.root_proof import prove_root
+        from airflow_provider_rlmm.core.world.root_proof import prove_root
 
         return prove_root(
             topic,

@@ -16,10 +16,10 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, first_refusals
 from airflow_provider_rlmm.core.plans.plan_files import planned_segments, write_document, write_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.lifecycle import run_report as documents
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, check_part, totals, with_earlier_try
-from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.holding import require_known_hold
@@ -132,10 +132,10 @@ def clean(
     :raises ArchiveError: if it must be archived before, and the run has no archive of exactly this plan.
     :raises RlmmError: if the rules forbid to go on; what was done stays done, and is in the folder.
     """
+    from airflow_provider_rlmm.core.world.root_ledger import record_roots
+    from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, require_places_of_plan, samples_of
     from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
     from airflow_provider_rlmm.lifecycle.progress import ProgressWriter
-    from airflow_provider_rlmm.lifecycle.root_ledger import record_roots
-    from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, require_places_of_plan, samples_of
 
     limits = session.paced(limits)
     summary.check_valid(session.cluster_id, session.clock())

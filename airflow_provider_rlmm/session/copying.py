@@ -231,7 +231,7 @@ def _wrong_root(
     session: CleanerSession, context: CopyContext, expectation: RootExpectation, *, dry_run: bool
 ) -> str | None:
     """Refuse a root that is not shown to be the one that brokers copy to now; return in a dry run why it would be refused."""
-    from airflow_provider_rlmm.lifecycle.root_proof import require_brokers_root
+    from airflow_provider_rlmm.core.world.root_proof import require_brokers_root
 
     try:
         with session.topic() as replay:

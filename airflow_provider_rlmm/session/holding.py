@@ -10,10 +10,10 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, UnknownHo
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.hold import KnownTopics
+from airflow_provider_rlmm.core.world.hold import KnownTopics
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.core.world.topic_view import TopicReplay
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def require_known_topic(topic: TopicReplay, name: str) -> None:
 
 def _known(topic: TopicReplay) -> KnownTopics:
     """Return what log and cluster name; a name that may not be described is one all the same."""
-    from airflow_provider_rlmm.lifecycle.cluster_look import look
+    from airflow_provider_rlmm.core.world.cluster_look import look
 
     if topic.is_behind:
         topic.advance()

@@ -12,7 +12,7 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE
+from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE
 from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE, RecordsToRestore, beginnings, holes, obstacles
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 

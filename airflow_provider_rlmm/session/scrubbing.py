@@ -15,11 +15,11 @@ from airflow_provider_rlmm.core.plans.approval import NOT_APPROVED_ADVICE
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
+from airflow_provider_rlmm.core.world.audit import SCRUB
+from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.proven_time import UNPROVEN_CLOCK
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.policy.attention import Attention, RunProblem
-from airflow_provider_rlmm.policy.audit import SCRUB
-from airflow_provider_rlmm.policy.hold import Hold
-from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.holding import require_known_hold
 from airflow_provider_rlmm.session.steps import step

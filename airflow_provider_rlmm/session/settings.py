@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.values import refused, spelled_integer
 from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
 from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.core.storage.root import expected_roots
-from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.core.world.hold import Hold
 
 _BOOLEANS = ("allow_writes", "allow_copy", "sole_owner", "archive_before_deletion")
 _INTEGERS = ("objects_per_second",)

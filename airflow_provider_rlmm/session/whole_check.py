@@ -20,7 +20,7 @@ from airflow_provider_rlmm.session.holding import hold_in_words, require_known_h
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.plans.refusals import Refusal
-    from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+    from airflow_provider_rlmm.core.world.topic_view import TopicReplay
     from airflow_provider_rlmm.session.access import RemoteLogAccess
     from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 

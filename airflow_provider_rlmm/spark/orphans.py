@@ -10,7 +10,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.absence import (
+from airflow_provider_rlmm.core.world.absence import (
     MAX_TOPIC_IDS_ASKED,
     OrphanCandidate,
     OrphanVerdict,

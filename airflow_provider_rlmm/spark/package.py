@@ -25,7 +25,7 @@ _PACKAGE = airflow_provider_rlmm.__name__
 _PACKAGE_ROOT = Path(airflow_provider_rlmm.__file__).parent
 _ENTRIES = (
     # what the drivers import where the package is not installed
-    "airflow_provider_rlmm.policy.cluster_state",
+    "airflow_provider_rlmm.core.world.cluster_state",
     "airflow_provider_rlmm.policy.retention",
     "airflow_provider_rlmm.spark.cluster",
     "airflow_provider_rlmm.spark.generations",

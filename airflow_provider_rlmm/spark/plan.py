@@ -66,7 +66,7 @@ def save_plan(
 
     :param spark: the session.
     :param segments: what was read.
-    :param absent: (topic id, name) of deleted topics, as :func:`~airflow_provider_rlmm.policy.absence.judge_orphans` found
+    :param absent: (topic id, name) of deleted topics, as :func:`~airflow_provider_rlmm.core.world.absence.judge_orphans` found
         them: nothing else is ever called orphaned.
     :param folder: the folder of the plan, cleared.
     :param header: what the summary says beside its counts.

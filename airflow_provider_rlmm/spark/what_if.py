@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.policy.cluster_state import ClusterState
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import WHAT_IF_COLUMNS
 from airflow_provider_rlmm.spark.generation import Generation, GenerationFile
@@ -31,7 +31,7 @@ class Scenario:
 
     text: str  # as it was given
     topics: str  # a pattern of topic names, in which ``*`` stands for anything
-    changes: Mapping[str, Any]  # fields of :class:`~airflow_provider_rlmm.policy.cluster_state.ListedTopic`
+    changes: Mapping[str, Any]  # fields of :class:`~airflow_provider_rlmm.core.world.cluster_state.ListedTopic`
 
     @classmethod
     def parse(cls, text: str) -> Scenario:

@@ -38,9 +38,9 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
 from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder, evaluate_batches

@@ -25,14 +25,14 @@ from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.lifecycle.audit import AuditFiles
+from airflow_provider_rlmm.core.world.audit_log import AuditFiles
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, totals
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from dev.broker import LocalKafka
 from tests.roots import naming
 

@@ -11,7 +11,7 @@ from airflow_provider_rlmm.core.log.kafka import client
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic
-from airflow_provider_rlmm.policy.storage_plugin import PLUGIN_CLASS
+from airflow_provider_rlmm.core.world.storage_plugin import PLUGIN_CLASS
 from dev.broker import METADATA_TOPIC, await_condition
 from tests.integration.kafka_topics import (
     TIMEOUT_S,

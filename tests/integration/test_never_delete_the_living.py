@@ -31,9 +31,9 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, Rem
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.core.world.freshness import FreshnessVerdict
+from airflow_provider_rlmm.core.world.root_proof import look_for_freshness
 from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
-from airflow_provider_rlmm.lifecycle.root_proof import look_for_freshness
-from airflow_provider_rlmm.policy.freshness import FreshnessVerdict
 from dev import formatter, tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from tests.mutations.mutation import BATCHES, EFFECTS, Mutation, switched_off
 
-TRAIL = "lifecycle/deletion_trail.py"
-FILES = "lifecycle/audit_files.py"
+TRAIL = "core/world/deletion_trail.py"
+FILES = "core/world/audit_files.py"
 PRUNING = "policy/pruning.py"
 HOUSEKEEPING = "session/housekeeping.py"
 LOG = "audit log"
@@ -79,7 +79,7 @@ AUDIT = [
     Mutation(
         LOG,
         "a file is written over",
-        "lifecycle/audit.py",
+        "core/world/audit_log.py",
         '            create_file(f"{batch.uri}/{name}", [audit_bytes(rows)])',
         '            __import__("airflow_provider_rlmm.core.base.file_systems").file_systems.replace_file('
         'f"{batch.uri}/{name}", [audit_bytes(rows)])',

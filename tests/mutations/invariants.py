@@ -21,7 +21,7 @@ from tests.mutations.mutation import (
     switched_off,
 )
 
-AUDIT_RULES = "policy/audit.py"
+AUDIT_RULES = "core/world/audit.py"
 
 _MISSING = "lifecycle/test_cleaner_missing.py::"
 _RECORD = "lifecycle/test_deletion_record.py::"
@@ -140,7 +140,7 @@ INVARIANTS = [
     Mutation(
         "I2",
         "takes a batch that could not be begun for that of a killed run",
-        "lifecycle/audit.py",
+        "core/world/audit_log.py",
         '                    self.after(batch, {"outcome": "UNKNOWN", "why": NOT_BEGUN})\n',
         "                    pass\n",
         f"{_RECORD}test_a_batch_that_could_not_be_written_down_and_is_there_all_the_same_is_no_killed_run",

@@ -80,7 +80,7 @@ KILL_SWITCH = [
     Mutation(
         PROMISE,
         "a word that sounds like off is off",
-        "policy/kill_switch.py",
+        "core/world/kill_switch.py",
         "    if text is None:",
         '    if text is None or text.strip().lower() in {"no", "off", "0", "false"}:',
         "policy/test_kill_switch.py::test_whatever_it_says_stops_and_is_the_reason",
@@ -88,7 +88,7 @@ KILL_SWITCH = [
     Mutation(
         PROMISE,
         "an empty one is off",
-        "policy/kill_switch.py",
+        "core/world/kill_switch.py",
         "    if text is None:",
         "    if not text:",
         "policy/test_kill_switch.py::test_an_empty_one_stops_too",

@@ -244,7 +244,7 @@ LOST_RECORDS = [
         f"{_LOST}test_whoever_concludes_from_what_the_log_does_not_name_refuses",
     ),
     switched_off(
-        "lifecycle/out_of_service.py",
+        "core/world/out_of_service.py",
         "I18",
         "surveys in green where records are lost",
         "    if view.lost is not None and view.lost.is_open:",

@@ -33,7 +33,7 @@ from tests.mutations.mutation import (
     switched_off,
 )
 
-TOPIC_VIEW = "lifecycle/topic_view.py"
+TOPIC_VIEW = "core/world/topic_view.py"
 TOPIC_STATE = "core/log/topic_state.py"
 UNRESOLVED = "core/records/fold/unresolved.py"
 
@@ -333,7 +333,7 @@ RULES = [
         "lifecycle/test_wholeness.py::test_the_guard_itself_refuses_to_finish_a_partition_without_the_proof",
     ),
     switched_off(
-        "policy/absence.py",
+        "core/world/absence.py",
         "incomplete history",
         "a finished deletion is cleaned again",
         "    if not history.deletion_under_way():",

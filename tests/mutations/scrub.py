@@ -382,7 +382,7 @@ SCRUBS = [
     Mutation(
         "I21",
         "records that name more key prefixes than are looked for are not counted",
-        "lifecycle/named_prefixes.py",
+        "core/world/named_prefixes.py",
         "                self.left_out += sum(prefix is not None for prefix in named_by)\n",
         "                pass\n",
         "lifecycle/test_forgotten_prefixes.py::test_more_prefixes_than_are_looked_for_are_counted_and_need_a_person",
@@ -404,7 +404,7 @@ SCRUBS = [
         "lifecycle/test_forgotten_prefixes.py::test_more_folders_of_others_than_are_looked_into_are_counted_and_need_a_person",
     ),
     switched_off(
-        "lifecycle/known_places.py",
+        "core/world/known_places.py",
         "I21",
         "takes copies below more key prefixes than are told apart for those of deleted topics",
         "            if found > _MOST_PREFIXES:",

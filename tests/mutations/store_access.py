@@ -12,7 +12,7 @@ CONNECTION_SECRETS = "hooks/stores/secrets.py"
 CREDENTIALS = "core/storage/credentials.py"
 REMOTE_LOG_ACCESS = "session/access.py"
 OPENING = "core/storage/opening.py"
-PLUGIN = "policy/storage_plugin.py"
+PLUGIN = "core/world/storage_plugin.py"
 WORK_STORE = "hooks/work_store.py"
 
 _AMAZON = "airflow/test_amazon_connections.py::"

@@ -19,10 +19,10 @@ from airflow_provider_rlmm.core.records.records import RemoteLogMetadata, TopicI
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.world.absence import refusal_of
+from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.cluster_state import ListedTopic
 from airflow_provider_rlmm.doctor.examine import examine
-from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.policy.absence import refusal_of
-from airflow_provider_rlmm.policy.cluster_state import ListedTopic
 from airflow_provider_rlmm.policy.findings import Diagnosis, FindingKind
 from airflow_provider_rlmm.spark.columns import SEGMENT
 from tests.contracts.folds import (

@@ -14,10 +14,10 @@ from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, SHORT_W
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.world.absence import Presence
+from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.scrub_files import rows_of
-from airflow_provider_rlmm.policy.absence import Presence
-from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import Choice
 from airflow_provider_rlmm.policy.unnamed import UNNAMED

@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
-from airflow_provider_rlmm.lifecycle import root_proof
+from airflow_provider_rlmm.core.world import root_proof
 from airflow_provider_rlmm.policy import copy_situation, copying
 from airflow_provider_rlmm.policy.copy_situation import CopySituation
 from airflow_provider_rlmm.policy.copying import Candidates, CopyLimits

@@ -27,8 +27,8 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.segments.lineage import find_highest_remote_offset
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.lifecycle import root_proof
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.core.world import root_proof
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from airflow_provider_rlmm.remote_log.segment_copy import CopyContext

@@ -14,9 +14,9 @@ from unittest import mock
 from airflow_provider_rlmm.core.base import file_systems
 from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
-from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
-from airflow_provider_rlmm.lifecycle.audit_columns import audit_table
-from airflow_provider_rlmm.policy.audit import DeletionRecord
+from airflow_provider_rlmm.core.world.audit import DeletionRecord
+from airflow_provider_rlmm.core.world.audit_columns import audit_table
+from airflow_provider_rlmm.core.world.audit_log import AuditBatch, AuditLog
 from airflow_provider_rlmm.session import cleaner_session
 from airflow_provider_rlmm.session.access import RemoteLogAccess
 from airflow_provider_rlmm.session.settings import RemoteLogSettings

@@ -11,7 +11,8 @@ from typing import Any
 from unittest import mock
 
 from airflow_provider_rlmm.core.log import floored_log
-from airflow_provider_rlmm.lifecycle import earlier_deletions, eligibility, root_proof, unnamed_guard
+from airflow_provider_rlmm.core.world import earlier_deletions, root_proof
+from airflow_provider_rlmm.lifecycle import eligibility, unnamed_guard
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.policy import scrub_plan
 from airflow_provider_rlmm.session import floors
@@ -24,7 +25,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 def _any_prefix() -> Iterator[Any]:
     """Copies of living topics may lie where the connection does not look."""
-    for user in ("airflow_provider_rlmm.lifecycle.root_proof", "airflow_provider_rlmm.lifecycle.known_places"):
+    for user in ("airflow_provider_rlmm.core.world.root_proof", "airflow_provider_rlmm.core.world.known_places"):
         yield mock.patch(f"{user}.require_known_places", _nothing)
 
 

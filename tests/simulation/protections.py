@@ -22,9 +22,9 @@ from airflow_provider_rlmm.core.base import clock
 from airflow_provider_rlmm.core.log import in_process, log_tail, topic_state
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic
 from airflow_provider_rlmm.core.storage import layout_storage, root
-from airflow_provider_rlmm.lifecycle import cleaner, cluster_look, replay
-from airflow_provider_rlmm.policy import absence, proven_time
-from airflow_provider_rlmm.policy import freshness as fresh
+from airflow_provider_rlmm.core.world import absence, cluster_look, proven_time, replay
+from airflow_provider_rlmm.core.world import freshness as fresh
+from airflow_provider_rlmm.lifecycle import cleaner
 from tests.simulation.copying_protections import COPYING_PROTECTIONS
 from tests.simulation.copying_runs import play_copying
 from tests.simulation.folder_protections import FOLDER_PROTECTIONS
@@ -60,7 +60,7 @@ def _any_cluster() -> Iterator[Any]:
     for user in (
         "airflow_provider_rlmm.lifecycle.marker",
         "airflow_provider_rlmm.lifecycle.planner",
-        "airflow_provider_rlmm.lifecycle.root_proof",
+        "airflow_provider_rlmm.core.world.root_proof",
         "airflow_provider_rlmm.lifecycle.eligibility",
     ):
         yield mock.patch(f"{user}.look", believing)

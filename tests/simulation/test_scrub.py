@@ -22,9 +22,9 @@ from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataUpdate, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from tests.simulation import actors
 from tests.simulation.model import View
 from tests.simulation.runs import play, remembered_decoding

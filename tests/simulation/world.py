@@ -33,12 +33,12 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_i
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.proven_time import prove_time
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.proven_time import prove_time
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.simulation import actors
 from tests.simulation.baton import Baton

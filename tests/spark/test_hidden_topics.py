@@ -25,8 +25,8 @@ from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, java_
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.lifecycle.cluster_look import observe_cluster
-from airflow_provider_rlmm.policy.cluster_state import ClusterState
+from airflow_provider_rlmm.core.world.cluster_look import observe_cluster
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from dev import tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC

@@ -28,8 +28,8 @@ from airflow_provider_rlmm.core.plans.plan import (
 )
 from airflow_provider_rlmm.core.plans.plan_files import planned_segments, read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
-from airflow_provider_rlmm.policy.absence import OrphanCandidate
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.absence import OrphanCandidate
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import SEGMENT
 from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder

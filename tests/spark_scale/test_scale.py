@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.generation import Generation
 from airflow_provider_rlmm.spark.generations import GenerationStore

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import numpy as np
 
-from airflow_provider_rlmm.policy.cluster_state import ListedTopic
+from airflow_provider_rlmm.core.world.cluster_state import ListedTopic
 from tests.spark.events import UNUSABLE, Segment
 from tests.spark.plain_evaluation import COPIED, DELETED, DELETING
 

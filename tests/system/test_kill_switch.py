@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
-from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows
+from airflow_provider_rlmm.core.world.audit_files import Wanted, audit_rows
 from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import LocalKafka

@@ -12,7 +12,7 @@ from statistics import median
 import pytest
 
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-from airflow_provider_rlmm.lifecycle.audit_files import audit_rows
+from airflow_provider_rlmm.core.world.audit_files import audit_rows
 from dev import tiering
 from dev.broker import LocalKafka
 from dev.orphans import leave_orphans

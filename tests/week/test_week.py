@@ -25,8 +25,8 @@ from fastapi.testclient import TestClient
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, system_clock
 from airflow_provider_rlmm.core.base.file_systems import modified_ms
 from airflow_provider_rlmm.core.log.kafka.cluster import VerifiedCluster
+from airflow_provider_rlmm.core.world.audit_files import Wanted, audit_rows
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
     MarkDeletedPartitionsOperator,

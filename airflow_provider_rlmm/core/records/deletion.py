@@ -44,7 +44,7 @@ class PartitionDeletion:
     :param delete_state: how far it is, ``None`` where the partition was never marked.
     :param observations: the observations of its absence since the last foreign segment event, by offset, their times
         strictly decreasing. Which of them counts depends on the time at which one asks
-        (:func:`airflow_provider_rlmm.policy.absence.first_observation`); one that is not earlier than another before it
+        (:func:`airflow_provider_rlmm.core.world.absence.first_observation`); one that is not earlier than another before it
         never does, so it is not kept.
     :param unsettled_marker_offset: offset of the first marker of the deletion under way.
     """

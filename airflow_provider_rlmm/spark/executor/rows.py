@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.records.columnar import ColumnarState
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.retention import EvaluationLimits, PartitionLimits
 from airflow_provider_rlmm.spark.columns import (
     QUARANTINED,

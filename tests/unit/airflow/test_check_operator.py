@@ -21,11 +21,11 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
 )
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
+from airflow_provider_rlmm.core.world.storage_plugin import PLUGIN_CLASS
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from airflow_provider_rlmm.policy.storage_plugin import PLUGIN_CLASS
 from tests.unit.airflow.test_operators import (
     GONE,
     NOW,

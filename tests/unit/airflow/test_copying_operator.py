@@ -38,9 +38,9 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.world.current_root import NOTHING_RECORDED
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.lifecycle.current_root import NOTHING_RECORDED
 from airflow_provider_rlmm.observability import stats
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from airflow_provider_rlmm.remote_log.leader import InProcessLeader

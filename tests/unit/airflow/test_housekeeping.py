@@ -17,8 +17,8 @@ import pytest
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
-from airflow_provider_rlmm.lifecycle.audit_files import audit_rows
-from airflow_provider_rlmm.policy.audit import day_of
+from airflow_provider_rlmm.core.world.audit import day_of
+from airflow_provider_rlmm.core.world.audit_files import audit_rows
 from airflow_provider_rlmm.policy.pruning import is_file_of_run
 from airflow_provider_rlmm.policy.run_summary import RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.session import housekeeping

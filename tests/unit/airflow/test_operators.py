@@ -50,6 +50,7 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.stamps import Location
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
@@ -62,7 +63,6 @@ from airflow_provider_rlmm.operators.cleaner import (
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.inventory import Inventory
 from airflow_provider_rlmm.policy.task_failure import TaskFailure
 from airflow_provider_rlmm.session.steps import seconds_of_steps
@@ -765,7 +765,7 @@ def test_a_full_disk_keeps_neither_the_deletion_nor_its_error_from_being_told(
 def observed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterState:
     state = ClusterState("cluster-1", 1, (ListedTopic(ALIVE.topic_id, "alive", -1, -1, {0: 0}),))
     monkeypatch.setattr(
-        "airflow_provider_rlmm.lifecycle.cluster_look.observe_cluster", lambda topics, metadata_topic, clock: state
+        "airflow_provider_rlmm.core.world.cluster_look.observe_cluster", lambda topics, metadata_topic, clock: state
     )
     monkeypatch.setenv(
         "AIRFLOW_CONN_SPARK_DEFAULT",

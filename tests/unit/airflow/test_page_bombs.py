@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.lifecycle.audit import AuditFiles
-from airflow_provider_rlmm.lifecycle.audit_columns import audit_schema
+from airflow_provider_rlmm.core.world.audit_columns import audit_schema
+from airflow_provider_rlmm.core.world.audit_log import AuditFiles
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.lifecycle.inventory_files import segments_schema, topics_schema
 from airflow_provider_rlmm.policy.inventory import InventoryFile
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from tests.sample_work_folder import CLUSTER, NOW_MS, Sample, sample_work_folder, topic_id
 
 GIGABYTE = 2**30

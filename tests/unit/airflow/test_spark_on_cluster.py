@@ -15,10 +15,10 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SparkMasterError
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.hooks.spark_master import NOT_FOUND, SparkMaster
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
 from airflow_provider_rlmm.operators.spark_on_cluster import JobFolder
-from airflow_provider_rlmm.policy.cluster_state import ClusterState
 from airflow_provider_rlmm.triggers.spark_driver import SparkDriverTrigger
 from tests.unit.airflow.test_operators import SECRET, cluster, connect, context, observed, work  # noqa: F401  # fixtures
 

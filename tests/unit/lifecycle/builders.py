@@ -38,17 +38,17 @@ from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.storage.stamps import Stamp, stamp_key
-from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.current_root import PlaceLedger
+from airflow_provider_rlmm.core.world.effects import describe_event
+from airflow_provider_rlmm.core.world.hold import Hold, HoldSource, nothing_held
+from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.lifecycle.current_root import PlaceLedger
-from airflow_provider_rlmm.lifecycle.effects import describe_event
 from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.hold import Hold, HoldSource, nothing_held
-from airflow_provider_rlmm.policy.kill_switch import StopSource, never_stopped
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 
 CLUSTER_ID = "unit-test-cluster-id-1"

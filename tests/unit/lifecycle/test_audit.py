@@ -15,13 +15,14 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import AuditError, StorageRootError, StorageUnavailableError
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.lifecycle import audit, audit_files
-from airflow_provider_rlmm.lifecycle.audit import AuditFiles
-from airflow_provider_rlmm.lifecycle.audit_files import Wanted, audit_rows, compact
-from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world import audit_files
+from airflow_provider_rlmm.core.world import audit_log as audit
+from airflow_provider_rlmm.core.world.audit import AUDIT_COLUMNS, AuditName, AuditPhase, batch_name, day_of, is_day
+from airflow_provider_rlmm.core.world.audit_files import Wanted, audit_rows, compact
+from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.audit_log import AuditFiles
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
-from airflow_provider_rlmm.policy.audit import AUDIT_COLUMNS, AuditName, AuditPhase, batch_name, day_of, is_day
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, START_MS, Cluster, tip
 
 GONE = tip("gone", 0, 7)

@@ -18,8 +18,8 @@ from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, Topic
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.core.storage.stamps import Location, Stamp
-from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
-from airflow_provider_rlmm.policy.audit import DeletionRecord
+from airflow_provider_rlmm.core.world.audit import DeletionRecord
+from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, on_nth_publish, reasons, tip
 
 GONE = tip()

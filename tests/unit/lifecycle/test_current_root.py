@@ -14,8 +14,8 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.lifecycle.root_ledger import WorkFolderLedger
-from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, require_brokers_root, samples_of
+from airflow_provider_rlmm.core.world.root_ledger import WorkFolderLedger
+from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, prove_root, require_brokers_root, samples_of
 from tests.unit.lifecycle.builders import CLUSTER_ID, HOUR_MS, START_MS, Cluster, add, tip, update
 
 HERE = "memory://kafka-tiered-storage"

@@ -15,12 +15,13 @@ from airflow_provider_rlmm.core.base.errors import AuditError, StorageRootError
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.lifecycle import audit, audit_files
-from airflow_provider_rlmm.lifecycle.audit import AuditFiles
-from airflow_provider_rlmm.lifecycle.audit_files import compact, deletion_record
-from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
-from airflow_provider_rlmm.policy.audit import DeletionRecord
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
+from airflow_provider_rlmm.core.world import audit_files
+from airflow_provider_rlmm.core.world import audit_log as audit
+from airflow_provider_rlmm.core.world.audit import DeletionRecord
+from airflow_provider_rlmm.core.world.audit_files import compact, deletion_record
+from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.audit_log import AuditFiles
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, START_MS, Cluster, tip
 
 GONE, OTHER = tip("gone", 0, 7), tip("gone", 1, 7)

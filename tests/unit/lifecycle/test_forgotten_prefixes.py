@@ -13,10 +13,10 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage import walk
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.lifecycle import named_prefixes
+from airflow_provider_rlmm.core.world import named_prefixes
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import ForgottenPrefix
 from tests.unit.lifecycle.builders import Cluster, SnapshotInMemory, add, tip, update

@@ -18,8 +18,8 @@ from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, Sto
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.lifecycle.root_proof import check_samples, look_for_freshness
-from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
+from airflow_provider_rlmm.core.world.freshness import Freshness, FreshnessVerdict, Sample
+from airflow_provider_rlmm.core.world.root_proof import check_samples, look_for_freshness
 from tests.contracts.layouts import NEW, OLD, RelocatedLayout
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, once, tip, update
 

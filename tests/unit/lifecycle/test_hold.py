@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
-from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.core.world.hold import Hold
 from tests.unit.lifecycle.builders import Cluster, tip
 
 GONE = tip()

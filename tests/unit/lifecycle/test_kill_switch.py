@@ -8,8 +8,8 @@ import logging
 import pytest
 
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource
 from airflow_provider_rlmm.lifecycle import batches
-from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, StopSource
 from tests.unit.lifecycle.builders import Cluster, tip
 
 GONE = (tip("gone", 0, 7), tip("gone", 1, 7))

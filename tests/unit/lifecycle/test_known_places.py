@@ -14,8 +14,8 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
-from airflow_provider_rlmm.lifecycle import known_places
-from airflow_provider_rlmm.lifecycle.root_proof import prove_root, require_brokers_root, require_places_of_plan
+from airflow_provider_rlmm.core.world import known_places
+from airflow_provider_rlmm.core.world.root_proof import prove_root, require_brokers_root, require_places_of_plan
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, tip, update
 from tests.unit.storage.test_aiven import compact, custom_prefix, tagged

@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from tests.unit.lifecycle.builders import BROKER, DAY_MS, START_MS, Cluster, add, deletion, tip, update
 
 GONE = tip()

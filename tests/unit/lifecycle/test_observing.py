@@ -8,8 +8,8 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.lifecycle.cluster_look import observe_cluster
-from airflow_provider_rlmm.policy.cluster_state import ListedTopic
+from airflow_provider_rlmm.core.world.cluster_look import observe_cluster
+from airflow_provider_rlmm.core.world.cluster_state import ListedTopic
 
 METADATA_TOPIC = "__remote_log_metadata"
 TOPICS = {"orders": UUID(int=2), "local": UUID(int=3)}

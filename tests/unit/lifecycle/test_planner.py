@@ -12,8 +12,8 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
-from airflow_provider_rlmm.policy.hold import Hold
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, once, tip, update
 
 GONE = tip()

@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.lifecycle import root_ledger
-from airflow_provider_rlmm.lifecycle.root_ledger import (
+from airflow_provider_rlmm.core.world import root_ledger
+from airflow_provider_rlmm.core.world.root_ledger import (
     ROOTS_DOCUMENT,
     WorkFolderLedger,
     record_roots,

@@ -8,8 +8,8 @@ from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.lifecycle.root_proof import ProvenRoot, prove_root, require_brokers_root, samples_of
-from airflow_provider_rlmm.policy.audit import DeletionRecord
+from airflow_provider_rlmm.core.world.audit import DeletionRecord
+from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, prove_root, require_brokers_root, samples_of
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, deletion, reasons, tip, update
 

@@ -32,8 +32,9 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.lifecycle.audit_in_memory import InMemoryAuditLog
-from airflow_provider_rlmm.lifecycle.root_proof import prove_root
+from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.root_proof import prove_root
 from airflow_provider_rlmm.lifecycle.scrub import scrub
 from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, ScrubDeletion, require_places
 from airflow_provider_rlmm.lifecycle.scrub_files import (
@@ -46,7 +47,6 @@ from airflow_provider_rlmm.lifecycle.scrub_files import (
     write_scrub,
 )
 from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub, read_scrub_plan
-from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import Choice, ScrubPlan
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT, SCRUB_TABLE, ScrubSummary

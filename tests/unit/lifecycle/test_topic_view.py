@@ -21,8 +21,8 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, OWN_BROKER_ID
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from tests.unit.lifecycle.builders import Cluster, SnapshotInMemory, add, deletion, reasons, tip, update
 
 GONE = tip()

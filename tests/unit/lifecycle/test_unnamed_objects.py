@@ -17,8 +17,8 @@ from airflow_provider_rlmm.core.plans.guards import ScrubLimits
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
-from airflow_provider_rlmm.policy.absence import Presence
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.unnamed import Kept, why_kept
 from tests.unit.lifecycle.builders import DAY_MS, add, deletion, tip, update

@@ -308,7 +308,7 @@ def test_many_misrouted_records_contradict_the_partitioner_and_forbid_every_writ
 
 def test_the_guard_itself_refuses_to_finish_a_partition_without_the_proof(cluster: Cluster) -> None:
     """Whoever forgets to ask storage is stopped by the guard's own question."""
-    from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
+    from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionReplay
 
     replay = MetadataPartitionReplay(cluster.log, 0)
     replay.advance()

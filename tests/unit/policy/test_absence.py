@@ -12,7 +12,7 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.deletion import AbsenceObservation
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
-from airflow_provider_rlmm.policy.absence import (
+from airflow_provider_rlmm.core.world.absence import (
     OrphanCandidate,
     Presence,
     Settlement,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 TOPIC = st.builds(

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
+from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.policy.copy_situation import CopySituation, DirectoryFacts
 from airflow_provider_rlmm.policy.copying import (
     COPY_WITHOUT_LEADER,
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.policy.copying import (
     expires_before,
     remote_end,
 )
-from airflow_provider_rlmm.policy.hold import Hold
 
 TIP = TopicIdPartition(UUID(int=70), "living", 0)
 NOW_MS = 1_800_000_000_000

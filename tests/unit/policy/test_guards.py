@@ -20,9 +20,9 @@ from airflow_provider_rlmm.core.plans.guards import (
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.core.storage.root import MOVE_STAMP
-from airflow_provider_rlmm.policy.freshness import MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT
-from airflow_provider_rlmm.policy.proven_time import UNPROVEN_CLOCK
-from airflow_provider_rlmm.policy.unseen import SETTLE_CHANGED_PREFIX, SETTLE_MISSING
+from airflow_provider_rlmm.core.world.freshness import MISSING_LIVING_SEGMENTS, UNPROVEN_ROOT
+from airflow_provider_rlmm.core.world.proven_time import UNPROVEN_CLOCK
+from airflow_provider_rlmm.core.world.unseen import SETTLE_CHANGED_PREFIX, SETTLE_MISSING
 
 NONE: frozenset[str] = frozenset()
 SHORT = frozenset({"short_min_absence"})

@@ -7,7 +7,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.policy.hold import Hold
+from airflow_provider_rlmm.core.world.hold import Hold
 
 ID = UUID(int=2**127 - 5)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.policy.kill_switch import STOPPED_ADVICE, reason_of
+from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, reason_of
 
 
 def test_without_a_switch_runs_go_on() -> None:

@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.base.errors import (
     UnprovenClockError,
 )
 from airflow_provider_rlmm.core.plans.guards import OVERRIDES
-from airflow_provider_rlmm.policy.proven_time import (
+from airflow_provider_rlmm.core.world.proven_time import (
     UNPROVEN_CLOCK,
     BoundSource,
     TimeSource,

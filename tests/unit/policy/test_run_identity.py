@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 
 
 def test_a_run_that_applies_a_plan_is_still_who_it_was() -> None:

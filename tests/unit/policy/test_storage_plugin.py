@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_rlmm.policy.storage_plugin import compare_plugin
+from airflow_provider_rlmm.core.world.storage_plugin import compare_plugin
 
 LOCAL = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 AIVEN = "io.aiven.kafka.tieredstorage.RemoteStorageManager"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.plans.guards import OVERRIDES
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.policy.unseen import UnseenSegment, UnseenVerdict, decide_unseen
+from airflow_provider_rlmm.core.world.unseen import UnseenSegment, UnseenVerdict, decide_unseen
 
 MAY, MISSING, UNPROVEN = UnseenVerdict.MAY_FINISH, UnseenVerdict.MISSING, UnseenVerdict.NOT_PROVEN
 YES, NO, ANY = (True,), (False,), (False, True)

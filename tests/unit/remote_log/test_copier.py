@@ -42,8 +42,8 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, TemplateLayout
 from airflow_provider_rlmm.core.storage.root import RootExpectation
+from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
-from airflow_provider_rlmm.policy.hold import Hold
 from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
 from tests.unit.remote_log.copying import CLUSTER_ID, HOUR_MS, LIVING, MAY_COPY, NOW_MS, ROOT, CopyWorld, FakeSource
 

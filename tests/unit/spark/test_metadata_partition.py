@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.policy.retention import EvaluationLimits
 from airflow_provider_rlmm.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
 from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder, evaluate_batches

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.spark.executor.what_if import count_what_goes
 from airflow_provider_rlmm.spark.what_if import AS_LISTED, Scenario

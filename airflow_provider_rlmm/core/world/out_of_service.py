@@ -10,11 +10,11 @@ from uuid import UUID
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
-from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionView
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.absence import Presence
-from airflow_provider_rlmm.policy.visibility import why_not_all_seen
+from airflow_provider_rlmm.core.world.absence import Presence
+from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionView
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
+from airflow_provider_rlmm.core.world.visibility import why_not_all_seen
 
 _ENDS_CONSUMERS = frozenset(
     code.name for code in ErrorCode if code not in (ErrorCode.GOOD, ErrorCode.KEYED, ErrorCode.MISROUTED)

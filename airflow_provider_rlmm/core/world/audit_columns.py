@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.plans.plan import ROW_GROUP_ROWS
-from airflow_provider_rlmm.policy.audit import AUDIT_COLUMNS
+from airflow_provider_rlmm.core.world.audit import AUDIT_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa

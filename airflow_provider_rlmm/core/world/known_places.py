@@ -18,9 +18,9 @@ from airflow_provider_rlmm.core.base.quoting import in_quotes, name_in_text
 from airflow_provider_rlmm.core.records.segment_rows import metadata_of
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.layout import Layout
-from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.absence import Presence
+from airflow_provider_rlmm.core.world.absence import Presence
+from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
 if TYPE_CHECKING:
     import pyarrow as pa

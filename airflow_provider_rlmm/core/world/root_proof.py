@@ -4,7 +4,7 @@ Is this the storage root where this cluster's brokers write now? Asked before an
 
 Whose root it is, its objects and stamps say. A stamp proves nothing by lying there, since a copy of the root holds a copy of
 it: it counts once a run that had verified the root by its objects has recorded the root id
-(:mod:`~airflow_provider_rlmm.lifecycle.root_ledger`).
+(:mod:`~airflow_provider_rlmm.core.world.root_ledger`).
 
 Whether it is up to date, the newest copies of living topics say: a copy of the root, or an old root, holds objects of this
 cluster and perhaps its stamp, but nothing that was copied since. The order is read, list, read again: what is missing counts
@@ -36,17 +36,17 @@ from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import PlaceCheck, RootCheck, RootExpectation
-from airflow_provider_rlmm.lifecycle.cluster_look import look
-from airflow_provider_rlmm.lifecycle.current_root import (
+from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.current_root import (
     COMPARE,
     NOTHING_RECORDED,
     NotCurrent,
     PlaceLedger,
     why_not_current,
 )
-from airflow_provider_rlmm.lifecycle.known_places import require_known_places
-from airflow_provider_rlmm.lifecycle.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
+from airflow_provider_rlmm.core.world.freshness import Freshness, FreshnessVerdict, Sample
+from airflow_provider_rlmm.core.world.known_places import require_known_places
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
 if TYPE_CHECKING:
     import pyarrow as pa

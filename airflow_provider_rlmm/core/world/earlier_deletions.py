@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemoteLogSegmentId, RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.audit import NO_RECORD, DeletionRecord, DeletionSource, nothing_on_record
+from airflow_provider_rlmm.core.world.audit import NO_RECORD, DeletionRecord, DeletionSource, nothing_on_record
 
 
 def was_started_by_us(history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata) -> bool:

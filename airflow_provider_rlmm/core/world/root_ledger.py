@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
-from airflow_provider_rlmm.lifecycle.current_root import FirstSeen
+from airflow_provider_rlmm.core.world.current_root import FirstSeen
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class WorkFolderLedger:
     clock: Clock
 
     def seen(self, places: Mapping[str, str], log: MetadataLogReader) -> Mapping[str, FirstSeen]:
-        """See :class:`~airflow_provider_rlmm.lifecycle.current_root.PlaceLedger`; what cannot be written is new next time."""
+        """See :class:`~airflow_provider_rlmm.core.world.current_root.PlaceLedger`; what cannot be written is new next time."""
         known = _read(self.uri, self.cluster_id)
         topic_id = log.topic_id
         new = {

@@ -30,10 +30,10 @@ from airflow_provider_rlmm.core.storage.remote_storage import (
     StoredObject,
 )
 from airflow_provider_rlmm.core.storage.root import RootCheck, StampOutcome
-from airflow_provider_rlmm.lifecycle.audit import AuditLog
-from airflow_provider_rlmm.lifecycle.deletion_trail import DeletionTrail, Started
-from airflow_provider_rlmm.lifecycle.replay import Belief, MetadataPartitionReplay
-from airflow_provider_rlmm.policy.kill_switch import StopSource
+from airflow_provider_rlmm.core.world.audit_log import AuditLog
+from airflow_provider_rlmm.core.world.deletion_trail import DeletionTrail, Started
+from airflow_provider_rlmm.core.world.kill_switch import StopSource
+from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionReplay
 
 logger = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic
 from airflow_provider_rlmm.core.records.topic_names import is_legal_topic_name
-from airflow_provider_rlmm.policy.absence import Observation, Presence, observe_all
-from airflow_provider_rlmm.policy.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.absence import Observation, Presence, observe_all
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 
 logger = logging.getLogger(__name__)
 

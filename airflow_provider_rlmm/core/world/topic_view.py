@@ -25,8 +25,8 @@ from airflow_provider_rlmm.core.log.topic_state import Progress, ProgressListene
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
-from airflow_provider_rlmm.lifecycle.named_prefixes import NamedPrefixes
-from airflow_provider_rlmm.lifecycle.replay import MetadataPartitionView
+from airflow_provider_rlmm.core.world.named_prefixes import NamedPrefixes
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from airflow_provider_rlmm.core.base.errors import AuditError, ConfigurationError, DocumentError
 from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, list_folders, read_file, remove_file
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
-from airflow_provider_rlmm.lifecycle.audit_columns import audit_bytes, audit_schema
-from airflow_provider_rlmm.policy.audit import (
+from airflow_provider_rlmm.core.world.audit import (
     AUDIT_FOLDER,
     LAST_DAY_MS,
     AuditName,
@@ -31,6 +30,7 @@ from airflow_provider_rlmm.policy.audit import (
     is_day,
     segment_key,
 )
+from airflow_provider_rlmm.core.world.audit_columns import audit_bytes, audit_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

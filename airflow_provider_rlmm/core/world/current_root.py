@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.plans.guards import WAIT_OVERRIDES
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.storage.root import RootCheck
-from airflow_provider_rlmm.policy.freshness import Freshness, FreshnessVerdict, Sample
+from airflow_provider_rlmm.core.world.freshness import Freshness, FreshnessVerdict, Sample
 
 COMPARE: Final = "compare it with rsm.config.* in a broker's properties: brokers do not tell it"
 

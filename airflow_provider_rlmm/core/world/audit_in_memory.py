@@ -8,9 +8,9 @@ from itertools import count
 from typing import Any
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
-from airflow_provider_rlmm.lifecycle.audit import AuditBatch
-from airflow_provider_rlmm.lifecycle.audit_columns import Columns, audit_table, with_columns
-from airflow_provider_rlmm.policy.audit import AuditPhase, AuditRow, DeletionRecord, deleted_segments, segment_key
+from airflow_provider_rlmm.core.world.audit import AuditPhase, AuditRow, DeletionRecord, deleted_segments, segment_key
+from airflow_provider_rlmm.core.world.audit_columns import Columns, audit_table, with_columns
+from airflow_provider_rlmm.core.world.audit_log import AuditBatch
 
 
 def _nothing(name: str, detail: Any) -> None:
@@ -33,19 +33,19 @@ class InMemoryAuditLog:
         self._on_effect = on_effect
 
     def before(self, segments: Columns) -> AuditBatch:
-        """See :class:`~airflow_provider_rlmm.lifecycle.audit.AuditLog`."""
+        """See :class:`~airflow_provider_rlmm.core.world.audit_log.AuditLog`."""
         name = f"batch-{next(self._numbers)}"
         rows = audit_table({"batch": name, "phase": AuditPhase.BEFORE.value, **segments})
         self._keep("audit before", rows.to_pylist())
         return AuditBatch(name, "memory", 0, 0, rows)
 
     def after(self, batch: AuditBatch, outcomes: Columns) -> None:
-        """See :class:`~airflow_provider_rlmm.lifecycle.audit.AuditLog`."""
+        """See :class:`~airflow_provider_rlmm.core.world.audit_log.AuditLog`."""
         rows = with_columns(batch.rows, {"phase": AuditPhase.AFTER.value, **outcomes})
         self._keep("audit after", rows.to_pylist())
 
     def deletions(self, segments: Collection[RemoteLogSegmentId], since_ms: int) -> DeletionRecord:
-        """See :class:`~airflow_provider_rlmm.lifecycle.audit.AuditLog`."""
+        """See :class:`~airflow_provider_rlmm.core.world.audit_log.AuditLog`."""
         found = deleted_segments(AuditRow(**{name: row[name] for name in AuditRow._fields}) for row in self.rows)
         return DeletionRecord(frozenset(segment for segment in segments if segment_key(segment) in found))
 

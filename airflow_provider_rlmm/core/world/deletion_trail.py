@@ -13,9 +13,9 @@ from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, SegmentDeletion
-from airflow_provider_rlmm.lifecycle.audit import AuditBatch, AuditLog
-from airflow_provider_rlmm.lifecycle.audit_columns import Columns
-from airflow_provider_rlmm.policy.audit import MAX_WHY
+from airflow_provider_rlmm.core.world.audit import MAX_WHY
+from airflow_provider_rlmm.core.world.audit_columns import Columns
+from airflow_provider_rlmm.core.world.audit_log import AuditBatch, AuditLog
 
 logger = logging.getLogger(__name__)
 

@@ -43,7 +43,7 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.policy.wholeness import Doubt
+from airflow_provider_rlmm.core.world.wholeness import Doubt
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,9 +17,7 @@ from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import AuditError, ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import create_file
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
-from airflow_provider_rlmm.lifecycle.audit_columns import Columns, audit_bytes, audit_table, with_columns
-from airflow_provider_rlmm.lifecycle.audit_files import deletion_record
-from airflow_provider_rlmm.policy.audit import (
+from airflow_provider_rlmm.core.world.audit import (
     AUDIT_FOLDER,
     AuditName,
     AuditPhase,
@@ -27,7 +25,9 @@ from airflow_provider_rlmm.policy.audit import (
     batch_name,
     day_of,
 )
-from airflow_provider_rlmm.policy.run_identity import RunIdentity
+from airflow_provider_rlmm.core.world.audit_columns import Columns, audit_bytes, audit_table, with_columns
+from airflow_provider_rlmm.core.world.audit_files import deletion_record
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +54,7 @@ class AuditLog(Protocol):
         """
         Write down what is about to be deleted.
 
-        :param segments: columns of :data:`~airflow_provider_rlmm.policy.audit.AUDIT_COLUMNS`, from ``metadata_partition`` to
+        :param segments: columns of :data:`~airflow_provider_rlmm.core.world.audit.AUDIT_COLUMNS`, from ``metadata_partition`` to
             ``started_offset``.
         :raises AuditError: if it cannot be written: nothing of it may be deleted.
         """
@@ -85,7 +85,7 @@ class AuditFiles:
     :param cluster_uri: folder of the cluster.
     :param cluster_id: the cluster.
     :param run: who deletes, and by which plan.
-    :param source: the metadata partition, or :data:`~airflow_provider_rlmm.policy.audit.SCRUB`.
+    :param source: the metadata partition, or :data:`~airflow_provider_rlmm.core.world.audit.SCRUB`.
     :param clock: proven time.
     """
 
