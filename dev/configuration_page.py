@@ -26,8 +26,8 @@ from airflow_provider_rlmm.core.plans.guards import (
     CleanerLimits,
     ScrubLimits,
 )
+from airflow_provider_rlmm.core.runs.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.resources import dags_folder
-from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
 from airflow_provider_rlmm.core.log.topic_state import ignore_progress
+from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 from airflow_provider_rlmm.session.exporting import Export, plan_export
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from tests.tiered_orders import ORDERS, START_MS, TieredOrders
 
 

@@ -39,6 +39,6 @@ def naming(storage: RemoteStorageManager, cluster_id: str) -> RootExpectation:
 @pytest.fixture(autouse=True)
 def the_work_folder_is_older_than_all_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have runs know where the storage lies since before anything was copied there; a conftest imports this by its name."""
-    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+    from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 
     monkeypatch.setattr(CleanerSession, "root_ledger", KNOWN_FROM_THE_BEGINNING)

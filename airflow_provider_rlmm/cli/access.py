@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.cli.configuration import CommandConfiguration
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.world.kill_switch import reason_of
-from airflow_provider_rlmm.session.access import RemoteLogAccess
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
-from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig

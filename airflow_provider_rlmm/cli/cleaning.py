@@ -196,9 +196,9 @@ def _reported(run: Run, failed: int, said: Any, now_ms: int) -> tuple[RunReport,
 
 def _keep_summary(run: Run, report: RunReport, began_at_ms: int) -> str:
     """Keep the summary of a run that has written; return why that failed, empty where it did not."""
+    from airflow_provider_rlmm.core.runs.steps import seconds_of_steps
     from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts
     from airflow_provider_rlmm.session.history import keep_run_summary, summary_of_cleanup
-    from airflow_provider_rlmm.session.steps import seconds_of_steps
 
     who, steps = run.identity, seconds_of_steps(run.uri)
     facts = RunFacts(PROGRAM, who.dag_id, who.run_id, who.artifact, began_at_ms, system_clock(), steps)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.session.settings import RemoteLogSettings, read_fields
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings, read_fields
 
 CONFIG_VARIABLE: Final = "RLMM_CONFIG"
 _PREFIX: Final = "RLMM_"

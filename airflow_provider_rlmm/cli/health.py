@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS, CleanerL
 @with_storage
 def check(invocation: Invocation) -> int:
     """Look at cluster, metadata topic, permissions and storage, and say what is missing; nothing is changed."""
-    from airflow_provider_rlmm.session.connection_check import ConnectionFinding
+    from airflow_provider_rlmm.core.runs.connection_check import ConnectionFinding
     from airflow_provider_rlmm.session.whole_check import check_whole
 
     access = invocation.access()
@@ -55,8 +55,8 @@ def check(invocation: Invocation) -> int:
 @with_cluster
 def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_kind: int) -> int:
     """Examine every record of the metadata topic: poison pills, wrong steps, unfinished work; nothing is changed."""
+    from airflow_provider_rlmm.core.runs.floors import reading
     from airflow_provider_rlmm.doctor.examine import examine
-    from airflow_provider_rlmm.session.floors import reading
 
     access = invocation.access()
     with working() as shown, reading(access, access.work_uri) as known:

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+    from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay
     from airflow_provider_rlmm.policy.inventory import Totals
-    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 _EVENT_COLUMNS = {
     "metadata_partition": "part", "offset": "offset", "time": "time", "what": "topic id, partition", "segment_id": "segment",
@@ -82,7 +82,7 @@ def segments(
     invocation: Invocation, topic: str | None, partition: int | None, state: str | None, limit: int | None
 ) -> None:
     """List the remote segments that are not finished."""
-    from airflow_provider_rlmm.session.holding import require_known_topic
+    from airflow_provider_rlmm.core.runs.holding import require_known_topic
 
     with _topic(invocation) as (_, replayed):
         table = replayed.segments
@@ -317,7 +317,7 @@ def _print_events(
     invocation: Invocation, session: CleanerSession, rows: Iterator[dict[str, Any]], topic: str | None
 ) -> None:
     """Print records; where there are none of a topic, refuse a name that nothing has."""
-    from airflow_provider_rlmm.session.holding import require_known_topic
+    from airflow_provider_rlmm.core.runs.holding import require_known_topic
 
     first = next(rows, None)
     if first is None and topic is not None:

@@ -22,13 +22,13 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.runs import attention
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
-from airflow_provider_rlmm.policy import attention
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
-    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+    from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def open_session(
     :param confirm: what the user has confirmed about the metadata topic.
     """
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
-    from airflow_provider_rlmm.session.cleaner_session import cleaner_session
+    from airflow_provider_rlmm.core.runs.cleaner_session import cleaner_session
 
     access = invocation.access(allow_writes=execute, allow_copy=copy)
     # What stands on the command line is for this run, what stands in the configuration file for all of them.

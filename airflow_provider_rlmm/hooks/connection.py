@@ -14,8 +14,8 @@ from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogError
-from airflow_provider_rlmm.policy.run_decision import ScheduledRuns
-from airflow_provider_rlmm.session.settings import RemoteLogSettings, read_fields
+from airflow_provider_rlmm.core.runs.run_decision import ScheduledRuns
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings, read_fields
 
 CONN_TYPE = "rlmm"
 TYPE_NAME = "Kafka Remote Log Metadata"

@@ -13,10 +13,10 @@ from airflow.sdk import Connection
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.hooks.connection import TYPE_NAME, RlmmHook, extra_of, naming_connection
 from airflow_provider_rlmm.hooks.kill_switch import read_stop, stop_variables
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, aread_named_connection, named_connection
-from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
@@ -205,7 +205,7 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
 
         :return: whether all is well, and one sentence per finding.
         """
-        from airflow_provider_rlmm.session.connection_check import READS_NO_TOPIC, ConnectionCheck
+        from airflow_provider_rlmm.core.runs.connection_check import READS_NO_TOPIC, ConnectionCheck
 
         findings = ConnectionCheck(self).findings()
         good = all(good for good, _ in findings)

@@ -9,11 +9,11 @@ from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 from airflow_provider_rlmm.hooks.bucket_settings import bucket_inspector
 from airflow_provider_rlmm.hooks.connection import RlmmConnection, RlmmHook, naming_connection
 from airflow_provider_rlmm.hooks.stores.access import store_access
-from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.storage.hidden_copies import BucketInspector

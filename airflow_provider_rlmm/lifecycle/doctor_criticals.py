@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
-from airflow_provider_rlmm.policy.attention import Attention, RunProblem
+from airflow_provider_rlmm.core.runs.attention import Attention, RunProblem
 from airflow_provider_rlmm.policy.findings import FindingKind, Severity
 
 _UNUSABLE = frozenset(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.remote_storage import Folder, FolderState, RemoteStorageManager
-from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import FORGOTTEN, ForgottenPrefix
 

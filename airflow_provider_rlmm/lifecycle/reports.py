@@ -20,7 +20,7 @@ from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
-from airflow_provider_rlmm.policy.attention import Attention, Judgement
+from airflow_provider_rlmm.core.runs.attention import Attention, Judgement
 
 
 class PartitionOutcome(StrEnum):

@@ -21,6 +21,8 @@ from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.runs.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
+from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.lifecycle.doctor_criticals import check_diagnosis, criticals_of
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
 from airflow_provider_rlmm.lifecycle.reports import (
@@ -31,8 +33,6 @@ from airflow_provider_rlmm.lifecycle.reports import (
     refusal_of_dict,
     refusals_of,
 )
-from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
-from airflow_provider_rlmm.policy.task_failure import FailedTask
 
 NO_REPORT = "its cleaning task left no report"
 

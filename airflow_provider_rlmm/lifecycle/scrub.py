@@ -21,10 +21,10 @@ from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogRe
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.segment_rows import metadata_of
+from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.lifecycle.forgotten_prefixes import look_below
-from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.lifecycle.unnamed_objects import observed, unmarkable, with_observations
 from airflow_provider_rlmm.policy.scrub import (

@@ -25,6 +25,8 @@ from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogRe
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, ScrubLimits
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.runs.attention import Attention
+from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.core.storage.root import RootCheck
 from airflow_provider_rlmm.core.world.audit_log import AuditLog
@@ -32,11 +34,9 @@ from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.hold import HoldSource
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.core.world.replay import refusal_of_lost
-from airflow_provider_rlmm.lifecycle.listed_objects import ListedObjects
 from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
 from airflow_provider_rlmm.lifecycle.scrub_trail import ScrubTrail
 from airflow_provider_rlmm.lifecycle.unnamed_guard import UnnamedGuard
-from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.scrub import (
     ScrubClass,
     classify_objects,

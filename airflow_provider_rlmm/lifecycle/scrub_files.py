@@ -22,8 +22,8 @@ from airflow_provider_rlmm.core.base.file_systems import read_file, remove_file,
 from airflow_provider_rlmm.core.plans.plan import MAX_PLAN_FILE_BYTES, PlanFile
 from airflow_provider_rlmm.core.plans.plan_files import parquet_bytes, read_document, write_document
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.lifecycle.scrub import Scrub
-from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.scrub import LOST, ScrubClass
 from airflow_provider_rlmm.policy.scrub_summary import (
     FORGOTTEN,

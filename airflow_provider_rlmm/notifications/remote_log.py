@@ -14,10 +14,10 @@ from airflow.sdk import BaseNotifier, Context
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError, RlmmError
 from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.core.base.redaction import without_addresses
+from airflow_provider_rlmm.core.runs.task_failure import MAX_ERROR, TaskFailure
 from airflow_provider_rlmm.notifications.failures import error_in_words, failures_of
 from airflow_provider_rlmm.policy.run_news import Message, RunNews, message_of
 from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
-from airflow_provider_rlmm.policy.task_failure import MAX_ERROR, TaskFailure
 from airflow_provider_rlmm.settings import artifact_name_of, work_uri
 
 Deliver = Callable[[Any], object]

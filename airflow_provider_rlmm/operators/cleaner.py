@@ -284,7 +284,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean."""
-        from airflow_provider_rlmm.session.approving import require_approval
+        from airflow_provider_rlmm.core.runs.approving import require_approval
         from airflow_provider_rlmm.session.cleaning import clean
 
         read = self.read_arguments()

@@ -12,12 +12,12 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.file_systems import folder_in_words
+from airflow_provider_rlmm.core.runs.run_decision import ScheduledRuns
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.notifications.configured import configured_notifier
 from airflow_provider_rlmm.observability.lineage import Touched
 from airflow_provider_rlmm.operators.arguments import Reader, optional_integer, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
-from airflow_provider_rlmm.policy.run_decision import ScheduledRuns
 from airflow_provider_rlmm.settings import MAX_ALARM_AFTER_DAYS, alarm_after_days, work_uri
 
 _DAY_MS = 86_400_000

@@ -11,15 +11,15 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.assets.by_connection import plan_asset
 from airflow_provider_rlmm.core.base.errors import PlanError
-from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.operators import arguments as given
-from airflow_provider_rlmm.policy.run_decision import (
+from airflow_provider_rlmm.core.runs.run_decision import (
     AUTOMATIC,
     PlanEvent,
     RunDecision,
     ScheduledRuns,
     newest_plan,
 )
+from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.settings import artifact_uri
 
 AS_CHECKED: Final = "as checked"

@@ -13,14 +13,14 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.errors import UnhealthyTopicError
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.core.runs.attention import Judgement
+from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
 from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, flag, integer, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
-from airflow_provider_rlmm.policy.attention import Judgement
-from airflow_provider_rlmm.session.steps import step
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 
@@ -72,10 +72,10 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Examine."""
         from airflow_provider_rlmm.core.plans.plan_files import write_document
+        from airflow_provider_rlmm.core.runs.floors import reading
         from airflow_provider_rlmm.doctor.examine import examine
         from airflow_provider_rlmm.lifecycle.doctor_criticals import criticals_of
         from airflow_provider_rlmm.lifecycle.run_summaries import doctor_summary
-        from airflow_provider_rlmm.session.floors import reading
 
         read, name = self.read_arguments(), artifact_name(context)
         hook = RemoteLogMetadataHook(read.rlmm_conn_id)

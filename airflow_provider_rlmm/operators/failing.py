@@ -14,13 +14,13 @@ from airflow.sdk import BaseOperator, Context, Variable
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.values import refused
+from airflow_provider_rlmm.core.runs import attention
+from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.notifications.failures import failures_of
 from airflow_provider_rlmm.notifications.remote_log import base_url, run_url
-from airflow_provider_rlmm.policy import attention
-from airflow_provider_rlmm.policy.task_failure import FailedTask
 
 ACKNOWLEDGEMENTS_VARIABLE = "rlmm_acknowledgements"
-"""A JSON list of :data:`~airflow_provider_rlmm.policy.attention.FIELDS`, as the report suggests them."""
+"""A JSON list of :data:`~airflow_provider_rlmm.core.runs.attention.FIELDS`, as the report suggests them."""
 
 HOW_TO_ACKNOWLEDGE = (
     "To let a problem be for a while, put its JSON from the log above, signed by you, into the Airflow variable "

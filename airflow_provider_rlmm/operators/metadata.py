@@ -61,8 +61,8 @@ class ReadRemoteLogMetadataOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Read."""
+        from airflow_provider_rlmm.core.runs.floors import reading
         from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
-        from airflow_provider_rlmm.session.floors import reading
 
         read = self.read_arguments()
         uri, starts, ends = read.output_uri, read.start_offsets, read.end_offsets

@@ -20,6 +20,8 @@ from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
+from airflow_provider_rlmm.core.runs.attention import Attention
+from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMaster
 from airflow_provider_rlmm.lifecycle.run_summaries import retention_summary
@@ -31,10 +33,8 @@ from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.spark_on_cluster import LAST_WORD, JobFolder, Submission
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
-from airflow_provider_rlmm.policy.attention import Attention
 from airflow_provider_rlmm.policy.retention import MIN_AGE_FLOOR_MS
 from airflow_provider_rlmm.resources import spark_job_path
-from airflow_provider_rlmm.session.steps import step
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 from airflow_provider_rlmm.spark.package import (
     build_py_files,
@@ -331,8 +331,8 @@ class PublishRetentionPlanOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish."""
+        from airflow_provider_rlmm.core.runs.floors import reading
         from airflow_provider_rlmm.core.world.replay import refusal_of_lost
-        from airflow_provider_rlmm.session.floors import reading
 
         read, name = self.read_arguments(), artifact_name(context)
         uri = artifact_uri(name)

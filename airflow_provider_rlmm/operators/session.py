@@ -12,14 +12,14 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.log.floored_log import Confirmation
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.runs.cleaner_session import cleaner_session
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
-from airflow_provider_rlmm.session.cleaner_session import cleaner_session
 from airflow_provider_rlmm.settings import work_uri
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+    from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 
 
 def run_identity(context: Context) -> RunIdentity:
@@ -46,7 +46,7 @@ def session_of(
     confirm_topic_id: UUID | None = None,
 ) -> AbstractContextManager[CleanerSession]:
     """
-    Open what a task of a run needs, see :func:`~airflow_provider_rlmm.session.cleaner_session.cleaner_session`.
+    Open what a task of a run needs, see :func:`~airflow_provider_rlmm.core.runs.cleaner_session.cleaner_session`.
 
     :param context: of the running task.
     :param rlmm_conn_id: connection of type ``rlmm``.

@@ -13,6 +13,7 @@ from threading import Lock
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import list_files
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.runs.task_failure import MAX_FAILURE_BYTES, TaskFailure, is_failure
 from airflow_provider_rlmm.page_data.documents import read_bytes
 from airflow_provider_rlmm.policy.cleaning_progress import (
     MAX_PROGRESS_BYTES,
@@ -27,7 +28,6 @@ from airflow_provider_rlmm.policy.run_summary import (
     RunSummary,
     run_of_file,
 )
-from airflow_provider_rlmm.policy.task_failure import MAX_FAILURE_BYTES, TaskFailure, is_failure
 
 CHARTED_RUNS = 400
 SEARCHED_RUNS = 2_000

@@ -12,6 +12,8 @@ from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import list_files
 from airflow_provider_rlmm.core.base.work_folder import APPROVAL_DOCUMENT
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
+from airflow_provider_rlmm.core.runs.approving import REQUEST_DOCUMENT
+from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.documents import read_bytes
 from airflow_provider_rlmm.page_data.runs import RunProgress, UnreadableRun, failures, progress, run_of
@@ -21,8 +23,6 @@ from airflow_provider_rlmm.policy.cleaning_progress import CleaningProgress, Pro
 from airflow_provider_rlmm.policy.run_summary import RunSummary
 from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
 from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
-from airflow_provider_rlmm.policy.task_failure import TaskFailure
-from airflow_provider_rlmm.session.approving import REQUEST_DOCUMENT
 from airflow_provider_rlmm.settings import artifact_name_of
 
 SILENT_AFTER_MS: Final = 120_000

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
-from airflow_provider_rlmm.policy.attention import Attention
+from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.policy.scrub import ELSEWHERE, ScrubClass
 from airflow_provider_rlmm.policy.unnamed import OBSERVED_COLUMNS
 

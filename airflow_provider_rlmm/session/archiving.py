@@ -12,10 +12,10 @@ from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import ARCHIVE_DOCUMENT, ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.core.plans.plan_files import planned_segments, read_document, write_document
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
+from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchivedPlan, ArchiveGuard
-from airflow_provider_rlmm.session.cleaner_session import CleanerSession
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
-from airflow_provider_rlmm.session.steps import step
 
 logger = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_rlmm.core.base.errors import ClockSkewError, ConfigurationError, EventLogAccessError
 from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+from airflow_provider_rlmm.core.runs.holding import hold_in_words
+from airflow_provider_rlmm.core.runs.run_decision import DECISION, RunDecision
+from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.world.proven_time import UNPROVEN_CLOCK, check_agreement
 from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
-from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision
 from airflow_provider_rlmm.session.archiving import archive_wanted
-from airflow_provider_rlmm.session.cleaner_session import CleanerSession
-from airflow_provider_rlmm.session.holding import hold_in_words
-from airflow_provider_rlmm.session.steps import step
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay

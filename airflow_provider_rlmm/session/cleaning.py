@@ -16,14 +16,14 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, first_refusals
 from airflow_provider_rlmm.core.plans.plan_files import planned_segments, write_document, write_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+from airflow_provider_rlmm.core.runs.holding import require_known_hold
+from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.lifecycle import run_report as documents
 from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, check_part, totals, with_earlier_try
 from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
-from airflow_provider_rlmm.session.cleaner_session import CleanerSession
-from airflow_provider_rlmm.session.holding import require_known_hold
-from airflow_provider_rlmm.session.steps import step
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.lifecycle.marker import MarkReport

@@ -21,10 +21,10 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
 )
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.policy.copy_hole import hole_ahead
 from airflow_provider_rlmm.policy.copy_report import CopyReport, expiring_json, hole_json
 from airflow_provider_rlmm.policy.copying import Candidates, CopyHole, CopyLimits, LocalSegment
-from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics

@@ -7,7 +7,7 @@ from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.core.plans.plan_files import read_document, write_document
-from airflow_provider_rlmm.policy.run_decision import DECISION, RunDecision, missing
+from airflow_provider_rlmm.core.runs.run_decision import DECISION, RunDecision, missing
 
 
 def read_decision(uri: str, dag_id: str, run_id: str) -> RunDecision:

@@ -18,9 +18,9 @@ from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsol
 from airflow_provider_rlmm.session.remote_log import open_remote_log
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.remote_log.exporting import Exporter, ExportPiece, StorageToRead
     from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
-    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 logger = logging.getLogger(__name__)
 

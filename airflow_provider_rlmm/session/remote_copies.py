@@ -19,7 +19,7 @@ from airflow_provider_rlmm.policy.remote_copies import why_not_copied
 from airflow_provider_rlmm.session.remote_log import RemoteLogOfTopic, remote_log_of
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
+    from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 
 _NO_END: Final = 2**63 - 1
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.known_segments import KnownSegments
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+    from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
     from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
     from airflow_provider_rlmm.remote_log.timestamp_search import FoundOffset
-    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 logger = logging.getLogger(__name__)
 

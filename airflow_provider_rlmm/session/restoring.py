@@ -12,9 +12,9 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE
 from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE, RecordsToRestore, beginnings, holes, obstacles
-from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic

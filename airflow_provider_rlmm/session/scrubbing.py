@@ -14,15 +14,15 @@ from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.approval import NOT_APPROVED_ADVICE
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.attention import Attention, RunProblem
+from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+from airflow_provider_rlmm.core.runs.holding import require_known_hold
+from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.core.world.audit import SCRUB
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
-from airflow_provider_rlmm.policy.attention import Attention, RunProblem
-from airflow_provider_rlmm.session.cleaner_session import CleanerSession
-from airflow_provider_rlmm.session.holding import require_known_hold
-from airflow_provider_rlmm.session.steps import step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,8 +189,8 @@ def rejection_of(uri: str) -> Attention | None:
     :param uri: of the folder of the run.
     :raises PlanError: if plan or answer cannot be read.
     """
+    from airflow_provider_rlmm.core.runs.approving import read_approval
     from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
-    from airflow_provider_rlmm.session.approving import read_approval
 
     answer = read_approval(uri)
     if answer is None or answer.approved:
@@ -212,9 +212,9 @@ def _delete(
     approve_above: ApprovalLimits | None,
 ) -> None:
     """Check the plan and the storage root, and delete."""
+    from airflow_provider_rlmm.core.runs.approving import require_approval
     from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, require_places
     from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
-    from airflow_provider_rlmm.session.approving import require_approval
 
     limits, (plan, rows) = session.paced(limits), read_scrub_plan(uri)
     plan.check_valid(session.cluster_id, kafka_uuid_str(session.log.topic_id), session.clock())

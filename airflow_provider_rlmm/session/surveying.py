@@ -6,9 +6,9 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.policy.inventory import Inventory
-from airflow_provider_rlmm.session.cleaner_session import CleanerSession
-from airflow_provider_rlmm.session.steps import step
 
 logger = logging.getLogger(__name__)
 

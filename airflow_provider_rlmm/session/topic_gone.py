@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_rlmm.core.log.watching import WatchPosition
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET, Freed
 from airflow_provider_rlmm.policy.topic_gone import why_still_hidden
-from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect

@@ -13,16 +13,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding, finding
+from airflow_provider_rlmm.core.runs.holding import hold_in_words, require_known_hold
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.session.checking import ALL_SEEN, what_is_unseen
-from airflow_provider_rlmm.session.connection_check import ConnectionCheck, ConnectionFinding, finding
-from airflow_provider_rlmm.session.holding import hold_in_words, require_known_hold
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.plans.refusals import Refusal
+    from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+    from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-    from airflow_provider_rlmm.session.access import RemoteLogAccess
-    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 
 def check_whole(

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.triggers.one_thread import OneThread
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.deletion_follower import DeletionEvent
-    from airflow_provider_rlmm.session.watching import DeletionWatch
+    from airflow_provider_rlmm.core.runs.watching import DeletionWatch
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Following:
         hook = RemoteLogMetadataHook(self._rlmm_conn_id)
         await thread.call(_import_what_is_heavy)
         await hook.read_ahead()
-        from airflow_provider_rlmm.session.watching import DeletionWatch
+        from airflow_provider_rlmm.core.runs.watching import DeletionWatch
 
         self._watch = DeletionWatch(hook, self._position)
         return self._watch
@@ -110,4 +110,4 @@ def _import_what_is_heavy() -> None:
     """Import in the thread what would hold up the event loop for a second: Kafka's client and Arrow."""
     import airflow_provider_rlmm.core.log.kafka.cluster
     import airflow_provider_rlmm.core.log.kafka.event_log
-    import airflow_provider_rlmm.session.watching  # noqa: F401  # its import is what it is for
+    import airflow_provider_rlmm.core.runs.watching  # noqa: F401  # its import is what it is for

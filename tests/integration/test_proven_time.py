@@ -20,8 +20,8 @@ from airflow_provider_rlmm.core.log.kafka.broker_time import OFFSETS_TOPIC, Kafk
 from airflow_provider_rlmm.core.log.kafka.client import KafkaAdmin
 from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.runs.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.integration.acls import Acl, allow_exactly

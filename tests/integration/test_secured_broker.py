@@ -26,8 +26,8 @@ from airflow_provider_rlmm.core.records.partitioner import metadata_partition_fo
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.runs.access import CLEANER_GROUP_ID
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID
 from dev.broker import METADATA_TOPIC
 from dev.secured import CertificateAuthority, SecuredKafka
 from tests.integration.acls import allow_exactly

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation, switched_off
 
-DECISION = "policy/run_decision.py"
+DECISION = "core/runs/run_decision.py"
 DECIDING = "session/deciding.py"
 TASKS = "operators/decision.py"
 CHECKING = "operators/check.py"
 CLEANER = "operators/cleaner.py"
 APPROVAL = "core/plans/approval.py"
 APPROVING = "operators/approval.py"
-SESSION = "session/cleaner_session.py"
+SESSION = "core/runs/cleaner_session.py"
 STEPS = "session/cleaning.py"
 PARAMS = "dag_factory/params.py"
 SETTINGS = "settings.py"
@@ -219,7 +219,7 @@ APPROVALS = [
     Mutation(
         "approval",
         "a topic's name is Markdown in the request",
-        "session/approving.py",
+        "core/runs/approving.py",
         "    name = in_markdown(name_in_text(topic.topic))",
         "    name = topic.topic",
         f"{_APPROVED}::test_names_in_a_request_are_data",

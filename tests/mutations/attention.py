@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import BATCHES, MARKER, PARTITION_WORK, PLANNER, Mutation, switched_off
 
-ATTENTION = "policy/attention.py"
+ATTENTION = "core/runs/attention.py"
 REPORTS = "lifecycle/reports.py"
 RUN_REPORT = "lifecycle/run_report.py"
 OPERATORS = "operators/cleaner.py"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.mutations.mutation import BATCHES, CLEANER, Mutation, switched_off
 
 SWITCH = "hooks/kill_switch.py"
-SESSION = "session/cleaner_session.py"
+SESSION = "core/runs/cleaner_session.py"
 PROMISE = "kill switch"
 
 KILL_SWITCH = [

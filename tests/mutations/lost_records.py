@@ -7,7 +7,7 @@ from tests.mutations.mutation import CLEANER, MARKER, PLANNER, REPLAY, WRITE_GUA
 
 FLOORED_LOG = "core/log/floored_log.py"
 FLOORS = "core/log/floors.py"
-METADATA_TOPIC = "session/metadata_topic.py"
+METADATA_TOPIC = "core/runs/metadata_topic.py"
 STAMPING = "core/storage/stamping.py"
 _FLOOR = "event_log/test_floored_log.py::"
 _LOST = "lifecycle/test_lost_records.py::"
@@ -94,7 +94,7 @@ LOST_RECORDS = [
     Mutation(
         "I19",
         "another work folder knows nothing of the metadata topic that runs have worked with",
-        "session/cleaner_session.py",
+        "core/runs/cleaner_session.py",
         "confirmation=confirmation, clock=clock, stamps=stamps)",
         "confirmation=confirmation, clock=clock)",
         f"{_COMMAND}test_another_work_folder_learns_by_the_stamp_that_the_metadata_topic_was_made_anew",
@@ -201,7 +201,7 @@ LOST_RECORDS = [
     Mutation(
         "I18",
         "a topic is archived though nobody knows what earlier runs have read",
-        "session/cleaner_session.py",
+        "core/runs/cleaner_session.py",
         "        only_said = dry_run and not must_know_floors\n",
         "        only_said = dry_run\n",
         f"{_COMMAND}test_no_topic_is_archived_where_records_are_lost_or_nobody_knows",

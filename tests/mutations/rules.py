@@ -364,7 +364,7 @@ RULES = [
         "airflow/test_hold_names.py::test_a_held_topic_is_not_marked_and_a_marker_that_it_has_stays",
     ),
     switched_off(
-        "session/holding.py",
+        "core/runs/holding.py",
         "hold",
         "a run goes on whose hold names nothing that there is",
         "    if wrong := [entry for entry in unknown if entry.entry in of_run]:",

@@ -14,13 +14,13 @@ from unittest import mock
 from airflow_provider_rlmm.core.base import file_systems
 from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
+from airflow_provider_rlmm.core.runs import cleaner_session
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.world.audit import DeletionRecord
 from airflow_provider_rlmm.core.world.audit_columns import audit_table
 from airflow_provider_rlmm.core.world.audit_log import AuditBatch, AuditLog
-from airflow_provider_rlmm.session import cleaner_session
-from airflow_provider_rlmm.session.access import RemoteLogAccess
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
-from airflow_provider_rlmm.session.storage_access import StorageAccess
 from tests.simulation.roots import CLUSTER_ID
 
 if TYPE_CHECKING:

@@ -20,17 +20,17 @@ from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, BlastRadius, ScrubLimits
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.runs.attention import Acknowledgements, Attention
+from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession, cleaner_session
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.lifecycle.run_report import report_of_run
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
-from airflow_provider_rlmm.policy.attention import Acknowledgements, Attention
 from airflow_provider_rlmm.session import cleaning, scrubbing
 from airflow_provider_rlmm.session.checking import check
-from airflow_provider_rlmm.session.cleaner_session import CleanerSession, cleaner_session
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from tests.simulation.baton import Baton
 from tests.simulation.folder_access import WorldAccess
 from tests.simulation.folder_moves import AWAY, COPY, FIRST, PREFIX, SECOND, Moves

@@ -10,13 +10,13 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.runs.attention import FIELDS, Attention, RunProblem, judge
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,
     cleanup_document,
 )
-from airflow_provider_rlmm.policy.attention import FIELDS, Attention, RunProblem, judge
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reports.md").read_text()
 TIP = TopicIdPartition(UUID(int=7), "orders", 0)

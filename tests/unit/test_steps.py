@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.session import steps
-from airflow_provider_rlmm.session.steps import seconds_of_steps, step
+from airflow_provider_rlmm.core.runs import steps
+from airflow_provider_rlmm.core.runs.steps import seconds_of_steps, step
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, check
 from airflow_provider_rlmm.core.log.kafka.health import TieredRetention, metadata_topic_findings
 from airflow_provider_rlmm.core.log.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.runs.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.core.storage.deadline import Deadline
 from airflow_provider_rlmm.core.storage.root import Place, PlaceCheck, PlaceLook, RootCheck, RootExpectation
 from airflow_provider_rlmm.core.storage.stamps import Location, Stamp
@@ -40,7 +41,6 @@ from airflow_provider_rlmm.core.world.proven_time import prove_time
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
-from airflow_provider_rlmm.session.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.settings import plan_uri, work_uri
 from tests.spark_jars import jar_of
 

@@ -26,8 +26,8 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.core.base.errors import MetadataTopicReplacedError
 from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs import cleaner_session
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator
-from airflow_provider_rlmm.session import cleaner_session
 from dev import formatter, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka, await_condition
 from dev.roots import expected_root_of

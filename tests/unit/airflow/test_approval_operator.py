@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalLimits
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, read_plan
+from airflow_provider_rlmm.core.runs import approving
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.approval import ApproveRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
@@ -26,7 +27,6 @@ from airflow_provider_rlmm.operators.cleaner import (
     PlanRemoteLogCleanupOperator,
     ReportRemoteLogCleanupOperator,
 )
-from airflow_provider_rlmm.session import approving
 from tests.unit.airflow.test_operators import (
     NOW,
     Cluster,

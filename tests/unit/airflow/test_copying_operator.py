@@ -211,7 +211,7 @@ def test_a_dry_run_says_first_that_the_storage_would_be_refused(
         lose(world, "orders")
     else:
         ledger = property(lambda session: NOTHING_RECORDED)
-        monkeypatch.setattr("airflow_provider_rlmm.session.cleaner_session.CleanerSession.root_ledger", ledger)
+        monkeypatch.setattr("airflow_provider_rlmm.core.runs.cleaner_session.CleanerSession.root_ledger", ledger)
         connect(monkeypatch, allow_copy=True, expected_cluster_id=CLUSTER_ID, expected_root=None)
         monkeypatch.delenv("RLMM_EXPECTED_ROOT")
         why = "nothing is copied: no broker has copied a segment of a living topic"

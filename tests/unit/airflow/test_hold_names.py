@@ -16,9 +16,9 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import UnknownHoldError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.attention import SUGGESTED_MS, iso_time
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator, PlanRemoteLogCleanupOperator
-from airflow_provider_rlmm.policy.attention import SUGGESTED_MS, iso_time
 from tests.unit.airflow import test_scrub_operators as scrubs
 from tests.unit.airflow.test_check_operator import allowed, cluster, plain_cluster  # noqa: F401  # fixtures
 from tests.unit.airflow.test_operators import (

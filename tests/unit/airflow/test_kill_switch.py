@@ -15,11 +15,11 @@ from airflow.sdk.execution_time.comms import ErrorResponse, VariableResult
 
 from airflow_provider_rlmm.core.base.errors import StoppedError
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.runs import cleaner_session
 from airflow_provider_rlmm.hooks import kill_switch
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator
-from airflow_provider_rlmm.session import cleaner_session
 from tests.unit.airflow.test_check_operator import allowed, cluster, plain_cluster  # noqa: F401  # fixtures
 from tests.unit.airflow.test_operators import (
     NOW,

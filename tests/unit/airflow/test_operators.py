@@ -47,6 +47,8 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.runs.steps import seconds_of_steps
+from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.stamps import Location
@@ -64,8 +66,6 @@ from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOpe
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.policy.inventory import Inventory
-from airflow_provider_rlmm.policy.task_failure import TaskFailure
-from airflow_provider_rlmm.session.steps import seconds_of_steps
 from airflow_provider_rlmm.settings import artifact_uri
 from tests.spark_jars import connector_jar
 

@@ -17,6 +17,7 @@ from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.runs.attention import Acknowledgement, Attention, Judgement, judge
 from airflow_provider_rlmm.lifecycle.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
@@ -32,7 +33,6 @@ from airflow_provider_rlmm.plugins.pages import (
     scrub_plan_page,
 )
 from airflow_provider_rlmm.plugins.rendering import human_duration
-from airflow_provider_rlmm.policy.attention import Acknowledgement, Attention, Judgement, judge
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.policy.scrub import ScrubClass
 from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan

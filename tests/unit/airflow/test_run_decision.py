@@ -14,6 +14,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, StorageRootError
+from airflow_provider_rlmm.core.runs.run_decision import PlanEvent, RunDecision, newest_plan
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import (
@@ -23,7 +24,6 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from airflow_provider_rlmm.operators.decision import AS_CHECKED
-from airflow_provider_rlmm.policy.run_decision import PlanEvent, RunDecision, newest_plan
 from tests.unit.airflow.test_check_operator import allowed, cluster  # noqa: F401  # fixtures
 from tests.unit.airflow.test_operators import NOW, Cluster, connect, context, mark_and_plan, work  # noqa: F401
 from tests.unit.airflow.test_operators import cluster as plain_cluster  # noqa: F401

@@ -29,6 +29,7 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.runs.attention import SUGGESTED_MS, iso_time
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -47,7 +48,6 @@ from airflow_provider_rlmm.operators.scrub import (
     ReportRemoteStorageScrubOperator,
 )
 from airflow_provider_rlmm.plugins.pages import scrub_page, scrub_plan_page
-from airflow_provider_rlmm.policy.attention import SUGGESTED_MS, iso_time
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
 from tests.unit.storage.test_aiven import custom_prefix
 

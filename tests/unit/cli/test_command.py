@@ -193,7 +193,7 @@ def invocation(**options: str) -> Invocation:
 def test_a_dry_run_may_write_nothing(monkeypatch: pytest.MonkeyPatch, execute: bool) -> None:
     given: dict[str, Any] = {}
     monkeypatch.setattr(
-        "airflow_provider_rlmm.session.cleaner_session.cleaner_session",
+        "airflow_provider_rlmm.core.runs.cleaner_session.cleaner_session",
         lambda access, *_, **options: given.update(access=access, **options),
     )
     run = begin(invocation(expected_cluster_id="c"), "clean", execute=execute)

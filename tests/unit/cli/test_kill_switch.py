@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.cli.access import CommandLineAccess
-from airflow_provider_rlmm.session.cleaner_session import _fresh_stop
+from airflow_provider_rlmm.core.runs.cleaner_session import _fresh_stop
 
 
 @pytest.fixture

@@ -25,10 +25,10 @@ from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck
+from airflow_provider_rlmm.core.runs.metadata_topic import NoStamps, why_replaced
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.storage.stamps import Stamp, is_stamp
-from airflow_provider_rlmm.session.connection_check import ConnectionCheck
-from airflow_provider_rlmm.session.metadata_topic import NoStamps, why_replaced
-from airflow_provider_rlmm.session.storage_access import StorageAccess
 from tests.roots import the_work_folder_is_older_than_all_copies  # noqa: F401  # a fixture
 from tests.unit.lifecycle.builders import Cluster, add, tip
 

@@ -16,8 +16,8 @@ from airflow_provider_rlmm.cli import cleaning, health, reading
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output
+from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding
 from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.session.connection_check import ConnectionCheck, ConnectionFinding
 from tests.unit.lifecycle.builders import Cluster, tip
 
 GONE, HIDDEN = tip(), tip("hidden", 0, 8)

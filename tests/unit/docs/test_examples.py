@@ -20,12 +20,12 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG, Connection, Variable
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_rlmm.core.runs.attention import FIELDS, read_acknowledgements
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.hooks.kill_switch import stop_variables
 from airflow_provider_rlmm.operators.cleaner import CleanMetadataPartitionOperator
 from airflow_provider_rlmm.operators.scrub import DeleteScrubbedObjectsOperator
-from airflow_provider_rlmm.policy.attention import FIELDS, read_acknowledgements
 from airflow_provider_rlmm.resources import dags_folder
 from tests.unit.docs.pages import EXAMPLES, Example, output_of
 from tests.unit.docs.world import DAY_MS, FORGOTTEN, ORDERS, PAYMENTS, UNMARKED, World, run_dag

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.lifecycle.archive_guard import LOOK_AGE_MS, ArchivedPlan
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest
 from airflow_provider_rlmm.remote_log.archive.places import folder_of
 from airflow_provider_rlmm.remote_log.archive.reading import open_topic
 from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from tests.archiving import ArchivingCluster, Run, records_of
 from tests.kafka_log import Batch, Record, log_of
 from tests.unit.lifecycle.builders import CLUSTER_ID, tip

@@ -18,6 +18,8 @@ from airflow_provider_rlmm.core.plans.plan import MAX_REFUSALS, PlanFile, PlanSu
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.runs.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
+from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.lifecycle.marker import MarkReport
 from airflow_provider_rlmm.lifecycle.reports import (
@@ -30,9 +32,7 @@ from airflow_provider_rlmm.lifecycle.reports import (
 from airflow_provider_rlmm.lifecycle.run_report import mark_document, report_of_run
 from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts, cleaner_summary
 from airflow_provider_rlmm.plugins.pages import report_page
-from airflow_provider_rlmm.policy.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
-from airflow_provider_rlmm.policy.task_failure import FailedTask
 
 NOW = 1_800_000_000_000
 TIP = TopicIdPartition(UUID(int=7), "orders", 2)

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.clock import duration_in_words
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.policy.attention import (
+from airflow_provider_rlmm.core.runs.attention import (
     DAY_MS,
     MAX_ACKNOWLEDGED_MS,
     MAX_CHARACTERS,

@@ -16,9 +16,9 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.session import restoring as session_restoring
 from airflow_provider_rlmm.session.restoring import RestoreReport, restore
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from tests.archiving import ArchivingCluster, Run, records_of
 from tests.unit.lifecycle.builders import CLUSTER_ID, START_MS, tip
 

@@ -15,13 +15,13 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import ArchiveError, StoppedError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.policy.archive_run import file_name
 from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE
 from airflow_provider_rlmm.remote_log.archive import documents
 from airflow_provider_rlmm.remote_log.archive.reading import open_topic
 from airflow_provider_rlmm.session import restoring as session_restoring
 from airflow_provider_rlmm.session.restoring import RestoreReport, restore
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
 from tests.archiving import ArchivingCluster, Run
 from tests.unit.lifecycle.builders import CLUSTER_ID, START_MS, tip
 from tests.unit.remote_log.test_restoring_session import GONE_ID, FakeAccess, FakeTopic

@@ -19,14 +19,14 @@ from airflow_provider_rlmm.core.log.floored_log import NOTHING_CONFIRMED, Confir
 from airflow_provider_rlmm.core.log.topic_state import ProgressListener, ignore_progress
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.core.plans.plan_files import orphaned_partitions, read_plan
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.floors import floored
+from airflow_provider_rlmm.core.runs.metadata_topic import StorageStamps
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.world.hold import Hold, HoldSource
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, cannot_be_told
 from airflow_provider_rlmm.core.world.proven_time import bound_of_run
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
-from airflow_provider_rlmm.session.access import RemoteLogAccess
-from airflow_provider_rlmm.session.floors import floored
-from airflow_provider_rlmm.session.metadata_topic import StorageStamps
-from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock, TimeBound, TimeProof, system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.guards import check_cluster
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.world.proven_time import prove_time
 from airflow_provider_rlmm.core.world.storage_plugin import PLUGIN_CLASS, compare_plugin
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
-from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics

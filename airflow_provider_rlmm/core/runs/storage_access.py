@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.session.settings import RemoteLogSettings
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.storage.credentials import StoreAccess

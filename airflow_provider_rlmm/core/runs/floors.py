@@ -15,8 +15,8 @@ from airflow_provider_rlmm.core.log.floored_log import NOTHING_CONFIRMED, Confir
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
-from airflow_provider_rlmm.session.access import RemoteLogAccess
-from airflow_provider_rlmm.session.metadata_topic import NO_STAMPS, StampedTopics, why_replaced
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.metadata_topic import NO_STAMPS, StampedTopics, why_replaced
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.world.hold import KnownTopics
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-    from airflow_provider_rlmm.session.cleaner_session import CleanerSession
 
 logger = logging.getLogger(__name__)
 

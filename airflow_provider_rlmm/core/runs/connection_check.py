@@ -15,8 +15,8 @@ from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Fre
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.admin import MetadataTopicDescription
+    from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-    from airflow_provider_rlmm.session.access import RemoteLogAccess
 
 logger = logging.getLogger(__name__)
 

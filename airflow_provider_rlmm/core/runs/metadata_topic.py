@@ -14,8 +14,8 @@ from airflow_provider_rlmm.core.base.errors import FloorError, MetadataTopicRepl
 from airflow_provider_rlmm.core.log.floored_log import Confirmation
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource
-from airflow_provider_rlmm.session.storage_access import StorageAccess
 
 logger = logging.getLogger(__name__)
 

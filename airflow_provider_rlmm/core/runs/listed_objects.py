@@ -154,7 +154,7 @@ class ListedObjects:
         Return all objects, each once.
 
         :param names: topic ids with their names, as the log has them: they tell what a key is that can be several.
-        :return: with :data:`~airflow_provider_rlmm.lifecycle.listed_objects.LISTED_COLUMNS`.
+        :return: with :data:`~airflow_provider_rlmm.core.runs.listed_objects.LISTED_COLUMNS`.
         """
         import pyarrow as pa
 

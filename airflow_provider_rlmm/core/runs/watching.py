@@ -10,7 +10,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.log.deletion_follower import DeletionEvent, DeletionFollower
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.log.watching import WatchPosition
-from airflow_provider_rlmm.session.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 
 logger = logging.getLogger(__name__)
 
