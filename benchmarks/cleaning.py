@@ -20,8 +20,8 @@ from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import write_plan
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
-from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker
+from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
 from benchmarks.topic import TOPIC
 
 HOUR_MS = 3_600_000

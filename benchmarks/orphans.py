@@ -47,7 +47,7 @@ from airflow_provider_rlmm.core.world.freshness import Sample
 from airflow_provider_rlmm.core.world.root_proof import prove_root
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
 from benchmarks.topic import METADATA_PARTITIONS, publish
 from dev.broker import METADATA_TOPIC
 

@@ -14,13 +14,18 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.features.cleanup.cleaning_progress import (
+    CleaningProgress,
+    Left,
+    ProgressState,
+    progress_name,
+)
 from airflow_provider_rlmm.lifecycle.inventory_files import (
     partitions_schema,
     segments_schema,
     topics_schema,
     write_inventory,
 )
-from airflow_provider_rlmm.policy.cleaning_progress import CleaningProgress, Left, ProgressState, progress_name
 from airflow_provider_rlmm.policy.inventory import Inventory, SurveyedState, Totals
 from airflow_provider_rlmm.policy.run_summary import (
     RUNS_FOLDER,

@@ -37,7 +37,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
     from airflow_provider_rlmm.core.plans.plan import PlanSummary
-    from airflow_provider_rlmm.lifecycle.run_report import RunReport
+    from airflow_provider_rlmm.features.cleanup.run_report import RunReport
 
 logger = logging.getLogger(__name__)
 
@@ -126,8 +126,8 @@ def _planned(
     archive_first: bool = False,
 ) -> PlanSummary:
     """Check, mark and plan, in one session."""
-    from airflow_provider_rlmm.session.checking import check
-    from airflow_provider_rlmm.session.cleaning import mark, plan
+    from airflow_provider_rlmm.features.cleanup.checking import check
+    from airflow_provider_rlmm.features.cleanup.steps import mark, plan
 
     with run.session(limits, shown) as session:
         dry_run = not run.execute
@@ -141,8 +141,8 @@ def _planned(
 
 def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSummary, archive_first: bool) -> int:
     """Archive, if that is asked for, and clean each metadata partition; return how many steps an error has ended."""
+    from airflow_provider_rlmm.features.cleanup.steps import clean
     from airflow_provider_rlmm.session.archiving import archive_plan
-    from airflow_provider_rlmm.session.cleaning import clean
 
     failed = 0
     if run.execute and archive_first:
@@ -180,7 +180,7 @@ def _reported(run: Run, failed: int, said: Any, now_ms: int) -> tuple[RunReport,
     """Put what the steps have left into the report of the run, and write it."""
     from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
     from airflow_provider_rlmm.core.plans.plan_files import write_document
-    from airflow_provider_rlmm.lifecycle.run_report import report_of_run
+    from airflow_provider_rlmm.features.cleanup.run_report import report_of_run
 
     report = report_of_run(
         run.uri,

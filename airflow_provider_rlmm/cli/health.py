@@ -20,7 +20,7 @@ from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS, CleanerL
 def check(invocation: Invocation) -> int:
     """Look at cluster, metadata topic, permissions and storage, and say what is missing; nothing is changed."""
     from airflow_provider_rlmm.core.runs.connection_check import ConnectionFinding
-    from airflow_provider_rlmm.session.whole_check import check_whole
+    from airflow_provider_rlmm.features.cleanup.whole_check import check_whole
 
     access = invocation.access()
     with working() as shown:

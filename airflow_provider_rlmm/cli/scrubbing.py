@@ -34,7 +34,7 @@ from airflow_provider_rlmm.core.plans.guards import (
     BlastRadius,
     ScrubLimits,
 )
-from airflow_provider_rlmm.session.cleaning import DAY_MS
+from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation

@@ -35,9 +35,9 @@ from airflow_provider_rlmm.core.records.lost_records import lost_records_named
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.features.cleanup.steps import MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
 from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
-from airflow_provider_rlmm.session.cleaning import MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri
 
 if TYPE_CHECKING:
@@ -162,12 +162,12 @@ def mappings(name: str, value: object) -> list[Mapping[str, Any]]:
 
 
 def events(name: str, value: object) -> list[WritableEvent]:
-    """Return events, each as :func:`~airflow_provider_rlmm.lifecycle.publishing.parse_event` reads it; see :data:`Reader`."""
+    """Return events, each as :func:`~airflow_provider_rlmm.features.cleanup.publishing.parse_event` reads it; see :data:`Reader`."""
     given = mappings(name, value)
     if not given:
         return []
     # Only DAGs that write events pay for the import.
-    from airflow_provider_rlmm.lifecycle.publishing import parse_event
+    from airflow_provider_rlmm.features.cleanup.publishing import parse_event
 
     return [parse_event(raw, system_clock()) for raw in given]
 

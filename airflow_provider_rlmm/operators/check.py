@@ -102,8 +102,8 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, str]:
         """Check."""
-        from airflow_provider_rlmm.session.checking import check
-        from airflow_provider_rlmm.session.deciding import forget_decision
+        from airflow_provider_rlmm.features.cleanup.checking import check
+        from airflow_provider_rlmm.features.cleanup.deciding import forget_decision
 
         read, uri = self.read_arguments(), artifact_uri(given.artifact_name(context))
         forget_decision(uri)

@@ -15,8 +15,9 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
 from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_document
-from airflow_provider_rlmm.lifecycle import run_report as documents
-from airflow_provider_rlmm.lifecycle.reports import named, totals
+from airflow_provider_rlmm.features.cleanup import run_report as documents
+from airflow_provider_rlmm.features.cleanup.reports import named, totals
+from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
@@ -32,7 +33,6 @@ from airflow_provider_rlmm.operators.failing import (
 from airflow_provider_rlmm.operators.history import cluster_of, facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import run_identity, session_of
-from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 
@@ -96,7 +96,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Mark."""
-        from airflow_provider_rlmm.session.cleaning import mark
+        from airflow_provider_rlmm.features.cleanup.steps import mark
 
         read = self.read_arguments()
         mode = mode_of(context, read.rlmm_conn_id, read.dry_run_only, read.source_plan)
@@ -184,7 +184,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator):
 
     def execute(self, context: Context) -> list[int]:
         """Plan."""
-        from airflow_provider_rlmm.session.cleaning import plan
+        from airflow_provider_rlmm.features.cleanup.steps import plan
 
         read = self.read_arguments()
         mode = mode_of(context, read.rlmm_conn_id, read.dry_run_only, read.source_plan)
@@ -285,7 +285,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Clean."""
         from airflow_provider_rlmm.core.runs.approving import require_approval
-        from airflow_provider_rlmm.session.cleaning import clean
+        from airflow_provider_rlmm.features.cleanup.steps import clean
 
         read = self.read_arguments()
         self.metadata_partition = read.metadata_partition

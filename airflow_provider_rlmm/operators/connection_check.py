@@ -39,7 +39,7 @@ class RemoteLogCheckOperator(CheckedOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Look."""
-        from airflow_provider_rlmm.session.whole_check import check_whole
+        from airflow_provider_rlmm.features.cleanup.whole_check import check_whole
 
         conn_id = self.read_arguments().rlmm_conn_id
         findings = check_whole(

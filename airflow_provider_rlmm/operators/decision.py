@@ -66,7 +66,7 @@ def decision_of(context: Context, rlmm_conn_id: str) -> RunDecision:
     :param rlmm_conn_id: connection of type ``rlmm``.
     :raises PlanError: if it has decided nothing for this run, or for another connection.
     """
-    from airflow_provider_rlmm.session.deciding import read_decision
+    from airflow_provider_rlmm.features.cleanup.deciding import read_decision
 
     run = context["dag_run"]
     decision = read_decision(artifact_uri(given.artifact_name(context)), run.dag_id, run.run_id)

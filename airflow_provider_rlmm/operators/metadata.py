@@ -120,7 +120,7 @@ class PublishRemoteLogMetadataOperator(CheckedOperator):
 
     def execute(self, context: Context) -> list[int]:
         """Publish."""
-        from airflow_provider_rlmm.lifecycle.publishing import needs_storage, publish_events
+        from airflow_provider_rlmm.features.cleanup.publishing import needs_storage, publish_events
 
         read = self.read_arguments()
         limits = read.limits

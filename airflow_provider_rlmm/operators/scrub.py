@@ -11,6 +11,7 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, CleanerLimits
 from airflow_provider_rlmm.core.runs.attention import Attention, Judgement, RunProblem
+from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
@@ -19,7 +20,6 @@ from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_b
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import run_identity, session_of
-from airflow_provider_rlmm.session.cleaning import DAY_MS
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 

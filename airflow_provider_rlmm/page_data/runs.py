@@ -14,13 +14,13 @@ from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import list_files
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.runs.task_failure import MAX_FAILURE_BYTES, TaskFailure, is_failure
-from airflow_provider_rlmm.page_data.documents import read_bytes
-from airflow_provider_rlmm.policy.cleaning_progress import (
+from airflow_provider_rlmm.features.cleanup.cleaning_progress import (
     MAX_PROGRESS_BYTES,
     CleaningProgress,
     ProgressState,
     progress_name,
 )
+from airflow_provider_rlmm.page_data.documents import read_bytes
 from airflow_provider_rlmm.policy.run_summary import (
     MAX_RUN_SUMMARY_BYTES,
     RUNS_FOLDER,

@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
-from airflow_provider_rlmm.lifecycle.reports import check_report
+from airflow_provider_rlmm.features.cleanup.reports import check_report
 from airflow_provider_rlmm.plugins.actions import Action
 from airflow_provider_rlmm.plugins.listing import Column, Listing
 from airflow_provider_rlmm.plugins.rendering import Shell, render
@@ -115,7 +115,7 @@ def report_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL)
     Return the page of a cleanup report.
 
     :param name: name of the report.
-    :param document: as :func:`~airflow_provider_rlmm.lifecycle.run_report.report_of_run` made it.
+    :param document: as :func:`~airflow_provider_rlmm.features.cleanup.run_report.report_of_run` made it.
     :param shell: what stands around the page.
     :raises ValueError: if it does not have the form of a report.
     """

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.sensors.proving import ProvingSensor
 from airflow_provider_rlmm.triggers.topic_gone import TopicDeletionFinishedTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.session.topic_gone import TopicGone
+    from airflow_provider_rlmm.features.cleanup.topic_gone_steps import TopicGone
 
 RECHECK_INTERVAL = timedelta(hours=1)
 
@@ -91,8 +91,8 @@ class RemoteLogGoneSensor(ProvingSensor["TopicGone"]):
 
     def look(self, context: Context, read: SimpleNamespace) -> TopicGone:
         """Ask log, cluster and storage."""
-        from airflow_provider_rlmm.lifecycle.topic_gone import WantedTopic
-        from airflow_provider_rlmm.session.topic_gone import look_for_topic
+        from airflow_provider_rlmm.features.cleanup.topic_gone import WantedTopic
+        from airflow_provider_rlmm.features.cleanup.topic_gone_steps import look_for_topic
 
         wanted = WantedTopic(read.topic_id, read.topic, read.allowed_quarantine)
         limits = CleanerLimits(overrides=read.overrides)

@@ -14,8 +14,8 @@ from airflow_provider_rlmm.core.base.work_folder import DOCTOR_DOCUMENT, cluster
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
 from airflow_provider_rlmm.core.runs.attention import Judgement
+from airflow_provider_rlmm.features.cleanup.run_report import RunReport, read_checked
 from airflow_provider_rlmm.lifecycle.inventory_files import read_inventory
-from airflow_provider_rlmm.lifecycle.run_report import RunReport, read_checked
 from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts, cleaner_summary, scrub_summary
 from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.policy.inventory import Inventory

@@ -29,10 +29,10 @@ from airflow_provider_rlmm.core.world.audit_log import AuditFiles
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
-from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, totals
+from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, MarkReport
+from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner, Plan
+from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, totals
 from dev.broker import LocalKafka
 from tests.roots import naming
 

@@ -40,7 +40,7 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.operators.cleaner import (
     CleanMetadataPartitionOperator,
     MarkDeletedPartitionsOperator,

@@ -33,7 +33,7 @@ from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteSto
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.world.freshness import FreshnessVerdict
 from airflow_provider_rlmm.core.world.root_proof import look_for_freshness
-from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
+from airflow_provider_rlmm.features.cleanup.reports import PartitionOutcome
 from dev import formatter, tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka

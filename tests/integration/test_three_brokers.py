@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome
+from airflow_provider_rlmm.features.cleanup.reports import PartitionOutcome
 from dev import formatter, tiering
 from dev.broker import await_condition
 from dev.cluster import LocalKafkaCluster

@@ -6,14 +6,14 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation, switched_off
 
 DECISION = "core/runs/run_decision.py"
-DECIDING = "session/deciding.py"
+DECIDING = "features/cleanup/deciding.py"
 TASKS = "operators/decision.py"
 CHECKING = "operators/check.py"
 CLEANER = "operators/cleaner.py"
 APPROVAL = "core/plans/approval.py"
 APPROVING = "operators/approval.py"
 SESSION = "core/runs/cleaner_session.py"
-STEPS = "session/cleaning.py"
+STEPS = "features/cleanup/steps.py"
 PARAMS = "dag_factory/params.py"
 SETTINGS = "settings.py"
 FACTORY = "dag_factory/cleaner.py"
@@ -102,7 +102,7 @@ APPROVALS = [
     Mutation(
         "decision",
         "the plan of another cluster, or one that has expired, passes the first task",
-        "session/checking.py",
+        "features/cleanup/checking.py",
         "        session.check_plan(source_plan)\n",
         "        pass\n",
         f"{_DECIDED}::test_a_plan_that_is_not_valid_here_is_refused_by_the_first_task",
@@ -227,7 +227,7 @@ APPROVALS = [
     Mutation(
         "approval",
         "the report does not say that a plan was rejected",
-        "lifecycle/run_report.py",
+        "features/cleanup/run_report.py",
         "    elif run.rejected is not None:",
         "    elif False:",
         f"{_APPROVED}::test_what_was_not_approved_is_left_and_the_report_says_who_rejected_it",

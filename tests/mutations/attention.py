@@ -6,10 +6,10 @@ from __future__ import annotations
 from tests.mutations.mutation import BATCHES, MARKER, PARTITION_WORK, PLANNER, Mutation, switched_off
 
 ATTENTION = "core/runs/attention.py"
-REPORTS = "lifecycle/reports.py"
-RUN_REPORT = "lifecycle/run_report.py"
+REPORTS = "features/cleanup/reports.py"
+RUN_REPORT = "features/cleanup/run_report.py"
 OPERATORS = "operators/cleaner.py"
-CLEANING = "session/cleaning.py"
+CLEANING = "features/cleanup/steps.py"
 ACKNOWLEDGING = "operators/failing.py"
 
 NEEDS_A_PERSON = [

@@ -20,7 +20,7 @@ CLOCKS = [
     Mutation(
         "time",
         "the storage of the work folder may have another time",
-        "session/checking.py",
+        "features/cleanup/checking.py",
         "        check_agreement(",
         "        (lambda *_: None)(",
         "airflow/test_check_operator.py::test_the_check_compares_the_time_with_that_of_the_work_folders_storage",

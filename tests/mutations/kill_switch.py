@@ -34,7 +34,7 @@ KILL_SWITCH = [
     Mutation(
         PROMISE,
         "the marker does not ask",
-        "session/cleaning.py",
+        "features/cleanup/steps.py",
         "    session.require_running(dry_run=dry_run)\n    work = session.work_of(source_plan)\n    publisher",
         "    work = session.work_of(source_plan)\n    publisher",
         "airflow/test_kill_switch.py::test_a_real_run_ends_before_its_first_event_and_says_how_to_put_it_back",

@@ -237,7 +237,7 @@ LOST_RECORDS = [
         f"{_LOST}test_whoever_concludes_from_what_the_log_does_not_name_refuses",
     ),
     switched_off(
-        "lifecycle/topic_gone.py",
+        "features/cleanup/topic_gone.py",
         "I18",
         "calls a topic gone whose records are lost",
         "        if view.lost is not None:",
@@ -261,7 +261,7 @@ LOST_RECORDS = [
     Mutation(
         "I18",
         "the check is green where records are lost",
-        "session/whole_check.py",
+        "features/cleanup/whole_check.py",
         "[ConnectionFinding(not is_open, sentence)",
         "[ConnectionFinding(True, sentence)",
         f"{_COMMAND}test_check_says_it",

@@ -358,7 +358,7 @@ RULES = [
     Mutation(
         "hold",
         "a held topic is marked",
-        "lifecycle/marker.py",
+        "features/cleanup/marker.py",
         "        work = self._not_held(work, names, refusals)\n",
         "",
         "airflow/test_hold_names.py::test_a_held_topic_is_not_marked_and_a_marker_that_it_has_stays",
@@ -373,7 +373,7 @@ RULES = [
     Mutation(
         "hold",
         "a hold of the connection that names nothing is green",
-        "session/cleaning.py",
+        "features/cleanup/steps.py",
         "first_refusals([*root.refusals, *unknown, *made.summary.refusals])",
         "first_refusals([*root.refusals, *made.summary.refusals])",
         "airflow/test_hold_names.py::test_a_hold_of_the_connection_that_names_nothing_needs_a_person_and_the_run_goes_on",
@@ -389,7 +389,7 @@ RULES = [
     Mutation(
         "hold",
         "a hold that comes after the plan is not asked for",
-        "session/cleaning.py",
+        "features/cleanup/steps.py",
         "        hold=lambda: Hold.of(session.hold().entries, summary.hold),",
         "        hold=lambda: Hold.of(summary.hold),",
         "airflow/test_hold_names.py::test_a_hold_that_comes_after_the_plan_keeps_its_topic_and_one_that_names_nothing_ends_nothing",
@@ -748,7 +748,7 @@ RULES = [
         "one partition is touched before all are prepared",
         ELIGIBILITY,
         "        found[tip] = decided\n",
-        "        found[tip] = decided\n        from airflow_provider_rlmm.lifecycle.batches import BatchCleaner\n        from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork\n\n        BatchCleaner([UserPartitionWork(history, decided, 0)], context, print).clean()\n",
+        "        found[tip] = decided\n        from airflow_provider_rlmm.features.cleanup.batches import BatchCleaner\n        from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork\n\n        BatchCleaner([UserPartitionWork(history, decided, 0)], context, print).clean()\n",
         "lifecycle/test_cleaner_missing.py::test_a_later_partition_that_misses_too_much_saves_the_earlier_ones",
     ),
     Mutation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation, switched_off
 
-PROGRESS, INVENTORIES, RUNS = "lifecycle/progress.py", "page_data/inventories.py", "page_data/runs.py"
+PROGRESS, INVENTORIES, RUNS = "features/cleanup/progress.py", "page_data/inventories.py", "page_data/runs.py"
 TABLES, FILES, HISTORY = "page_data/tables.py", "lifecycle/inventory_files.py", "operators/history.py"
 
 SURVEY = "lifecycle/survey.py"

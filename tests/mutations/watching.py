@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-GONE = "policy/topic_gone.py"
-PROOF = "lifecycle/topic_gone.py"
-SESSION = "session/topic_gone.py"
+GONE = "features/cleanup/topic_gone_rules.py"
+PROOF = "features/cleanup/topic_gone.py"
+SESSION = "features/cleanup/topic_gone_steps.py"
 SENSOR = "sensors/proving.py"
 WALK = "core/storage/walk.py"
 

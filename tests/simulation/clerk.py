@@ -17,7 +17,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import AuditError
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
+from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport
 
 if TYPE_CHECKING:
     from tests.simulation.witness import Process

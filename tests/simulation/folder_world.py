@@ -27,10 +27,11 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
-from airflow_provider_rlmm.lifecycle.run_report import report_of_run
+from airflow_provider_rlmm.features.cleanup import steps as cleaning
+from airflow_provider_rlmm.features.cleanup.checking import check
+from airflow_provider_rlmm.features.cleanup.run_report import report_of_run
 from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
-from airflow_provider_rlmm.session import cleaning, scrubbing
-from airflow_provider_rlmm.session.checking import check
+from airflow_provider_rlmm.session import scrubbing
 from tests.simulation.baton import Baton
 from tests.simulation.folder_access import WorldAccess
 from tests.simulation.folder_moves import AWAY, COPY, FIRST, PREFIX, SECOND, Moves

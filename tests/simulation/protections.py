@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.records.topic_answers import NoTopic
 from airflow_provider_rlmm.core.storage import layout_storage, root
 from airflow_provider_rlmm.core.world import absence, cluster_look, proven_time, replay
 from airflow_provider_rlmm.core.world import freshness as fresh
-from airflow_provider_rlmm.lifecycle import cleaner
+from airflow_provider_rlmm.features.cleanup import cleaner
 from tests.simulation.copying_protections import COPYING_PROTECTIONS
 from tests.simulation.copying_runs import play_copying
 from tests.simulation.folder_protections import FOLDER_PROTECTIONS
@@ -58,10 +58,10 @@ def _any_cluster() -> Iterator[Any]:
 
     yield mock.patch.object(topic_state.TopicState, "_identify", identify)
     for user in (
-        "airflow_provider_rlmm.lifecycle.marker",
-        "airflow_provider_rlmm.lifecycle.planner",
+        "airflow_provider_rlmm.features.cleanup.marker",
+        "airflow_provider_rlmm.features.cleanup.planner",
         "airflow_provider_rlmm.core.world.root_proof",
-        "airflow_provider_rlmm.lifecycle.eligibility",
+        "airflow_provider_rlmm.features.cleanup.eligibility",
     ):
         yield mock.patch(f"{user}.look", believing)
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.lifecycle.marker import MarkReport
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, PartitionOutcome
+from airflow_provider_rlmm.features.cleanup.marker import MarkReport
+from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, PartitionOutcome
 
 PASSES = {RefusalKind.WAITING, RefusalKind.NEXT_RUN, RefusalKind.HELD}
 

@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker
 from tests.simulation import actors
 from tests.simulation.model import View
 from tests.simulation.runs import play, remembered_decoding

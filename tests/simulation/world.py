@@ -36,9 +36,9 @@ from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.proven_time import prove_time
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
-from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
+from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker
+from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.simulation import actors
 from tests.simulation.baton import Baton

@@ -11,7 +11,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.runs.attention import FIELDS, Attention, RunProblem, judge
-from airflow_provider_rlmm.lifecycle.reports import (
+from airflow_provider_rlmm.features.cleanup.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,

@@ -748,7 +748,7 @@ def test_a_full_disk_keeps_neither_the_deletion_nor_its_error_from_being_told(
         raise OSError("no space left")
 
     first, *others = mark_and_plan()
-    monkeypatch.setattr("airflow_provider_rlmm.session.cleaning.write_document", full)
+    monkeypatch.setattr("airflow_provider_rlmm.features.cleanup.steps.write_document", full)
     with pytest.raises(OSError, match="no space left"):
         clean(others[0])
     assert re.search(r"the report cannot be written; this try did: .*'segments_deleted': [24]", caplog.text)

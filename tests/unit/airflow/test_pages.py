@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition,
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Acknowledgement, Attention, Judgement, judge
-from airflow_provider_rlmm.lifecycle.reports import (
+from airflow_provider_rlmm.features.cleanup.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,

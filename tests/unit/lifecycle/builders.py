@@ -45,10 +45,10 @@ from airflow_provider_rlmm.core.world.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker, MarkReport
-from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner, Plan
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
+from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, MarkReport
+from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner, Plan
+from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 
 CLUSTER_ID = "unit-test-cluster-id-1"

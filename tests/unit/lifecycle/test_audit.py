@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.world.audit_files import Wanted, audit_rows, com
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.audit_log import AuditFiles
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
+from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, START_MS, Cluster, tip
 
 GONE = tip("gone", 0, 7)

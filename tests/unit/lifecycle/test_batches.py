@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm.core.base.errors import StorageRootError, StorageUnavailableError
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.lifecycle.batches import batches_of
-from airflow_provider_rlmm.lifecycle.eligibility import Eligibility
-from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
+from airflow_provider_rlmm.features.cleanup.batches import batches_of
+from airflow_provider_rlmm.features.cleanup.eligibility import Eligibility
+from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
 from tests.unit.lifecycle.builders import Cluster, add, tip
 
 MANY = 12

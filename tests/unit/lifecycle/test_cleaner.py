@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.lifecycle.reports import check_report, cleanup_document
+from airflow_provider_rlmm.features.cleanup.reports import check_report, cleanup_document
 from tests.unit.lifecycle.builders import Cluster, add, deletion, on_nth_publish, once, reasons, tip, update
 
 GONE = tip()

@@ -10,9 +10,9 @@ from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.core.world.cluster_look import look
-from airflow_provider_rlmm.lifecycle.batches import BatchCleaner
-from airflow_provider_rlmm.lifecycle.eligibility import CleaningContext, Eligibility
-from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
+from airflow_provider_rlmm.features.cleanup.batches import BatchCleaner
+from airflow_provider_rlmm.features.cleanup.eligibility import CleaningContext, Eligibility
+from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
 from tests.unit.lifecycle.builders import Cluster, tip
 
 GONE, OTHER = tip(), tip("other", 0, 10)

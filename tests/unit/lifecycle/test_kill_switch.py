@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource
-from airflow_provider_rlmm.lifecycle import batches
+from airflow_provider_rlmm.features.cleanup import batches
 from tests.unit.lifecycle.builders import Cluster, tip
 
 GONE = (tip("gone", 0, 7), tip("gone", 1, 7))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
-from airflow_provider_rlmm.lifecycle import batches
+from airflow_provider_rlmm.features.cleanup import batches
 from tests.unit.lifecycle.builders import START_MS, Cluster, reasons, tip
 
 GONE = tip()

@@ -30,7 +30,7 @@ from airflow_provider_rlmm.core.plans.plan_files import (
     write_plan,
 )
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
-from airflow_provider_rlmm.lifecycle.planner import Plan
+from airflow_provider_rlmm.features.cleanup.planner import Plan
 from tests.unit.lifecycle.builders import Cluster, tip
 
 TIPS = [tip("gone", number) for number in range(4)]

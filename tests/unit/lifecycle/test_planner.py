@@ -13,7 +13,7 @@ from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, kafka_uuid
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
+from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, once, tip, update
 
 GONE = tip()
@@ -165,7 +165,7 @@ def test_quarantined_records_are_listed_one_by_one_wherever_they_lie_and_up_to_a
         summary = cluster.plan(limits).summary
         listed = [(r.metadata_partition, r.offset) for r in summary.refusals if r.kind is RefusalKind.QUARANTINED]
         assert listed == [(p, offset) for p, found in offsets.items() for offset in found]
-    monkeypatch.setattr("airflow_provider_rlmm.lifecycle.planner.MAX_QUARANTINED_LISTED", 4)
+    monkeypatch.setattr("airflow_provider_rlmm.features.cleanup.planner.MAX_QUARANTINED_LISTED", 4)
     allowed = CleanerLimits(allowed_quarantine=frozenset({"MALFORMED"}))
     summary = cluster.plan(allowed).summary
     assert [(r.metadata_partition, r.offset) for r in summary.refusals] == listed[:4]

@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import StorageRootError
-from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
-from airflow_provider_rlmm.lifecycle.progress import AFTER_A_FAILURE_MS, EVERY_MS, ProgressWriter
-from airflow_provider_rlmm.policy.cleaning_progress import MAX_PROGRESS_REFUSALS, CleaningProgress, ProgressState
+from airflow_provider_rlmm.features.cleanup.cleaning_progress import (
+    MAX_PROGRESS_REFUSALS,
+    CleaningProgress,
+    ProgressState,
+)
+from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
+from airflow_provider_rlmm.features.cleanup.progress import AFTER_A_FAILURE_MS, EVERY_MS, ProgressWriter
 from tests.unit.lifecycle.builders import Cluster, tip
 
 GONE = tip()

@@ -31,7 +31,7 @@ from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.world.audit import DeletionRecord, DeletionSource, nothing_on_record
 from airflow_provider_rlmm.core.world.hold import Hold, HoldSource, nothing_held
-from airflow_provider_rlmm.lifecycle.publishing import parse_event, publish_events
+from airflow_provider_rlmm.features.cleanup.publishing import parse_event, publish_events
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, tip, update
 

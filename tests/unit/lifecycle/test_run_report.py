@@ -21,15 +21,15 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.runs.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
-from airflow_provider_rlmm.lifecycle.marker import MarkReport
-from airflow_provider_rlmm.lifecycle.reports import (
+from airflow_provider_rlmm.features.cleanup.marker import MarkReport
+from airflow_provider_rlmm.features.cleanup.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,
     check_report,
     with_earlier_try,
 )
-from airflow_provider_rlmm.lifecycle.run_report import mark_document, report_of_run
+from airflow_provider_rlmm.features.cleanup.run_report import mark_document, report_of_run
 from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts, cleaner_summary
 from airflow_provider_rlmm.plugins.pages import report_page
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity

@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.serde import serialize
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
+from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport
 from tests.unit.lifecycle.builders import Cluster, add, once, tip
 
 GONE, LATER = tip(), tip("later", 0, 10)

@@ -17,8 +17,8 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.lifecycle.topic_gone import GoneLook, WantedTopic, look_early, prove_gone
-from airflow_provider_rlmm.policy.topic_gone import PartitionEnd, why_not_finished, why_still_hidden
+from airflow_provider_rlmm.features.cleanup.topic_gone import GoneLook, WantedTopic, look_early, prove_gone
+from airflow_provider_rlmm.features.cleanup.topic_gone_rules import PartitionEnd, why_not_finished, why_still_hidden
 from tests.unit.lifecycle.builders import BROKER, DAY_MS, START_MS, Cluster, add, deletion, once, tip, update
 
 GONE = UUID(int=7)

@@ -270,7 +270,7 @@ def test_a_marker_that_comes_while_the_log_is_read_holds_back_the_committed_offs
         written.append(cluster.foreign(deletion(late, P.DELETE_PARTITION_MARKED)))
         return MetadataPartitionReplay(*args)
 
-    monkeypatch.setattr("airflow_provider_rlmm.lifecycle.cleaner.MetadataPartitionReplay", begun)
+    monkeypatch.setattr("airflow_provider_rlmm.features.cleanup.cleaner.MetadataPartitionReplay", begun)
     assert cluster.clean().committed_offset == written[0]
     monkeypatch.undo()
     assert "marked 0 ms ago" in reasons(cluster.clean())

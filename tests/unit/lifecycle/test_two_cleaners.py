@@ -14,9 +14,9 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.lifecycle.cleaner import _prepared
-from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport
+from airflow_provider_rlmm.features.cleanup.cleaner import _prepared
+from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
+from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport
 from tests.unit.lifecycle.builders import Cluster, add, deletion, tip
 
 GONE = tip()
@@ -97,7 +97,7 @@ def test_what_a_later_look_at_the_log_brings_disturbs_those_that_were_decided_up
         works.extend(_prepared(*arguments))
         return works
 
-    monkeypatch.setattr("airflow_provider_rlmm.lifecycle.cleaner._prepared", prepared)
+    monkeypatch.setattr("airflow_provider_rlmm.features.cleanup.cleaner._prepared", prepared)
     monkeypatch.setattr(cluster.storage, "list_log_segments", while_the_second_is_listed)
     cluster.clean()
     assert [(work.tip, work.is_disturbed, work.segments) for work in works] == [(GONE, True, 0), (other, False, 0)]

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.strict_json import checksum
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.policy.cleaning_progress import (
+from airflow_provider_rlmm.features.cleanup.cleaning_progress import (
     MAX_PROGRESS_REFUSALS,
     CleaningProgress,
     Left,

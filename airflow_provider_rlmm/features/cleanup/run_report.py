@@ -23,9 +23,8 @@ from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
-from airflow_provider_rlmm.lifecycle.doctor_criticals import check_diagnosis, criticals_of
-from airflow_provider_rlmm.lifecycle.marker import MarkReport
-from airflow_provider_rlmm.lifecycle.reports import (
+from airflow_provider_rlmm.features.cleanup.marker import MarkReport
+from airflow_provider_rlmm.features.cleanup.reports import (
     MetadataPartitionReport,
     check_mark,
     check_part,
@@ -33,6 +32,7 @@ from airflow_provider_rlmm.lifecycle.reports import (
     refusal_of_dict,
     refusals_of,
 )
+from airflow_provider_rlmm.lifecycle.doctor_criticals import check_diagnosis, criticals_of
 
 NO_REPORT = "its cleaning task left no report"
 

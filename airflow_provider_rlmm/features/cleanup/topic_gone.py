@@ -31,7 +31,7 @@ from airflow_provider_rlmm.core.storage.remote_storage import FolderState, Remot
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay, MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.topic_gone import (
+from airflow_provider_rlmm.features.cleanup.topic_gone_rules import (
     MAX_NAMED,
     PartitionEnd,
     why_not_absent,

@@ -12,11 +12,11 @@ from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET, Freed
-from airflow_provider_rlmm.policy.topic_gone import why_still_hidden
+from airflow_provider_rlmm.features.cleanup.topic_gone_rules import why_still_hidden
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
-    from airflow_provider_rlmm.lifecycle.topic_gone import GoneLook, WantedTopic
+    from airflow_provider_rlmm.features.cleanup.topic_gone import GoneLook, WantedTopic
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def look_for_topic(session: CleanerSession, wanted: WantedTopic, limits: Cleaner
     :raises StorageError: if the storage root is not this cluster's, or not up to date, or does not answer.
     :raises HiddenCopiesError: if the bucket keeps for good what is deleted.
     """
-    from airflow_provider_rlmm.lifecycle.topic_gone import look_early, prove_gone
+    from airflow_provider_rlmm.features.cleanup.topic_gone import look_early, prove_gone
 
     storage = session.storage.get_storage_manager()
     with session.topic() as topic:

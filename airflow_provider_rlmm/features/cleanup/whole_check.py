@@ -16,7 +16,7 @@ from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding, finding
 from airflow_provider_rlmm.core.runs.holding import hold_in_words, require_known_hold
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
-from airflow_provider_rlmm.session.checking import ALL_SEEN, what_is_unseen
+from airflow_provider_rlmm.features.cleanup.checking import ALL_SEEN, what_is_unseen
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.plans.refusals import Refusal

@@ -34,8 +34,8 @@ from airflow_provider_rlmm.core.world.deletion_trail import DeletionTrail
 from airflow_provider_rlmm.core.world.effects import subject_of
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE
 from airflow_provider_rlmm.core.world.replay import Belief
-from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, CleaningContext, storage_refusal
-from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
+from airflow_provider_rlmm.features.cleanup.eligibility import NEXT_RUN, CleaningContext, storage_refusal
+from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
 
 logger = logging.getLogger(__name__)
 

@@ -21,12 +21,12 @@ from airflow_provider_rlmm.core.runs.holding import require_known_hold
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
-from airflow_provider_rlmm.lifecycle import run_report as documents
-from airflow_provider_rlmm.lifecycle.reports import MetadataPartitionReport, check_part, totals, with_earlier_try
+from airflow_provider_rlmm.features.cleanup import run_report as documents
+from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, check_part, totals, with_earlier_try
 from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.lifecycle.marker import MarkReport
+    from airflow_provider_rlmm.features.cleanup.marker import MarkReport
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
     :raises StorageRootError: if living topics have copies at places that the connection does not name.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
-    from airflow_provider_rlmm.lifecycle.marker import DeletedPartitionMarker
+    from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker
 
     session.require_running(dry_run=dry_run)
     work = session.work_of(source_plan)
@@ -89,7 +89,7 @@ def plan(
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     :raises RlmmError: if cluster, topic or storage cannot be read.
     """
-    from airflow_provider_rlmm.lifecycle.planner import CleanupPlanner
+    from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
 
     work = session.work_of(source_plan)
     with step(uri, "plan"), session.topic() as topic:
@@ -134,8 +134,8 @@ def clean(
     """
     from airflow_provider_rlmm.core.world.root_ledger import record_roots
     from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, require_places_of_plan, samples_of
-    from airflow_provider_rlmm.lifecycle.cleaner import RemoteLogCleaner
-    from airflow_provider_rlmm.lifecycle.progress import ProgressWriter
+    from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
+    from airflow_provider_rlmm.features.cleanup.progress import ProgressWriter
 
     limits = session.paced(limits)
     summary.check_valid(session.cluster_id, session.clock())

@@ -18,14 +18,14 @@ from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system
 from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.core.plans.plan_files import write_document
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.lifecycle.partition_work import UserPartitionWork
-from airflow_provider_rlmm.policy.cleaning_progress import (
+from airflow_provider_rlmm.features.cleanup.cleaning_progress import (
     MAX_PROGRESS_REFUSALS,
     CleaningProgress,
     Left,
     ProgressState,
     progress_name,
 )
+from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
 
 logger = logging.getLogger(__name__)
 

@@ -55,8 +55,8 @@ from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.core.world.unseen import UnseenDecision, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.core.world.wholeness import Doubt, incompleteness
-from airflow_provider_rlmm.lifecycle.eligibility import as_unseen
-from airflow_provider_rlmm.lifecycle.marker import due_observation
+from airflow_provider_rlmm.features.cleanup.eligibility import as_unseen
+from airflow_provider_rlmm.features.cleanup.marker import due_observation
 
 EVENTS_BY_HAND = "events_by_hand"
 """The override in :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES` that these events need."""

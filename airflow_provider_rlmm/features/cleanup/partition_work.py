@@ -13,8 +13,8 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.remote_storage import SegmentDeletion
-from airflow_provider_rlmm.lifecycle.eligibility import NEXT_RUN, Eligibility
-from airflow_provider_rlmm.lifecycle.reports import PartitionOutcome, UserPartitionReport
+from airflow_provider_rlmm.features.cleanup.eligibility import NEXT_RUN, Eligibility
+from airflow_provider_rlmm.features.cleanup.reports import PartitionOutcome, UserPartitionReport
 
 
 class UserPartitionWork:

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One folder for each feature, with its rules, documents, work and steps."""
