@@ -38,8 +38,8 @@ from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
-    from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
-    from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
+    from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
+    from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 
 
 @click.command()
@@ -85,8 +85,8 @@ def scrub(
     Without --execute nothing is deleted. With it go the objects of finished segments, and those that no record has named at
     two scrubs, --min-unreferenced-ms apart, of topics that are deleted and marked.
     """
-    from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
-    from airflow_provider_rlmm.session import scrubbing as steps
+    from airflow_provider_rlmm.features.scrub import steps
+    from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
     from airflow_provider_rlmm.session.housekeeping import tidy_up
 
     limits = ScrubLimits(

@@ -12,11 +12,11 @@ from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Judgement
-from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
+from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
+from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 from airflow_provider_rlmm.policy.inventory import Inventory
 from airflow_provider_rlmm.policy.run_summary import MAX_HEADLINE, Deleted, RunKind, RunOutcome, RunSummary
-from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
-from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, ApprovalL
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import planned_topics, read_plan
 from airflow_provider_rlmm.core.runs.approving import body_of, keep_approval, keep_request, read_request, subject_of
-from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan, topics_of
+from airflow_provider_rlmm.features.scrub.scrub_approval import scrub_body_of, scrub_subject_of
+from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_planner import read_scrub_plan, topics_of
 from airflow_provider_rlmm.links.artifacts import ArtifactLink, PlanLink, ScrubPlanLink, page_address
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
-from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
-from airflow_provider_rlmm.session.scrub_approval import scrub_body_of, scrub_subject_of
 from airflow_provider_rlmm.settings import artifact_uri
 
 DEFAULT_RESPONSE_TIMEOUT = "18 h"

@@ -88,8 +88,8 @@ class RemoteStorageScrubOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Scrub."""
-        from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
-        from airflow_provider_rlmm.session.scrubbing import scrub
+        from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
+        from airflow_provider_rlmm.features.scrub.steps import scrub
 
         read, name = self.read_arguments(), given.artifact_name(context)
         limits = CleanerLimits(overrides=read.overrides)
@@ -176,7 +176,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Plan."""
-        from airflow_provider_rlmm.session.scrubbing import plan
+        from airflow_provider_rlmm.features.scrub.steps import plan
 
         read, name = self.read_arguments(), given.artifact_name(context)
         limits, dry_run = read.limits, read.dry_run_only
@@ -267,7 +267,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete."""
-        from airflow_provider_rlmm.session.scrubbing import delete
+        from airflow_provider_rlmm.features.scrub.steps import delete
 
         read, name = self.read_arguments(), given.artifact_name(context)
         limits, dry_run = read.limits, read.dry_run_only
@@ -312,10 +312,10 @@ class ReportRemoteStorageScrubOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Report."""
-        from airflow_provider_rlmm.lifecycle.scrub_cleaner import deletion_of
-        from airflow_provider_rlmm.lifecycle.scrub_files import problems_of, read_scrub
+        from airflow_provider_rlmm.features.scrub.scrub_cleaner import deletion_of
+        from airflow_provider_rlmm.features.scrub.scrub_files import problems_of, read_scrub
+        from airflow_provider_rlmm.features.scrub.steps import rejection_of
         from airflow_provider_rlmm.session.history import summary_of_scrub
-        from airflow_provider_rlmm.session.scrubbing import rejection_of
 
         read, name = self.read_arguments(), given.artifact_name(context)
         uri = artifact_uri(name)

@@ -16,14 +16,14 @@ from typing import Any
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.features.cleanup.reports import check_report
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 from airflow_provider_rlmm.plugins.actions import Action
 from airflow_provider_rlmm.plugins.listing import Column, Listing
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.report_view import by_topic
 from airflow_provider_rlmm.policy.findings import Severity
-from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
-from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
 
 _Reader = strict.Reader[Any]
 NO_SHELL = Shell()
@@ -155,7 +155,7 @@ def scrub_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) 
     Return the page of a scrub.
 
     :param name: name of the scrub.
-    :param document: its document (:class:`~airflow_provider_rlmm.policy.scrub_summary.ScrubSummary`).
+    :param document: its document (:class:`~airflow_provider_rlmm.features.scrub.scrub_summary.ScrubSummary`).
     :param shell: what stands around the page.
     :raises PlanError: if the document cannot be read.
     """
@@ -168,7 +168,7 @@ def scrub_plan_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SH
     Return the page of a plan that was made from a scrub.
 
     :param name: name of the plan.
-    :param document: its document (:class:`~airflow_provider_rlmm.policy.scrub_plan.ScrubPlan`).
+    :param document: its document (:class:`~airflow_provider_rlmm.features.scrub.scrub_plan.ScrubPlan`).
     :param shell: what stands around the page.
     :raises PlanError: if the document cannot be read.
     """

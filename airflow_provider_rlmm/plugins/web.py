@@ -21,6 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.core.base.quoting import printable
+from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT
+from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT
 from airflow_provider_rlmm.plugins import cluster_routes, plan_routes, run_routes, topic_routes
 from airflow_provider_rlmm.plugins.heavy_answers import BoundedAnswers
 from airflow_provider_rlmm.plugins.pages import (
@@ -34,8 +36,6 @@ from airflow_provider_rlmm.plugins.pages import (
 from airflow_provider_rlmm.plugins.rendering import STATIC_FILES, Shell, static_file
 from airflow_provider_rlmm.plugins.rights import RightsDep, rights_of
 from airflow_provider_rlmm.plugins.serving import readable_document, shell_of, shell_of_run, shown
-from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT
-from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT
 
 _PAGES: dict[str, tuple[str, Callable[[str, Mapping[str, Any], Shell], str]]] = {
     "plans": ("summary.json", plan_page),

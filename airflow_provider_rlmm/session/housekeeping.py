@@ -34,11 +34,11 @@ from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_document
 from airflow_provider_rlmm.core.world.audit import AUDIT_FOLDER, AuditName, day_of, is_day
 from airflow_provider_rlmm.core.world.audit_files import compact
-from airflow_provider_rlmm.lifecycle.scrub_files import LATEST
+from airflow_provider_rlmm.features.scrub.scrub_files import LATEST
+from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
 from airflow_provider_rlmm.policy.pruning import RunFolder, cutoff_ms, group_of, is_file_of_run
 from airflow_provider_rlmm.policy.run_summary import MAX_RUN_SUMMARY_BYTES, RUNS_FOLDER, RunSummary, run_of_file
-from airflow_provider_rlmm.policy.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
-from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
 
 logger = logging.getLogger(__name__)
 

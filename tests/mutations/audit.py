@@ -88,7 +88,7 @@ AUDIT = [
     Mutation(
         LOG,
         "a scrub writes nothing down where its deletion fails",
-        "lifecycle/scrub_cleaner.py",
+        "features/scrub/scrub_cleaner.py",
         "            report.note_problem(trail.end(None))\n            raise\n",
         "            raise\n",
         "lifecycle/test_scrub_plan.py::test_a_deletion_that_fails_leaves_an_unknown_outcome_in_the_audit_log",

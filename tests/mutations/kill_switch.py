@@ -25,7 +25,7 @@ KILL_SWITCH = [
         "lifecycle/test_kill_switch.py::test_a_run_that_is_stopped_from_the_start_writes_and_deletes_nothing",
     ),
     switched_off(
-        "lifecycle/scrub_cleaner.py",
+        "features/scrub/scrub_cleaner.py",
         PROMISE,
         "a scrub's deletion does not ask",
         "            if (why := self._why_stopped()) is not None:",

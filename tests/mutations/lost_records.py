@@ -169,7 +169,7 @@ LOST_RECORDS = [
     Mutation(
         "I18",
         "a scrub believes what a log says that has lost records",
-        "policy/scrub.py",
+        "features/scrub/rules.py",
         "        (closed, ScrubClass.UNKNOWN, LOST),\n",
         "",
         f"{_LOST}test_a_scrub_calls_nothing_there_anything_but_unknown",

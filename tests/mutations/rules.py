@@ -381,7 +381,7 @@ RULES = [
     Mutation(
         "hold",
         "a hold that comes after the plan of a scrub is not asked for",
-        "session/scrubbing.py",
+        "features/scrub/steps.py",
         "        hold=lambda: Hold.of(session.hold().entries, plan.hold),",
         "        hold=lambda: Hold.of(plan.hold),",
         "airflow/test_hold_names.py::test_a_hold_that_comes_after_the_plan_of_a_scrub_keeps_its_objects",

@@ -5,23 +5,23 @@ from __future__ import annotations
 
 from tests.mutations.mutation import LAYOUT_STORAGE, Mutation, switched_off
 
-RULES = "policy/scrub.py"
-SCRUB_PLAN = "policy/scrub_plan.py"
-SCRUB = "lifecycle/scrub.py"
-READING = "lifecycle/scrub_reading.py"
+RULES = "features/scrub/rules.py"
+SCRUB_PLAN = "features/scrub/scrub_plan.py"
+SCRUB = "features/scrub/comparison.py"
+READING = "features/scrub/scrub_reading.py"
 LISTED = "core/runs/listed_objects.py"
-FILES = "lifecycle/scrub_files.py"
-PLANNER = "lifecycle/scrub_planner.py"
-DELETER = "lifecycle/scrub_cleaner.py"
+FILES = "features/scrub/scrub_files.py"
+PLANNER = "features/scrub/scrub_planner.py"
+DELETER = "features/scrub/scrub_cleaner.py"
 WALK = "core/storage/walk.py"
 OPERATORS = "operators/scrub.py"
-STEPS = "session/scrubbing.py"
+STEPS = "features/scrub/steps.py"
 FACTORY = "dag_factory/scrub.py"
 COMMAND = "cli/scrubbing.py"
 
-UNNAMED = "policy/unnamed.py"
-SUMMARY = "policy/scrub_summary.py"
-GUARD = "lifecycle/unnamed_guard.py"
+UNNAMED = "features/scrub/unnamed.py"
+SUMMARY = "features/scrub/scrub_summary.py"
+GUARD = "features/scrub/unnamed_guard.py"
 
 _FORGOTTEN_TEST = "lifecycle/test_forgotten_prefixes.py::"
 _UNNAMED_TEST = "lifecycle/test_unnamed_objects.py::"
@@ -335,7 +335,7 @@ SCRUBS = [
     Mutation(
         "I21",
         "takes a forgotten prefix that cannot be listed for an empty one",
-        "lifecycle/forgotten_prefixes.py",
+        "features/scrub/forgotten_prefixes.py",
         "                    why = why or met.why",
         "                    why = ''",
         _FORGOTTEN_TEST + "test_a_forgotten_prefix_that_cannot_be_listed_needs_a_person",
@@ -413,7 +413,7 @@ SCRUBS = [
     Mutation(
         "I21",
         "waits in silence for a marker that never comes",
-        "lifecycle/scrub_files.py",
+        "features/scrub/scrub_files.py",
         "            kept = Kept.UNMARKABLE\n",
         "            pass\n",
         "lifecycle/test_unnamed_objects.py::test_what_no_marker_will_ever_come_for_needs_a_person",

@@ -192,7 +192,7 @@ STORAGE_ROOT = [
         "cli/test_current_root.py::test_a_dry_run_and_a_plan_say_first_what_the_real_run_would_be_refused_for",
     ),
     switched_off(
-        "policy/scrub_summary.py",
+        "features/scrub/scrub_summary.py",
         "I12",
         "calls a scrub green below what may be a current copy of the root",
         '    if (refused := summary.root.get("not_current")) is not None:',

@@ -16,11 +16,11 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.lifecycle.scrub import scrub
-from airflow_provider_rlmm.lifecycle.scrub_files import rows_of
-from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.scrub_plan import Choice
-from airflow_provider_rlmm.policy.unnamed import UNNAMED
+from airflow_provider_rlmm.features.scrub.comparison import scrub
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.scrub_files import rows_of
+from airflow_provider_rlmm.features.scrub.scrub_plan import Choice
+from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
 
 LIFE = (S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)

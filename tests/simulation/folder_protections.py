@@ -15,8 +15,7 @@ from airflow_provider_rlmm.core.runs import floors
 from airflow_provider_rlmm.core.world import earlier_deletions, root_proof
 from airflow_provider_rlmm.features.cleanup import eligibility
 from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker
-from airflow_provider_rlmm.lifecycle import unnamed_guard
-from airflow_provider_rlmm.policy import scrub_plan
+from airflow_provider_rlmm.features.scrub import scrub_plan, unnamed_guard
 from tests.simulation.folder_moves import AWAY, CLONE, COPY, CUT, HELD, PREFIX, REMADE
 
 

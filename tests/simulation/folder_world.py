@@ -30,8 +30,8 @@ from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.cleanup import steps as cleaning
 from airflow_provider_rlmm.features.cleanup.checking import check
 from airflow_provider_rlmm.features.cleanup.run_report import report_of_run
-from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
-from airflow_provider_rlmm.session import scrubbing
+from airflow_provider_rlmm.features.scrub import steps as scrubbing
+from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
 from tests.simulation.baton import Baton
 from tests.simulation.folder_access import WorldAccess
 from tests.simulation.folder_moves import AWAY, COPY, FIRST, PREFIX, SECOND, Moves

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from dev import formatter, tiering
 from dev.airflow import LocalAirflow
 from dev.roots import expected_root_in_s3

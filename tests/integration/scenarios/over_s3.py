@@ -14,8 +14,8 @@ from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.lifecycle.scrub import scrub as scrub_storage
-from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.features.scrub.comparison import scrub as scrub_storage
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from dev import tiering
 from dev.broker import await_condition
 from dev.faults import Object

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import StorageRootError
-from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from dev import tiering
 from dev.faults import Object
 from dev.s3 import BUCKET

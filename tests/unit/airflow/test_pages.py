@@ -24,6 +24,16 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     UserPartitionReport,
     cleanup_document,
 )
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_summary import (
+    Amount,
+    ForgottenPrefix,
+    ScrubSummary,
+    Told,
+    TopicAmount,
+    UnnamedTopic,
+)
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.pages import (
     doctor_page,
@@ -34,16 +44,6 @@ from airflow_provider_rlmm.plugins.pages import (
 )
 from airflow_provider_rlmm.plugins.rendering import human_duration
 from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
-from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
-from airflow_provider_rlmm.policy.scrub_summary import (
-    Amount,
-    ForgottenPrefix,
-    ScrubSummary,
-    Told,
-    TopicAmount,
-    UnnamedTopic,
-)
 from tests.unit.airflow.auth import Everybody, Nobody, log_in, only
 
 EVIL = '<script>alert("x")</script>'

@@ -14,10 +14,11 @@ import pytest
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli import runs
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.lifecycle import scrub_files
-from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
-from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
-from airflow_provider_rlmm.session import housekeeping, scrubbing
+from airflow_provider_rlmm.features.scrub import scrub_files
+from airflow_provider_rlmm.features.scrub import steps as scrubbing
+from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
+from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.session import housekeeping
 from tests.unit.lifecycle.test_scrub_plan import Scrubs
 
 

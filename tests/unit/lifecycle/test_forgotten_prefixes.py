@@ -15,10 +15,10 @@ from airflow_provider_rlmm.core.storage import walk
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.world import named_prefixes
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.scrub import scrub
-from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
-from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.scrub_summary import ForgottenPrefix
+from airflow_provider_rlmm.features.scrub.comparison import scrub
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
+from airflow_provider_rlmm.features.scrub.scrub_summary import ForgottenPrefix
 from tests.unit.lifecycle.builders import Cluster, SnapshotInMemory, add, tip, update
 from tests.unit.lifecycle.test_scrub_plan import Scrubs
 

@@ -16,8 +16,8 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, layout_named
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.lifecycle.scrub import Scrub, scrub
-from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.features.scrub.comparison import Scrub, scrub
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
 
 TOPIC = tip("orders", 0, 7)

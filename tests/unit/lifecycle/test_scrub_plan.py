@@ -35,9 +35,10 @@ from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.root_proof import prove_root
-from airflow_provider_rlmm.lifecycle.scrub import scrub
-from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, ScrubDeletion, require_places
-from airflow_provider_rlmm.lifecycle.scrub_files import (
+from airflow_provider_rlmm.features.scrub.comparison import scrub
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubCleaner, ScrubDeletion, require_places
+from airflow_provider_rlmm.features.scrub.scrub_files import (
     ScrubOrigin,
     latest_rows,
     problems_of,
@@ -46,10 +47,9 @@ from airflow_provider_rlmm.lifecycle.scrub_files import (
     rows_of,
     write_scrub,
 )
-from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub, read_scrub_plan
-from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.scrub_plan import Choice, ScrubPlan
-from airflow_provider_rlmm.policy.scrub_summary import SCRUB_DOCUMENT, SCRUB_TABLE, ScrubSummary
+from airflow_provider_rlmm.features.scrub.scrub_plan import Choice, ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_planner import plan_scrub, read_scrub_plan
+from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, SCRUB_TABLE, ScrubSummary
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, tip, update
 
@@ -582,7 +582,7 @@ def test_a_folder_that_cannot_be_listed_needs_a_person(scrubs: Scrubs) -> None:
 
 
 def test_segments_beyond_the_limit_are_counted(scrubs: Scrubs, monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow_provider_rlmm.lifecycle import scrub_files
+    from airflow_provider_rlmm.features.scrub import scrub_files
 
     monkeypatch.setattr(scrub_files, "MAX_LISTED", 1)
     for number in (1, 2, 3):

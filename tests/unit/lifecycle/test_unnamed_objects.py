@@ -18,9 +18,9 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.world.absence import Presence
-from airflow_provider_rlmm.lifecycle.scrub_files import problems_of
-from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.unnamed import Kept, why_kept
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
+from airflow_provider_rlmm.features.scrub.unnamed import Kept, why_kept
 from tests.unit.lifecycle.builders import DAY_MS, add, deletion, tip, update
 from tests.unit.lifecycle.test_scrub_plan import OTHER, TOPIC, WAIT_MS, Scrubs, waited
 

@@ -22,8 +22,8 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.aiven_metadata import read_custom_metadata, without_other_prefix
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.lifecycle.scrub import scrub
-from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.features.scrub.comparison import scrub
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from tests.unit.lifecycle.builders import Cluster, add, reasons, tip, update
 from tests.unit.lifecycle.test_scrub_plan import Scrubs
 

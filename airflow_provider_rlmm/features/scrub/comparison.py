@@ -24,17 +24,17 @@ from airflow_provider_rlmm.core.records.segment_rows import metadata_of
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.lifecycle.forgotten_prefixes import look_below
-from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
-from airflow_provider_rlmm.lifecycle.unnamed_objects import observed, unmarkable, with_observations
-from airflow_provider_rlmm.policy.scrub import (
+from airflow_provider_rlmm.features.scrub.forgotten_prefixes import look_below
+from airflow_provider_rlmm.features.scrub.rules import (
     ScrubClass,
     classify_objects,
     missing_segments,
     settled_copies,
     size_differs,
 )
-from airflow_provider_rlmm.policy.scrub_summary import ForgottenPrefix
+from airflow_provider_rlmm.features.scrub.scrub_reading import ScrubReading
+from airflow_provider_rlmm.features.scrub.scrub_summary import ForgottenPrefix
+from airflow_provider_rlmm.features.scrub.unnamed_objects import observed, unmarkable, with_observations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ class Scrub:
     What a scrub found.
 
     :param objects: every listed object, with what
-        :func:`~airflow_provider_rlmm.policy.scrub.classify_objects` added, and what the cluster says of topic ids of which it
+        :func:`~airflow_provider_rlmm.features.scrub.rules.classify_objects` added, and what the cluster says of topic ids of which it
         holds objects that no record names.
     :param missing: one row per segment that lacks an object, with ``class`` and ``why``.
     :param foreign: folders of no topic, which were not looked into.

@@ -13,7 +13,7 @@ from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogRe
 from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.world.named_prefixes import NamedPrefixes
-from airflow_provider_rlmm.policy.scrub import LogView
+from airflow_provider_rlmm.features.scrub.rules import LogView
 
 if TYPE_CHECKING:
     import pyarrow as pa

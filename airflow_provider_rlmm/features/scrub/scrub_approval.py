@@ -6,7 +6,7 @@ from __future__ import annotations
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_markdown
 from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic
 from airflow_provider_rlmm.core.runs.approving import age_in_words, amount_in_words, request_body
-from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 
 
 def scrub_subject_of(plan: ScrubPlan) -> str:

@@ -13,15 +13,15 @@ from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, parquet_bytes, read_document
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.lifecycle.scrub_files import read_scrub, read_table, table_file, write_pair
-from airflow_provider_rlmm.policy.scrub_plan import (
+from airflow_provider_rlmm.features.scrub.scrub_files import read_scrub, read_table, table_file, write_pair
+from airflow_provider_rlmm.features.scrub.scrub_plan import (
     SCRUB_PLAN_DOCUMENT,
     SCRUB_PLAN_TABLE,
     Choice,
     Chosen,
     ScrubPlan,
 )
-from airflow_provider_rlmm.policy.scrub_summary import Amount, ScrubSummary
+from airflow_provider_rlmm.features.scrub.scrub_summary import Amount, ScrubSummary
 
 if TYPE_CHECKING:
     import pyarrow as pa

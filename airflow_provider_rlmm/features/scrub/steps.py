@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
     from airflow_provider_rlmm.core.plans.guards import ScrubLimits
-    from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubDeletion
-    from airflow_provider_rlmm.policy.scrub_plan import ScrubPlan
-    from airflow_provider_rlmm.policy.scrub_summary import ScrubSummary
+    from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
+    from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
+    from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +62,8 @@ def scrub(
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises EventLogError: if the topic cannot be read whole.
     """
-    from airflow_provider_rlmm.lifecycle import scrub_files
-    from airflow_provider_rlmm.lifecycle.scrub import scrub as compare
+    from airflow_provider_rlmm.features.scrub import scrub_files
+    from airflow_provider_rlmm.features.scrub.comparison import scrub as compare
 
     proven = _is_proven(session.clock, limits)
     storage = session.storage.get_storage_manager()
@@ -116,8 +116,8 @@ def plan(
     :raises PlanError: if this run has no scrub, or one of another cluster.
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     """
-    from airflow_provider_rlmm.lifecycle.scrub_planner import plan_scrub
-    from airflow_provider_rlmm.policy.scrub_plan import Choice
+    from airflow_provider_rlmm.features.scrub.scrub_plan import Choice
+    from airflow_provider_rlmm.features.scrub.scrub_planner import plan_scrub
 
     sole_owner = session.access.get_connection_settings().sole_owner
     with session.topic() as topic:
@@ -160,7 +160,7 @@ def delete(
     :raises RlmmError: if the rules forbid to go on; what was done stays done.
     """
     from airflow_provider_rlmm.core.plans.plan_files import write_document
-    from airflow_provider_rlmm.lifecycle.scrub_cleaner import DELETION_DOCUMENT, ScrubDeletion
+    from airflow_provider_rlmm.features.scrub.scrub_cleaner import DELETION_DOCUMENT, ScrubDeletion
 
     report, began = ScrubDeletion(dry_run), monotonic_clock()
 
@@ -190,7 +190,7 @@ def rejection_of(uri: str) -> Attention | None:
     :raises PlanError: if plan or answer cannot be read.
     """
     from airflow_provider_rlmm.core.runs.approving import read_approval
-    from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
+    from airflow_provider_rlmm.features.scrub.scrub_planner import read_scrub_plan
 
     answer = read_approval(uri)
     if answer is None or answer.approved:
@@ -213,8 +213,8 @@ def _delete(
 ) -> None:
     """Check the plan and the storage root, and delete."""
     from airflow_provider_rlmm.core.runs.approving import require_approval
-    from airflow_provider_rlmm.lifecycle.scrub_cleaner import ScrubCleaner, require_places
-    from airflow_provider_rlmm.lifecycle.scrub_planner import read_scrub_plan
+    from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubCleaner, require_places
+    from airflow_provider_rlmm.features.scrub.scrub_planner import read_scrub_plan
 
     limits, (plan, rows) = session.paced(limits), read_scrub_plan(uri)
     plan.check_valid(session.cluster_id, kafka_uuid_str(session.log.topic_id), session.clock())

@@ -34,17 +34,17 @@ from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.hold import HoldSource
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.core.world.replay import refusal_of_lost
-from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
-from airflow_provider_rlmm.lifecycle.scrub_trail import ScrubTrail
-from airflow_provider_rlmm.lifecycle.unnamed_guard import UnnamedGuard
-from airflow_provider_rlmm.policy.scrub import (
+from airflow_provider_rlmm.features.scrub.rules import (
     ScrubClass,
     classify_objects,
     settled_copies,
     size_differs,
 )
-from airflow_provider_rlmm.policy.scrub_summary import MAX_LISTED, UNNAMED_ADVICE, Amount
-from airflow_provider_rlmm.policy.unnamed import UNNAMED
+from airflow_provider_rlmm.features.scrub.scrub_reading import ScrubReading
+from airflow_provider_rlmm.features.scrub.scrub_summary import MAX_LISTED, UNNAMED_ADVICE, Amount
+from airflow_provider_rlmm.features.scrub.scrub_trail import ScrubTrail
+from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED
+from airflow_provider_rlmm.features.scrub.unnamed_guard import UnnamedGuard
 
 if TYPE_CHECKING:
     import pyarrow as pa

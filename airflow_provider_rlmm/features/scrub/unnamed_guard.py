@@ -14,10 +14,10 @@ from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.lifecycle.scrub import scrub
-from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
-from airflow_provider_rlmm.lifecycle.unnamed_objects import observed, with_observations
-from airflow_provider_rlmm.policy.unnamed import UNNAMED, Kept, are_unnamed, that_bar, why_kept
+from airflow_provider_rlmm.features.scrub.comparison import scrub
+from airflow_provider_rlmm.features.scrub.scrub_reading import ScrubReading
+from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED, Kept, are_unnamed, that_bar, why_kept
+from airflow_provider_rlmm.features.scrub.unnamed_objects import observed, with_observations
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,7 @@
 Which of the objects that a scrub has found may go, and the plan that names them.
 
 Only objects of segments that the log calls finished, and those that no record names at two scrubs that lie far enough apart,
-under topic ids that are absent by the full rule (:mod:`airflow_provider_rlmm.policy.unnamed`); never those of a segment that
+under topic ids that are absent by the full rule (:mod:`airflow_provider_rlmm.features.scrub.unnamed`); never those of a segment that
 is not finished. A topic id that the log never named is another cluster's for all we know.
 """
 
@@ -25,9 +25,9 @@ from airflow_provider_rlmm.core.plans.guards import (
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.scrub_summary import Amount
-from airflow_provider_rlmm.policy.unnamed import UNNAMED, Kept, that_bar, why_kept
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.scrub_summary import Amount
+from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED, Kept, that_bar, why_kept
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +53,7 @@ class ScrubPlan:
     :param clock: which clock was used and how it was proven, in words.
     :param min_unreferenced_ms: the wait that unreferenced objects have behind them, ms.
     :param sole_owner: whether the connection says that nobody else keeps objects in this storage.
-    :param classes: planned objects per :class:`~airflow_provider_rlmm.policy.scrub.ScrubClass`.
+    :param classes: planned objects per :class:`~airflow_provider_rlmm.features.scrub.rules.ScrubClass`.
     :param planned: segments and bytes of all classes together.
     :param known: segments and bytes that the scrub has listed.
     :param waiting: objects whose wait is not over.

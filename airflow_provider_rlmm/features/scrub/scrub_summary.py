@@ -20,8 +20,8 @@ from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Attention
-from airflow_provider_rlmm.policy.scrub import ELSEWHERE, ScrubClass
-from airflow_provider_rlmm.policy.unnamed import OBSERVED_COLUMNS
+from airflow_provider_rlmm.features.scrub.rules import ELSEWHERE, ScrubClass
+from airflow_provider_rlmm.features.scrub.unnamed import OBSERVED_COLUMNS
 
 SCRUB_FORMAT = 2
 """Version of the document; one of another version is not read."""
@@ -141,7 +141,7 @@ class ScrubSummary:
     :param root: what was seen of the storage root, plain JSON.
     :param listed: everything that was listed.
     :param listed_segments: segments of which an object was listed.
-    :param classes: per :class:`~airflow_provider_rlmm.policy.scrub.ScrubClass`.
+    :param classes: per :class:`~airflow_provider_rlmm.features.scrub.rules.ScrubClass`.
     :param topics: per class and topic, the largest first, at most :data:`MAX_LISTED`.
     :param topics_left_out: how many more there are.
     :param unnamed: objects that no record names, and that must stay: per topic, at most :data:`MAX_LISTED`.

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.world.absence import Presence
-from airflow_provider_rlmm.policy.scrub import ScrubClass
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 
 if TYPE_CHECKING:
     import pyarrow as pa

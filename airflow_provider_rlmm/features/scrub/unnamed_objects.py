@@ -12,8 +12,8 @@ from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogRe
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.world.absence import Observation, first_observation
 from airflow_provider_rlmm.core.world.cluster_look import look
-from airflow_provider_rlmm.lifecycle.scrub_reading import ScrubReading
-from airflow_provider_rlmm.policy.unnamed import are_unnamed
+from airflow_provider_rlmm.features.scrub.scrub_reading import ScrubReading
+from airflow_provider_rlmm.features.scrub.unnamed import are_unnamed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +81,7 @@ def unmarkable(rows: pa.Table, reading: ScrubReading) -> frozenset[tuple[bytes, 
 
 def with_observations(rows: pa.Table, found: Observed) -> pa.Table:
     """
-    Add :data:`~airflow_provider_rlmm.policy.unnamed.OBSERVED_COLUMNS` to objects.
+    Add :data:`~airflow_provider_rlmm.features.scrub.unnamed.OBSERVED_COLUMNS` to objects.
 
     :param rows: objects with their classes.
     :param found: what :func:`observed` returned for them.

@@ -23,9 +23,9 @@ from airflow_provider_rlmm.core.plans.plan import MAX_PLAN_FILE_BYTES, PlanFile
 from airflow_provider_rlmm.core.plans.plan_files import parquet_bytes, read_document, write_document
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Attention
-from airflow_provider_rlmm.lifecycle.scrub import Scrub
-from airflow_provider_rlmm.policy.scrub import LOST, ScrubClass
-from airflow_provider_rlmm.policy.scrub_summary import (
+from airflow_provider_rlmm.features.scrub.comparison import Scrub
+from airflow_provider_rlmm.features.scrub.rules import LOST, ScrubClass
+from airflow_provider_rlmm.features.scrub.scrub_summary import (
     FORGOTTEN,
     MAX_KEYS,
     MAX_LISTED,
@@ -39,7 +39,7 @@ from airflow_provider_rlmm.policy.scrub_summary import (
     UnnamedTopic,
     problems,
 )
-from airflow_provider_rlmm.policy.unnamed import UNNAMED, Kept, are_unnamed, why_kept
+from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED, Kept, are_unnamed, why_kept
 
 if TYPE_CHECKING:
     import pyarrow as pa

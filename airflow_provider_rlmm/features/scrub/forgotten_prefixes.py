@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageError, StorageRootError
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.remote_storage import Folder, FolderState, RemoteStorageManager
-from airflow_provider_rlmm.policy.scrub import ScrubClass
-from airflow_provider_rlmm.policy.scrub_summary import FORGOTTEN, ForgottenPrefix
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.scrub_summary import FORGOTTEN, ForgottenPrefix
 
 if TYPE_CHECKING:
     import pyarrow as pa
