@@ -20,13 +20,13 @@ from airflow_provider_rlmm.features.cleanup.cleaning_progress import (
     ProgressState,
     progress_name,
 )
-from airflow_provider_rlmm.lifecycle.inventory_files import (
+from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState, Totals
+from airflow_provider_rlmm.features.survey.inventory_files import (
     partitions_schema,
     segments_schema,
     topics_schema,
     write_inventory,
 )
-from airflow_provider_rlmm.policy.inventory import Inventory, SurveyedState, Totals
 from airflow_provider_rlmm.policy.run_summary import (
     RUNS_FOLDER,
     Deleted,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-    from airflow_provider_rlmm.policy.inventory import Totals
+    from airflow_provider_rlmm.features.survey.inventory import Totals
 
 _EVENT_COLUMNS = {
     "metadata_partition": "part", "offset": "offset", "time": "time", "what": "topic id, partition", "segment_id": "segment",
@@ -61,7 +61,7 @@ def _topic(invocation: Invocation, limits: CleanerLimits | None = None) -> Itera
 @with_cluster
 def topics(invocation: Invocation) -> None:
     """List the topics that the metadata topic names, and whether the cluster has them."""
-    from airflow_provider_rlmm.lifecycle.inventory import topics_in_log
+    from airflow_provider_rlmm.features.survey.orphans import topics_in_log
 
     with _topic(invocation) as (_, topic):
         found = topics_in_log(topic)
@@ -175,8 +175,8 @@ def orphans(invocation: Invocation, limits: CleanerLimits) -> int:
     Those of which nobody can tell whether they are that are listed as UNSEEN, and end the command with exit code 4. Whether
     their objects are still there only the storage knows: see 'rlmm plan' and 'rlmm scrub'.
     """
-    from airflow_provider_rlmm.lifecycle.inventory import orphaned_partitions
-    from airflow_provider_rlmm.policy.inventory import SurveyedState
+    from airflow_provider_rlmm.features.survey.inventory import SurveyedState
+    from airflow_provider_rlmm.features.survey.orphans import orphaned_partitions
 
     with _topic(invocation, limits) as (session, topic):
         found = orphaned_partitions(topic, limits, session.clock(), session.hold())
@@ -223,7 +223,7 @@ def snapshot(invocation: Invocation) -> None:
 @with_cluster
 def survey(invocation: Invocation, limits: CleanerLimits) -> int:
     """Judge every topic with remote segments, and leave the inventory that Airflow's pages show in the work folder."""
-    from airflow_provider_rlmm.session.surveying import survey as leave_inventory
+    from airflow_provider_rlmm.features.survey.steps import survey as leave_inventory
 
     run = begin(invocation, "survey", execute=False)
     with _session(invocation, limits) as session:

@@ -67,7 +67,7 @@ class SurveyRemoteLogOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Survey."""
-        from airflow_provider_rlmm.session.surveying import survey
+        from airflow_provider_rlmm.features.survey.steps import survey
 
         read, name = self.read_arguments(), given.artifact_name(context)
         self._skip_what_was_refused(artifact_uri(name))

@@ -14,8 +14,7 @@ from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import list_folders
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder, is_cluster_folder
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.page_data.documents import read_bytes
-from airflow_provider_rlmm.policy.inventory import (
+from airflow_provider_rlmm.features.survey.inventory import (
     INVENTORY_DOCUMENT,
     MAX_INVENTORY_BYTES,
     PARTITION_COLUMNS,
@@ -26,6 +25,7 @@ from airflow_provider_rlmm.policy.inventory import (
     Inventory,
     segments_file,
 )
+from airflow_provider_rlmm.page_data.documents import read_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -311,7 +311,7 @@ def _rows_with(
 
 
 def _schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
-    from airflow_provider_rlmm.lifecycle.inventory_files import schema_of
+    from airflow_provider_rlmm.features.survey.inventory_files import schema_of
 
     return schema_of(columns)
 

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.file_systems import folder_in_words
+from airflow_provider_rlmm.features.survey.inventory import SurveyedState
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.inventories import TopicRow
 from airflow_provider_rlmm.plugins.actions import of_cluster
@@ -23,7 +24,6 @@ from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
 from airflow_provider_rlmm.plugins.serving import shell_of
 from airflow_provider_rlmm.plugins.switches import set_switches
-from airflow_provider_rlmm.policy.inventory import SurveyedState
 from airflow_provider_rlmm.settings import price_per_gb_month, work_uri
 
 router = APIRouter(dependencies=[Depends(require_reader)])

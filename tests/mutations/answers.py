@@ -6,8 +6,8 @@ from __future__ import annotations
 from tests.mutations.attention import ATTENTION
 from tests.mutations.mutation import GUARDS, LOCAL_WRITING, PLAN, Mutation, switched_off
 
-SURVEY = "lifecycle/survey.py"
-ORPHANS = "lifecycle/inventory.py"
+SURVEY = "features/survey/survey.py"
+ORPHANS = "features/survey/orphans.py"
 READING_COMMANDS = "cli/reading.py"
 WHOLE_CHECK = "features/cleanup/whole_check.py"
 OVERVIEW = "plugins/overview.py"

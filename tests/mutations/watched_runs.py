@@ -6,9 +6,9 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation, switched_off
 
 PROGRESS, INVENTORIES, RUNS = "features/cleanup/progress.py", "page_data/inventories.py", "page_data/runs.py"
-TABLES, FILES, HISTORY = "page_data/tables.py", "lifecycle/inventory_files.py", "operators/history.py"
+TABLES, FILES, HISTORY = "page_data/tables.py", "features/survey/inventory_files.py", "operators/history.py"
 
-SURVEY = "lifecycle/survey.py"
+SURVEY = "features/survey/survey.py"
 
 _SURVEY = "lifecycle/test_survey.py::"
 _PROGRESS = "lifecycle/test_progress.py::"

@@ -53,6 +53,7 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
@@ -65,7 +66,6 @@ from airflow_provider_rlmm.operators.cleaner import (
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from airflow_provider_rlmm.policy.inventory import Inventory
 from airflow_provider_rlmm.settings import artifact_uri
 from tests.spark_jars import connector_jar
 

@@ -22,8 +22,8 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.world.audit_columns import audit_schema
 from airflow_provider_rlmm.core.world.audit_log import AuditFiles
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
-from airflow_provider_rlmm.lifecycle.inventory_files import segments_schema, topics_schema
-from airflow_provider_rlmm.policy.inventory import InventoryFile
+from airflow_provider_rlmm.features.survey.inventory import InventoryFile
+from airflow_provider_rlmm.features.survey.inventory_files import segments_schema, topics_schema
 from tests.sample_work_folder import CLUSTER, NOW_MS, Sample, sample_work_folder, topic_id
 
 GIGABYTE = 2**30

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.lifecycle import inventory_files as files
-from airflow_provider_rlmm.policy.inventory import INVENTORY_DOCUMENT, Inventory, Totals
+from airflow_provider_rlmm.features.survey import inventory_files as files
+from airflow_provider_rlmm.features.survey.inventory import INVENTORY_DOCUMENT, Inventory, Totals
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_780_000_000_000

@@ -25,10 +25,10 @@ from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.out_of_service import unseen_in_words
 from airflow_provider_rlmm.core.world.visibility import why_not_all_seen
-from airflow_provider_rlmm.lifecycle.inventory import orphaned_partitions
-from airflow_provider_rlmm.lifecycle.inventory_files import write_inventory
-from airflow_provider_rlmm.lifecycle.survey import Survey, survey
-from airflow_provider_rlmm.policy.inventory import READY
+from airflow_provider_rlmm.features.survey.inventory import READY
+from airflow_provider_rlmm.features.survey.inventory_files import write_inventory
+from airflow_provider_rlmm.features.survey.orphans import orphaned_partitions
+from airflow_provider_rlmm.features.survey.survey import Survey, survey
 from tests.unit.lifecycle.builders import DAY_MS, START_MS, Cluster, SnapshotInMemory, add, deletion, tip, update
 
 LIMITS = CleanerLimits()

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.bounded_parquet import BoundedParquet
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.features.survey.inventory import InventoryFile
 from airflow_provider_rlmm.page_data import inventories
 from airflow_provider_rlmm.page_data.inventories import (
     SORTS,
@@ -31,7 +32,6 @@ from airflow_provider_rlmm.page_data.inventories import (
     topic,
     topics,
 )
-from airflow_provider_rlmm.policy.inventory import InventoryFile
 from tests.sample_work_folder import NASTY_TOPIC, NOW_MS, Sample, sample_work_folder, topic_id
 
 TOPICS, PARTITIONS, SEGMENTS = 30, 3, 4

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.features.cleanup.cleaning_progress import (
     Left,
     ProgressState,
 )
-from airflow_provider_rlmm.policy.inventory import (
+from airflow_provider_rlmm.features.survey.inventory import (
     PARTITIONS_FILE,
     TOPICS_FILE,
     Inventory,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.policy.inventory import Inventory, Totals
+from airflow_provider_rlmm.features.survey.inventory import Inventory, Totals
 from airflow_provider_rlmm.policy.run_metrics import METRICS, metrics_of, survey_metrics
 from airflow_provider_rlmm.policy.run_summary import Deleted, RunKind, RunOutcome, RunSummary
 

@@ -8,7 +8,7 @@ import logging
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.steps import step
-from airflow_provider_rlmm.policy.inventory import Inventory
+from airflow_provider_rlmm.features.survey.inventory import Inventory
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ def survey(session: CleanerSession, uri: str, name: str, connection: str, *, lim
     :raises OSError: if it cannot be written; an older inventory is still there, whole.
     :raises RlmmError: if cluster or topic cannot be read.
     """
-    from airflow_provider_rlmm.lifecycle import survey as surveyed
-    from airflow_provider_rlmm.lifecycle.inventory_files import write_inventory
+    from airflow_provider_rlmm.features.survey import survey as surveyed
+    from airflow_provider_rlmm.features.survey.inventory_files import write_inventory
 
     with step(uri, "survey"), session.topic() as topic:
         topic.advance()

@@ -16,10 +16,10 @@ from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.world.absence import Presence
-from airflow_provider_rlmm.policy.inventory import SurveyedState
+from airflow_provider_rlmm.features.survey.inventory import SurveyedState
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.policy.inventory import Verdict
+    from airflow_provider_rlmm.features.survey.inventory import Verdict
 
 _NEVER = np.iinfo(np.int64).max
 _LONG_AGO = -1

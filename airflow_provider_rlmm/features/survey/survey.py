@@ -26,8 +26,8 @@ from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.out_of_service import _out_of_service
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.inventory_files import partitions_schema, segments_schema, topics_schema
-from airflow_provider_rlmm.policy.inventory import READY, SurveyedState, Totals, Verdict
+from airflow_provider_rlmm.features.survey.inventory import READY, SurveyedState, Totals, Verdict
+from airflow_provider_rlmm.features.survey.inventory_files import partitions_schema, segments_schema, topics_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,8 +53,8 @@ class Survey:
     """
     What a survey found.
 
-    :param topics: a row for each topic id, as :data:`~airflow_provider_rlmm.policy.inventory.TOPIC_COLUMNS` has it.
-    :param partitions: a row for each user partition, as :data:`~airflow_provider_rlmm.policy.inventory.PARTITION_COLUMNS` has
+    :param topics: a row for each topic id, as :data:`~airflow_provider_rlmm.features.survey.inventory.TOPIC_COLUMNS` has it.
+    :param partitions: a row for each user partition, as :data:`~airflow_provider_rlmm.features.survey.inventory.PARTITION_COLUMNS` has
         it.
     :param statuses: of these rows: :data:`READY`, or the kind of what stands against the cleaning.
     :param stored: the segments that are not finished, as the columnar state has them.
@@ -69,7 +69,7 @@ class Survey:
 
     def segments(self) -> Iterator[tuple[int, pa.Table]]:
         """Yield each metadata partition that has segments, and these, sorted by user partition and start offset."""
-        from airflow_provider_rlmm.lifecycle.survey_tables import segments_of
+        from airflow_provider_rlmm.features.survey.tables import segments_of
 
         for number in sorted(self.stored.column("metadata_partition").unique().to_pylist()):
             yield number, segments_of(self.stored, number, segments_schema())
@@ -86,7 +86,7 @@ def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int) -
     :raises ClusterMismatchError: if another cluster answers than the one whose log is read.
     :raises EventLogError: if log or cluster cannot be asked.
     """
-    from airflow_provider_rlmm.lifecycle.survey_tables import (
+    from airflow_provider_rlmm.features.survey.tables import (
         partition_rows,
         topic_rows,
         user_partitions_of,

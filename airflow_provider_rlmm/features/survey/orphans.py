@@ -15,8 +15,8 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.lifecycle.survey import survey
-from airflow_provider_rlmm.policy.inventory import READY, SurveyedState, Totals
+from airflow_provider_rlmm.features.survey.inventory import READY, SurveyedState, Totals
+from airflow_provider_rlmm.features.survey.survey import survey
 
 NOTHING_HELD = Hold()
 
@@ -91,7 +91,7 @@ class OrphanedPartition:
     :param bytes: their sizes, summed.
     :param deletion: name of the state of its deletion, ``None`` where it was never marked.
     :param observed_ms: since when its absence counts, ms since the epoch; ``None`` where nobody has observed it.
-    :param status: :data:`~airflow_provider_rlmm.policy.inventory.READY`, the kind of what stands against its cleaning, or
+    :param status: :data:`~airflow_provider_rlmm.features.survey.inventory.READY`, the kind of what stands against its cleaning, or
         ``UNSEEN``.
     :param why: what stands against it or the right that is missing, in words; empty where it is ready.
     """

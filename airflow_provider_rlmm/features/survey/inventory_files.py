@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.base.file_systems import (
     remove_folder,
     replace_file,
 )
-from airflow_provider_rlmm.policy.inventory import (
+from airflow_provider_rlmm.features.survey.inventory import (
     INVENTORY_DOCUMENT,
     MAX_INVENTORY_BYTES,
     PARTITION_COLUMNS,
