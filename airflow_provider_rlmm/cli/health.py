@@ -56,7 +56,7 @@ def check(invocation: Invocation) -> int:
 def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_kind: int) -> int:
     """Examine every record of the metadata topic: poison pills, wrong steps, unfinished work; nothing is changed."""
     from airflow_provider_rlmm.core.runs.floors import reading
-    from airflow_provider_rlmm.doctor.examine import examine
+    from airflow_provider_rlmm.features.doctor.examine import examine
 
     access = invocation.access()
     with working() as shown, reading(access, access.work_uri) as known:

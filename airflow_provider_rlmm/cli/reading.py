@@ -26,7 +26,7 @@ from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.findings import since
+from airflow_provider_rlmm.features.doctor.findings import since
 
 if TYPE_CHECKING:
     import pyarrow as pa

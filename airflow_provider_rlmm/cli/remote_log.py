@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.values import moment_ms
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
-from airflow_provider_rlmm.policy.findings import since
+from airflow_provider_rlmm.features.doctor.findings import since
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -73,8 +73,8 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator):
         """Examine."""
         from airflow_provider_rlmm.core.plans.plan_files import write_document
         from airflow_provider_rlmm.core.runs.floors import reading
-        from airflow_provider_rlmm.doctor.examine import examine
-        from airflow_provider_rlmm.lifecycle.doctor_criticals import criticals_of
+        from airflow_provider_rlmm.features.doctor.criticals import criticals_of
+        from airflow_provider_rlmm.features.doctor.examine import examine
         from airflow_provider_rlmm.lifecycle.run_summaries import doctor_summary
 
         read, name = self.read_arguments(), artifact_name(context)

@@ -12,11 +12,11 @@ from markupsafe import Markup
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.features.doctor.findings import since
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState
 from airflow_provider_rlmm.plugins.charts import Point, bars, trend
 from airflow_provider_rlmm.plugins.clusters import Cluster
 from airflow_provider_rlmm.plugins.rendering import Shell, human_duration, wait
-from airflow_provider_rlmm.policy.findings import since
 from airflow_provider_rlmm.policy.run_summary import RunKind, RunOutcome, RunSummary
 
 STALE_AFTER_MS: Final = 72 * HOUR_MS

@@ -16,6 +16,7 @@ from typing import Any
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.features.cleanup.reports import check_report
+from airflow_provider_rlmm.features.doctor.findings import Severity
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
@@ -23,7 +24,6 @@ from airflow_provider_rlmm.plugins.actions import Action
 from airflow_provider_rlmm.plugins.listing import Column, Listing
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.report_view import by_topic
-from airflow_provider_rlmm.policy.findings import Severity
 
 _Reader = strict.Reader[Any]
 NO_SHELL = Shell()
@@ -128,7 +128,7 @@ def doctor_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL)
     Return the page of what the doctor found.
 
     :param name: name of the diagnosis.
-    :param document: what :meth:`~airflow_provider_rlmm.policy.findings.Diagnosis.to_dict` returned.
+    :param document: what :meth:`~airflow_provider_rlmm.features.doctor.findings.Diagnosis.to_dict` returned.
     :param shell: what stands around the page.
     :raises ValueError: if it does not have the form of a diagnosis.
     """

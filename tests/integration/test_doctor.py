@@ -25,10 +25,10 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.doctor.examine import examine
-from airflow_provider_rlmm.doctor.finding_rows import PILLS
-from airflow_provider_rlmm.policy.findings import Diagnosis, Severity
-from airflow_provider_rlmm.policy.findings import FindingKind as K
+from airflow_provider_rlmm.features.doctor.examine import examine
+from airflow_provider_rlmm.features.doctor.finding_rows import PILLS
+from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Severity
+from airflow_provider_rlmm.features.doctor.findings import FindingKind as K
 from dev import tiering
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka, await_condition

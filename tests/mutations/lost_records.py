@@ -253,7 +253,7 @@ LOST_RECORDS = [
     Mutation(
         "I18",
         "the doctor takes lost records for nothing that needs a person",
-        "doctor/examine.py",
+        "features/doctor/examine.py",
         "            severity = None if lost.is_open else Severity.WARNING\n",
         "            severity = Severity.WARNING\n",
         "airflow/test_doctor_operator.py::test_a_log_that_lost_what_an_earlier_run_has_read_is_critical",

@@ -22,8 +22,8 @@ from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.absence import refusal_of
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.cluster_state import ListedTopic
-from airflow_provider_rlmm.doctor.examine import examine
-from airflow_provider_rlmm.policy.findings import Diagnosis, FindingKind
+from airflow_provider_rlmm.features.doctor.examine import examine
+from airflow_provider_rlmm.features.doctor.findings import Diagnosis, FindingKind
 from airflow_provider_rlmm.spark.columns import SEGMENT
 from tests.contracts.folds import (
     FOLDS,

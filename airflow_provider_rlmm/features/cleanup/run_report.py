@@ -32,7 +32,7 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     refusal_of_dict,
     refusals_of,
 )
-from airflow_provider_rlmm.lifecycle.doctor_criticals import check_diagnosis, criticals_of
+from airflow_provider_rlmm.features.doctor.criticals import check_diagnosis, criticals_of
 
 NO_REPORT = "its cleaning task left no report"
 

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     UserPartitionReport,
     cleanup_document,
 )
+from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import (
@@ -43,7 +44,6 @@ from airflow_provider_rlmm.plugins.pages import (
     scrub_plan_page,
 )
 from airflow_provider_rlmm.plugins.rendering import human_duration
-from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from tests.unit.airflow.auth import Everybody, Nobody, log_in, only
 
 EVIL = '<script>alert("x")</script>'

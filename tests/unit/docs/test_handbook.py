@@ -10,8 +10,8 @@ import yaml
 
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import RunProblem
+from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, FindingKind, Severity
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubProblem
-from airflow_provider_rlmm.policy.findings import EXPLANATIONS, FindingKind, Severity
 from tests.unit.docs.pages import DOCS
 
 PAGE = (DOCS / "handbook.md").read_text()

@@ -18,8 +18,15 @@ from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataS
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.doctor.examine import examine
-from airflow_provider_rlmm.policy.findings import EXPLANATIONS, Diagnosis, Finding, FindingKind, Severity, since
+from airflow_provider_rlmm.features.doctor.examine import examine
+from airflow_provider_rlmm.features.doctor.findings import (
+    EXPLANATIONS,
+    Diagnosis,
+    Finding,
+    FindingKind,
+    Severity,
+    since,
+)
 from tests.unit.manager.topics import NOW_MS, TieredTopics, new_log, put, topics, user_partition_of
 from tests.unit.metadata.events import copied, deleted, deleting, partition_delete, started, update
 

@@ -7,8 +7,8 @@ import pytest
 
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.doctor.examine import examine
-from airflow_provider_rlmm.policy.findings import Diagnosis
+from airflow_provider_rlmm.features.doctor.examine import examine
+from airflow_provider_rlmm.features.doctor.findings import Diagnosis
 from tests.unit.lifecycle.builders import DAY_MS, Cluster, deletion, tip
 from tests.unit.manager.topics import TieredTopics
 

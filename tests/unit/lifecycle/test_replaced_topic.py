@@ -12,9 +12,9 @@ from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.runs.attention import Attention, judge
-from airflow_provider_rlmm.doctor.examine import examine
+from airflow_provider_rlmm.features.doctor.examine import examine
+from airflow_provider_rlmm.features.doctor.findings import FindingKind
 from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
-from airflow_provider_rlmm.policy.findings import FindingKind
 from tests.unit.lifecycle.builders import Cluster, tip
 from tests.unit.lifecycle.test_scrub_plan import Scrubs
 from tests.unit.manager.topics import TieredTopics

@@ -30,9 +30,9 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     with_earlier_try,
 )
 from airflow_provider_rlmm.features.cleanup.run_report import mark_document, report_of_run
+from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts, cleaner_summary
 from airflow_provider_rlmm.plugins.pages import report_page
-from airflow_provider_rlmm.policy.findings import Diagnosis, Finding, FindingKind, Severity
 
 NOW = 1_800_000_000_000
 TIP = TopicIdPartition(UUID(int=7), "orders", 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Attention, RunProblem
-from airflow_provider_rlmm.policy.findings import FindingKind, Severity
+from airflow_provider_rlmm.features.doctor.findings import FindingKind, Severity
 
 _UNUSABLE = frozenset(
     {

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.quoting import name_in_text, printable
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.policy.findings import EXPLANATIONS, Finding, FindingKind, Severity
+from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, Finding, FindingKind, Severity
 
 USER_PARTITION = ["topic_id", "topic", "partition"]
 

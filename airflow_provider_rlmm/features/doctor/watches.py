@@ -16,8 +16,8 @@ from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.doctor.finding_rows import USER_PARTITION, among, concerned_in_text
-from airflow_provider_rlmm.policy.findings import FindingKind, Severity
+from airflow_provider_rlmm.features.doctor.finding_rows import USER_PARTITION, among, concerned_in_text
+from airflow_provider_rlmm.features.doctor.findings import FindingKind, Severity
 
 logger = logging.getLogger(__name__)
 

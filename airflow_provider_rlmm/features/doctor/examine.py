@@ -30,8 +30,8 @@ from airflow_provider_rlmm.core.records.serde import SEGMENT_API_KEY
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.absence import Observation, Presence
 from airflow_provider_rlmm.core.world.cluster_look import look
-from airflow_provider_rlmm.doctor import watches
-from airflow_provider_rlmm.doctor.finding_rows import (
+from airflow_provider_rlmm.features.doctor import watches
+from airflow_provider_rlmm.features.doctor.finding_rows import (
     USER_PARTITION,
     FindingRows,
     among,
@@ -41,7 +41,14 @@ from airflow_provider_rlmm.doctor.finding_rows import (
     topics_of,
     user_partition_in_text,
 )
-from airflow_provider_rlmm.policy.findings import EXPLANATIONS, NAMED, Diagnosis, FindingKind, Recovery, Severity
+from airflow_provider_rlmm.features.doctor.findings import (
+    EXPLANATIONS,
+    NAMED,
+    Diagnosis,
+    FindingKind,
+    Recovery,
+    Severity,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
