@@ -20,7 +20,7 @@ from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from benchmarks.remote_topic import pinned_to, warm_imports
 
 CORE = 0

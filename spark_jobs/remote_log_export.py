@@ -30,15 +30,15 @@ from airflow_provider_rlmm.cli.runs import open_session
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, RemoteLogError
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
-from airflow_provider_rlmm.session.exporting import PIECE_BYTES, plan_export
+from airflow_provider_rlmm.features.reading.export_steps import PIECE_BYTES, plan_export
 from airflow_provider_rlmm.spark.java_client import require_driver
 from airflow_provider_rlmm.spark.package import build_py_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
-    from airflow_provider_rlmm.session.exporting import Export
+    from airflow_provider_rlmm.features.reading.export_steps import Export
+    from airflow_provider_rlmm.features.reading.parquet import WrittenRecords
 
 NAME = "remote_log_export"
 
@@ -55,7 +55,7 @@ def require_executors(spark: SparkSession) -> None:
 
     def missing(_: int) -> str:
         try:
-            from airflow_provider_rlmm.remote_log import exporting  # noqa: F401  # its import is what it is for
+            from airflow_provider_rlmm.features.reading import exporting  # noqa: F401  # its import is what it is for
         except ImportError as e:
             return str(e.name)
         return ""

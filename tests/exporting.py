@@ -16,8 +16,8 @@ from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.session.exporting import Export, plan_export
+from airflow_provider_rlmm.features.reading.export_steps import Export, plan_export
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from tests.tiered_orders import ORDERS, START_MS, TieredOrders
 
 

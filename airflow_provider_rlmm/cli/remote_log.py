@@ -26,7 +26,7 @@ from airflow_provider_rlmm.features.doctor.findings import since
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_rlmm.session.remote_log import RemoteLogOfTopic
+    from airflow_provider_rlmm.features.reading.steps import RemoteLogOfTopic
 
 _SHOWN_IN_A_TABLE = 100
 
@@ -51,7 +51,7 @@ TIME = _Moment()
 def _remote_log(
     invocation: Invocation, topic: str, partition: int | None, bytes_per_second: int | None = None
 ) -> Iterator[RemoteLogOfTopic]:
-    from airflow_provider_rlmm.session.remote_log import open_remote_log
+    from airflow_provider_rlmm.features.reading.steps import open_remote_log
 
     wanted = None if partition is None else [partition]
     with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
@@ -122,7 +122,7 @@ def read(
 
     A table shows keys and values as text, JSON has their bytes in base64.
     """
-    from airflow_provider_rlmm.session.remote_log import read_into_parquet
+    from airflow_provider_rlmm.features.reading.steps import read_into_parquet
 
     if output and limit:
         raise click.UsageError("--limit is for what is printed: give --to-offset with --output")

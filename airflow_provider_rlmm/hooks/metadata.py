@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.provisioning import ProvisionedTopic
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, ProvenLook
     from airflow_provider_rlmm.core.log.snapshot import Snapshot
+    from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
     from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
-    from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
 
 
 class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
@@ -68,7 +68,7 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
     ) -> RemoteLogReader:
         """
         Return what reads user partitions from remote storage, without a broker that serves them; see
-        :class:`~airflow_provider_rlmm.remote_log.reader.RemoteLogReader`. The metadata topic is read at once.
+        :class:`~airflow_provider_rlmm.features.reading.reader.RemoteLogReader`. The metadata topic is read at once.
 
         :param log: what :meth:`get_event_log` returned; keep it open while the reader is used.
         :param partitions: the user partitions, topic ids included.
@@ -79,7 +79,7 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
         :raises EventLogError: if the metadata topic cannot be read.
         :raises ConfigurationError: if the settings name no storage, or one that cannot be opened.
         """
-        from airflow_provider_rlmm.session.remote_log import remote_log_reader
+        from airflow_provider_rlmm.features.reading.steps import remote_log_reader
 
         return remote_log_reader(
             log,

@@ -62,7 +62,7 @@ class ReadRemoteLogMetadataOperator(CheckedOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Read."""
         from airflow_provider_rlmm.core.runs.floors import reading
-        from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
+        from airflow_provider_rlmm.features.reading.metadata_reader import read_to_parquet
 
         read = self.read_arguments()
         uri, starts, ends = read.output_uri, read.start_offsets, read.end_offsets

@@ -107,7 +107,7 @@ class RemoteLogReadOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Read."""
-        from airflow_provider_rlmm.session.remote_log import open_remote_log, read_into_parquet
+        from airflow_provider_rlmm.features.reading.steps import open_remote_log, read_into_parquet
 
         read = self.read_arguments()
         ReadRange(start_ms=read.start_time, end_ms=read.end_time)  # refused before anything is opened

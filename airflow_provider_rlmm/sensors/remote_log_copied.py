@@ -20,7 +20,7 @@ from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.sensors.proving import ProvingSensor
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.session.remote_copies import CopiesLook
+    from airflow_provider_rlmm.features.reading.remote_copies_steps import CopiesLook
 
 POKE_INTERVAL_S = 300.0
 
@@ -77,7 +77,7 @@ class RemoteLogCopiedSensor(ProvingSensor["CopiesLook"]):
 
     def look(self, context: Context, read: SimpleNamespace) -> CopiesLook:
         """Ask leaders and log."""
-        from airflow_provider_rlmm.session.remote_copies import look_for_copies
+        from airflow_provider_rlmm.features.reading.remote_copies_steps import look_for_copies
 
         with session_of(context, read.rlmm_conn_id, CleanerLimits(), dry_run=True) as session:
             return look_for_copies(session, read.topic, read.up_to, read.partitions)

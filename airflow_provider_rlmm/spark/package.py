@@ -36,7 +36,7 @@ _ENTRIES = (
     "airflow_provider_rlmm.spark.source",
     "airflow_provider_rlmm.spark.what_if",
     # what the tasks of the export import
-    "airflow_provider_rlmm.remote_log.exporting",
+    "airflow_provider_rlmm.features.reading.exporting",
 )
 """Modules that are packed with all that they import."""
 

@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.segments.lineage import (
 )
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from dev.peers import peer_command
 from tests.differential.answers import ScalarReplay
 from tests.differential.kafka_replay import KafkaReplay

@@ -22,8 +22,8 @@ from airflow_provider_rlmm.core.log.topic_state import ignore_progress
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-from airflow_provider_rlmm.session.exporting import Export, plan_export
+from airflow_provider_rlmm.features.reading.export_steps import Export, plan_export
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from airflow_provider_rlmm.spark.package import build_py_files
 from spark_jobs.remote_log_export import export_pieces, require_executors
 from tests.export_scale.big_log import START_MS, TIP, BigLog

@@ -66,7 +66,7 @@ INPUTS = [
         _SAID,
     ),
     switched_off(
-        "lifecycle/reader.py",
+        "features/reading/metadata_reader.py",
         "inputs",
         "a range that ends before it begins is an empty one",
         "        if number in (start_offsets or {}) and end < start:",

@@ -6,10 +6,10 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation, switched_off
 
 READ_RANGE = "core/segments/read_range.py"
-REMOTE_COPIES = "policy/remote_copies.py"
-READING = "session/remote_log.py"
+REMOTE_COPIES = "features/reading/remote_copies.py"
+READING = "features/reading/steps.py"
 COPYING = "session/copying.py"
-EXPORTING = "session/exporting.py"
+EXPORTING = "features/reading/export_steps.py"
 
 _RANGE = "policy/test_read_range.py::"
 _MISSING = f"{_RANGE}test_what_is_missing_is_refused_unless_somebody_allows_it"
@@ -50,7 +50,7 @@ REMOTE_LOG = [
         f"{_READ}test_what_is_not_copied_is_waited_for",
     ),
     _read(
-        "session/remote_copies.py",
+        "features/reading/remote_copies_steps.py",
         "a time that is still to come counts as reached",
         "    if session.clock() < up_to_ms:",
         f"{_READ}test_a_time_that_is_still_to_come_is_waited_for",

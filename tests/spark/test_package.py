@@ -22,7 +22,7 @@ from airflow_provider_rlmm.spark.executor import metadata_partition
 heavy = ("airflow", "pyspark", "confluent_kafka", "obstore", "pandas")
 print(json.dumps([m for m in heavy if m in sys.modules]))
 print(json.dumps([plan.__file__, metadata_partition.__file__, airflow_provider_rlmm.core.records.columnar.__file__]))
-from airflow_provider_rlmm.remote_log import exporting
+from airflow_provider_rlmm.features.reading import exporting
 print(json.dumps([m for m in ("airflow", "pyspark", "confluent_kafka", "click", "rich", "pandas") if m in sys.modules]))
 """
 
@@ -34,7 +34,10 @@ def test_zip_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
     assert names == sorted(names)
     assert "airflow_provider_rlmm/__init__.py" in names
     # what a task of each kind begins with, and what no task ever needs
-    begin = ("airflow_provider_rlmm.spark.executor.metadata_partition", "airflow_provider_rlmm.remote_log.exporting")
+    begin = (
+        "airflow_provider_rlmm.spark.executor.metadata_partition",
+        "airflow_provider_rlmm.features.reading.exporting",
+    )
     assert {name.replace(".", "/") + ".py" for name in begin} <= set(names)
     assert not {"cli", "hooks", "kafka", "lifecycle", "operators", "session"} & {name.split("/")[1] for name in names}
     assert {Path(name).suffix for name in names} == {".py"}

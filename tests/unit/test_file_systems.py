@@ -189,7 +189,7 @@ import json, resource, sys
 from pathlib import Path
 from airflow_provider_rlmm.core.base.file_systems import create_file, replace_file
 from airflow_provider_rlmm.core.plans.plan_files import write_document, write_plan
-from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
+from airflow_provider_rlmm.features.reading.metadata_reader import read_to_parquet
 from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from tests.unit.lifecycle.builders import Cluster, tip
 from tests.unit.event_log.test_snapshot import snapshot

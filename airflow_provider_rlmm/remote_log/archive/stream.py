@@ -11,8 +11,8 @@ from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata,
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.remote_log.extent import RemoteExtent
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.features.reading.extent import RemoteExtent
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 
 if TYPE_CHECKING:
     import pyarrow as pa

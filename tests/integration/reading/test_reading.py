@@ -18,8 +18,8 @@ from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsol
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.features.reading.index_cache import RemoteIndexCache
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
 from dev.s3 import BUCKET, MotoServer, store_options

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError, OffsetOutOfRangeError
-from airflow_provider_rlmm.lifecycle.reader import read_to_parquet
+from airflow_provider_rlmm.features.reading.metadata_reader import read_to_parquet
 from tests.unit.lifecycle.builders import Cluster, tip
 
 

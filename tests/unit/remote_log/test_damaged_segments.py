@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from tests.kafka_log import (
     TRANSACTIONAL,
     Batch,

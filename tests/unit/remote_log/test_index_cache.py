@@ -10,7 +10,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, DamagedOb
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
+from airflow_provider_rlmm.features.reading.index_cache import RemoteIndexCache
 from tests.kafka_log import offset_index, time_index, transaction_index
 from tests.remote_log_world import RemoteLogWorld, random_world
 

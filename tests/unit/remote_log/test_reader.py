@@ -8,7 +8,7 @@ import pytest
 from airflow_provider_rlmm.core.log.known_segments import KnownSegments
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from tests.remote_log_world import TIP, RemoteLogWorld, as_rows, random_world
 
 COMMITTED, UNCOMMITTED = ReadIsolation.READ_COMMITTED, ReadIsolation.READ_UNCOMMITTED

@@ -27,8 +27,8 @@ from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.features.reading.index_cache import RemoteIndexCache
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from tests.kafka_log import offset_index, producer_snapshot
 from tests.remote_log_world import TIP, RemoteLogWorld, SegmentFiles, as_rows, random_world
 

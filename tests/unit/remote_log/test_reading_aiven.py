@@ -11,7 +11,7 @@ from airflow_provider_rlmm.core.base.errors import DamagedObjectError, RemoteLog
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from tests.contracts.aiven_objects import AivenPacking, SegmentContents
 from tests.remote_log_world import TIP, RemoteLogWorld, as_rows, random_world
 

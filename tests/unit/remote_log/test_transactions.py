@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_rlmm.core.segments.indexes.transaction_index import AbortedTransaction
 from airflow_provider_rlmm.core.segments.record_batches.control import read_markers
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
-from airflow_provider_rlmm.remote_log.transactions import AbortedTransactions, MarkerCheck
+from airflow_provider_rlmm.features.reading.transactions import AbortedTransactions, MarkerCheck
 from tests.kafka_log import CONTROL, TRANSACTIONAL, Batch, Record, control_batch, log_of
 from tests.remote_log_world import random_world
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, RemoteLogError
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
-from airflow_provider_rlmm.session.exporting import Export
+from airflow_provider_rlmm.features.reading.export_steps import Export
 from tests.exporting import Exported
 
 

@@ -15,12 +15,12 @@ from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.strict_json import sealed
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange, split
-from airflow_provider_rlmm.session.remote_log import open_remote_log
+from airflow_provider_rlmm.features.reading.steps import open_remote_log
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
-    from airflow_provider_rlmm.remote_log.exporting import Exporter, ExportPiece, StorageToRead
-    from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
+    from airflow_provider_rlmm.features.reading.exporting import Exporter, ExportPiece, StorageToRead
+    from airflow_provider_rlmm.features.reading.parquet import WrittenRecords
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ def plan_export(
     :raises RemoteLogError: if the metadata topic does not name the topic.
     :raises ConfigurationError: if the storage can only be opened with a secret that other machines would not have.
     """
-    from airflow_provider_rlmm.remote_log.exporting import Exporter, ExportPiece
+    from airflow_provider_rlmm.features.reading.exporting import Exporter, ExportPiece
 
     uri = uri.rstrip("/")
     storage = _storage_to_read(session)
@@ -190,7 +190,7 @@ def plan_export(
 
 
 def _storage_to_read(session: CleanerSession) -> StorageToRead:
-    from airflow_provider_rlmm.remote_log.exporting import StorageToRead
+    from airflow_provider_rlmm.features.reading.exporting import StorageToRead
 
     settings = session.access.get_connection_settings()
     uri = settings.required_storage_uri()

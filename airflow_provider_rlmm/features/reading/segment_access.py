@@ -16,9 +16,9 @@ from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, i
 from airflow_provider_rlmm.core.segments.pacing import StoragePatience
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
-from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
-from airflow_provider_rlmm.remote_log.segment_reading import (
+from airflow_provider_rlmm.features.reading.fetching import SegmentFetcher
+from airflow_provider_rlmm.features.reading.index_cache import RemoteIndexCache
+from airflow_provider_rlmm.features.reading.segment_reading import (
     ChunkSizes,
     IndexDisagreesError,
     SegmentPart,

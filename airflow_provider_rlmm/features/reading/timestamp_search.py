@@ -13,8 +13,8 @@ from airflow_provider_rlmm.core.segments.indexes.time_index import TimestampOffs
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow
-from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
-from airflow_provider_rlmm.remote_log.segment_reading import SegmentPart
+from airflow_provider_rlmm.features.reading.segment_access import SegmentAccess
+from airflow_provider_rlmm.features.reading.segment_reading import SegmentPart
 
 logger = logging.getLogger(__name__)
 

@@ -22,13 +22,13 @@ from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.remote_log.committed_reading import RecordReading, last_stable_offset
-from airflow_provider_rlmm.remote_log.extent import RemoteExtent, SegmentSpan, nothing_remote
-from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
-from airflow_provider_rlmm.remote_log.index_cache import RemoteIndexCache
-from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
-from airflow_provider_rlmm.remote_log.segment_reading import ChunkSizes
-from airflow_provider_rlmm.remote_log.timestamp_search import FoundOffset, find_in_segment
+from airflow_provider_rlmm.features.reading.committed_reading import RecordReading, last_stable_offset
+from airflow_provider_rlmm.features.reading.extent import RemoteExtent, SegmentSpan, nothing_remote
+from airflow_provider_rlmm.features.reading.fetching import SegmentFetcher
+from airflow_provider_rlmm.features.reading.index_cache import RemoteIndexCache
+from airflow_provider_rlmm.features.reading.segment_access import SegmentAccess
+from airflow_provider_rlmm.features.reading.segment_reading import ChunkSizes
+from airflow_provider_rlmm.features.reading.timestamp_search import FoundOffset, find_in_segment
 
 if TYPE_CHECKING:
     import pyarrow as pa

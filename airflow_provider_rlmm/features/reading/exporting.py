@@ -17,8 +17,8 @@ from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.remote_log.parquet import WrittenRecords, write_records
-from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+from airflow_provider_rlmm.features.reading.parquet import WrittenRecords, write_records
+from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteL
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.remote_log.index_cache import location_of
+from airflow_provider_rlmm.features.reading.index_cache import location_of
 
 
 class SegmentFetcher:

@@ -25,7 +25,7 @@ from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import size_of_first_batch
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
-from airflow_provider_rlmm.remote_log.fetching import SegmentFetcher
+from airflow_provider_rlmm.features.reading.fetching import SegmentFetcher
 
 
 class IndexDisagreesError(DamagedObjectError):

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-    from airflow_provider_rlmm.remote_log.parquet import WrittenRecords
-    from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
-    from airflow_provider_rlmm.remote_log.timestamp_search import FoundOffset
+    from airflow_provider_rlmm.features.reading.parquet import WrittenRecords
+    from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
+    from airflow_provider_rlmm.features.reading.timestamp_search import FoundOffset
 
 logger = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ def remote_log_of(
     :raises EventLogError: if the metadata topic cannot be read.
     """
     from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
-    from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+    from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 
     segments = PartitionSegments(session.log, partitions, allowed_quarantine=allowed_quarantine)
     storage = session.storage.get_storage_manager()
@@ -231,8 +231,8 @@ def remote_log_reader(
     :raises EventLogError: if the metadata topic cannot be read.
     """
     from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
-    from airflow_provider_rlmm.remote_log.index_cache import DEFAULT_SIZE_IN_BYTES, RemoteIndexCache
-    from airflow_provider_rlmm.remote_log.reader import RemoteLogReader
+    from airflow_provider_rlmm.features.reading.index_cache import DEFAULT_SIZE_IN_BYTES, RemoteIndexCache
+    from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 
     size = DEFAULT_SIZE_IN_BYTES if index_cache_size_in_bytes is None else index_cache_size_in_bytes
     segments = PartitionSegments(log, partitions, allowed_quarantine=allowed_quarantine)
@@ -261,7 +261,7 @@ def read_into_parquet(
     :raises OffsetNotInRemoteLogError: if some of a range is not in remote storage.
     :raises RlmmError: if storage cannot be read, or is damaged; the files of earlier partitions are there.
     """
-    from airflow_provider_rlmm.remote_log.parquet import write_records
+    from airflow_provider_rlmm.features.reading.parquet import write_records
 
     found = [
         (

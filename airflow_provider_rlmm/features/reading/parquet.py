@@ -62,7 +62,7 @@ def write_records(batches: Iterable[pa.RecordBatch], uri: str) -> WrittenRecords
     """
     Write a Parquet file of records in the place of an older one. One without records has the columns all the same.
 
-    :param batches: of the schema of :meth:`~airflow_provider_rlmm.remote_log.reader.RemoteLogReader.read`, by offset.
+    :param batches: of the schema of :meth:`~airflow_provider_rlmm.features.reading.reader.RemoteLogReader.read`, by offset.
     :param uri: of the file; directories are made.
     :raises ConfigurationError: if the URI is not understood.
     :raises OSError: if it cannot be written; an older file is still there, whole.

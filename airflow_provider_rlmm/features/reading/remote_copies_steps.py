@@ -15,8 +15,8 @@ from airflow_provider_rlmm.core.log.answers import OffsetsByTime
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.segments.lineage import is_remote_segment_within_leader_epochs
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange
-from airflow_provider_rlmm.policy.remote_copies import why_not_copied
-from airflow_provider_rlmm.session.remote_log import RemoteLogOfTopic, remote_log_of
+from airflow_provider_rlmm.features.reading.remote_copies import why_not_copied
+from airflow_provider_rlmm.features.reading.steps import RemoteLogOfTopic, remote_log_of
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession

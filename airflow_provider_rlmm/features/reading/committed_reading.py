@@ -15,10 +15,10 @@ from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 from airflow_provider_rlmm.core.segments.record_batches.control import EndTransactionMarker, read_markers
 from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow_batches
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.remote_log.extent import RemoteExtent, SegmentSpan
-from airflow_provider_rlmm.remote_log.segment_access import SegmentAccess
-from airflow_provider_rlmm.remote_log.segment_reading import SegmentPart
-from airflow_provider_rlmm.remote_log.transactions import AbortedTransactions, MarkerCheck
+from airflow_provider_rlmm.features.reading.extent import RemoteExtent, SegmentSpan
+from airflow_provider_rlmm.features.reading.segment_access import SegmentAccess
+from airflow_provider_rlmm.features.reading.segment_reading import SegmentPart
+from airflow_provider_rlmm.features.reading.transactions import AbortedTransactions, MarkerCheck
 
 if TYPE_CHECKING:
     import pyarrow as pa
