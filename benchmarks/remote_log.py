@@ -24,8 +24,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.features.copying.log_directory.snapshot import take_snapshot
 from airflow_provider_rlmm.features.reading.reader import DEFAULT_MAX_DECOMPRESSED_BYTES
-from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
 from benchmarks.measuring import Budget, faster, spread, turn_by_turn
 from benchmarks.remote_copying import NOT_COPIED, Copied, copied_by_broker, copy
 from benchmarks.remote_reading import CORE, Remote, Taken, consume, read_remote

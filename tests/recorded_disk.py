@@ -13,8 +13,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
+from airflow_provider_rlmm.features.copying.log_directory.snapshot import take_snapshot
 
 ARCHIVE = Path(__file__).parent / "data" / "log_disk.tar.xz"
 PARTITION = TopicPartition("uncopied", 0)

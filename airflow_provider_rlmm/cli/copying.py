@@ -14,7 +14,7 @@ from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import begin, execute_option, open_session
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
-from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
+from airflow_provider_rlmm.features.copying.rules import COPY_OVERRIDES, CopyLimits
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
@@ -69,7 +69,7 @@ def copy(
     It is for a topic whose leader does not copy: remote.log.copy.disable is on. Brokers go on from there once it is off.
     """
     from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
-    from airflow_provider_rlmm.session.copying import copy_topic
+    from airflow_provider_rlmm.features.copying.steps import copy_topic
 
     run = begin(invocation, "copy", execute=execute)
     limits = CopyLimits(

@@ -36,7 +36,7 @@ from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.features.cleanup.steps import MAX_EXPIRES_IN_MS
-from airflow_provider_rlmm.policy.copying import COPY_OVERRIDES, CopyLimits
+from airflow_provider_rlmm.features.copying.rules import COPY_OVERRIDES, CopyLimits
 from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
 from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri
 
@@ -312,7 +312,7 @@ copy_limits = FieldsReader(
     },
     CopyLimits,
 )
-"""Returns :class:`~airflow_provider_rlmm.policy.copying.CopyLimits`."""
+"""Returns :class:`~airflow_provider_rlmm.features.copying.rules.CopyLimits`."""
 
 _approval_limits = FieldsReader({"approve_above_segments": integer, "approve_above_bytes": integer}, ApprovalLimits)
 

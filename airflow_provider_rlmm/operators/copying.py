@@ -33,7 +33,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
     :param partitions: of the topic; ``None`` for all that lie there.
     :param snapshot_in: folder for the snapshot, on the same file system so that it takes no space; ``None`` for the one above
         ``log_dir``.
-    :param limits: fields of :class:`~airflow_provider_rlmm.policy.copying.CopyLimits`.
+    :param limits: fields of :class:`~airflow_provider_rlmm.features.copying.rules.CopyLimits`.
     :param dry_run_only: say what would be copied, change nothing.
     :param rlmm_conn_id: connection of type ``rlmm``; it must allow writes and copies (``allow_copy``).
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
@@ -47,7 +47,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
         copy would.
     :raises AirflowException: where not all was copied, and the next try may go on.
     :raises StoppedError: if the kill switch is on.
-    :raises RlmmError: if nothing can be begun; see :func:`~airflow_provider_rlmm.session.copying.copy_topic`.
+    :raises RlmmError: if nothing can be begun; see :func:`~airflow_provider_rlmm.features.copying.steps.copy_topic`.
     """
 
     template_fields: Sequence[str] = (
@@ -104,7 +104,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Copy."""
         from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
-        from airflow_provider_rlmm.session.copying import copy_topic
+        from airflow_provider_rlmm.features.copying.steps import copy_topic
 
         read, metrics = self.read_arguments(), RemoteLogMetrics()
         opened = session_of(

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
-from airflow_provider_rlmm.remote_log.log_directory.verification import verify_segment
+from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+from airflow_provider_rlmm.features.copying.log_directory.log_end import end_without_leader
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.log_directory.verification import verify_segment
 from dev.peers import peer_command
 from tests.log_directories import TOPIC_ID, HandmadeDisk, checkpoint
 

@@ -7,13 +7,13 @@ from tests.mutations.mutation import COPY_GUARD, HISTORY, WRITE_GUARD, Mutation,
 
 FOLD_DELETIONS = "core/records/fold/deletions.py"
 
-RULES = "policy/copying.py"
-SITUATION = "policy/copy_situation.py"
-COPY_HOLE = "policy/copy_hole.py"
-COPIER = "remote_log/copier.py"
-SEGMENT_COPY = "remote_log/segment_copy.py"
-COMPARISON = "remote_log/leader_comparison.py"
-COPY_REPLAY = "remote_log/copy_replay.py"
+RULES = "features/copying/rules.py"
+SITUATION = "features/copying/copy_situation.py"
+COPY_HOLE = "features/copying/copy_hole.py"
+COPIER = "features/copying/copier.py"
+SEGMENT_COPY = "features/copying/segment_copy.py"
+COMPARISON = "features/copying/leader_comparison.py"
+COPY_REPLAY = "features/copying/copy_replay.py"
 
 _COPIER = "remote_log/test_copier.py::"
 _HOLES = "remote_log/test_copy_holes.py::"

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation, switched_off
 
-_LOCK = "remote_log/log_directory/broker_lock.py"
-_DISK = "remote_log/log_directory/disk.py"
-_PARTITION = "remote_log/log_directory/partition.py"
-_SNAPSHOT = "remote_log/log_directory/snapshot.py"
-_VERIFICATION = "remote_log/log_directory/verification.py"
-_ABORTED = "remote_log/log_directory/aborted_transactions.py"
-_TEXTS = "remote_log/log_directory/text_files.py"
+_LOCK = "features/copying/log_directory/broker_lock.py"
+_DISK = "features/copying/log_directory/disk.py"
+_PARTITION = "features/copying/log_directory/partition.py"
+_SNAPSHOT = "features/copying/log_directory/snapshot.py"
+_VERIFICATION = "features/copying/log_directory/verification.py"
+_ABORTED = "features/copying/log_directory/aborted_transactions.py"
+_TEXTS = "features/copying/log_directory/text_files.py"
 
 _DISKS = "remote_log/test_log_disk.py::"
 _DIRECTORIES = "remote_log/test_log_directory.py::"
@@ -178,7 +178,7 @@ LOG_DIRECTORIES = [
     Mutation(
         "log directory",
         "records of transactions that are not decided pass for decided ones where no leader is asked",
-        "remote_log/log_directory/log_end.py",
+        "features/copying/log_directory/log_end.py",
         "return end if first_open is None else min(end, first_open)",
         "return end",
         "remote_log/test_lineage_records.py::test_without_a_leader_it_ends_where_something_is_undecided",
@@ -186,7 +186,7 @@ LOG_DIRECTORIES = [
     Mutation(
         "log directory",
         "an end marker, which no consumer is given, passes for a record that proves a lineage",
-        "remote_log/log_directory/lineage_records.py",
+        "features/copying/log_directory/lineage_records.py",
         "        records = chunk.headers[before & ~chunk.headers.is_control]\n",
         "        records = chunk.headers[before]\n",
         "remote_log/test_lineage_records.py::test_between_two_offsets",

@@ -223,7 +223,7 @@ LOST_RECORDS = [
         "airflow/test_operators.py::test_a_plan_of_spark_is_red_where_the_topic_has_lost_what_earlier_runs_have_read",
     ),
     switched_off(
-        "remote_log/copy_replay.py",
+        "features/copying/copy_replay.py",
         "I18",
         "copies where records are lost",
         "        if (lost := log.losses.get(self.metadata_partition)) is not None:",

@@ -8,7 +8,7 @@ from tests.mutations.mutation import Mutation, switched_off
 READ_RANGE = "core/segments/read_range.py"
 REMOTE_COPIES = "features/reading/remote_copies.py"
 READING = "features/reading/steps.py"
-COPYING = "session/copying.py"
+COPYING = "features/copying/steps.py"
 EXPORTING = "features/reading/export_steps.py"
 
 _RANGE = "policy/test_read_range.py::"

@@ -20,8 +20,8 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.policy.copy_hole import find_hole, hole_ahead
-from airflow_provider_rlmm.policy.copying import LocalSegment
+from airflow_provider_rlmm.features.copying.copy_hole import find_hole, hole_ahead
+from airflow_provider_rlmm.features.copying.rules import LocalSegment
 
 TIP = TopicIdPartition(UUID(int=7), "living", 0)
 SIZE, SEGMENTS = 4, 6

@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
-from airflow_provider_rlmm.policy.copying import CopyLimits
+from airflow_provider_rlmm.features.copying.rules import CopyLimits
 from tests.simulation.clerk import CrashError, Trail
 from tests.simulation.led import Replica
 from tests.simulation.mistakes import HOUR_MS

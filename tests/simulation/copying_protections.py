@@ -10,13 +10,13 @@ from unittest import mock
 
 from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.core.world import root_proof
-from airflow_provider_rlmm.policy import copy_situation, copying
-from airflow_provider_rlmm.policy.copy_situation import CopySituation
-from airflow_provider_rlmm.policy.copying import Candidates, CopyLimits
-from airflow_provider_rlmm.remote_log import copier, segment_copy
-from airflow_provider_rlmm.remote_log.copy_replay import CopyBelief, CopyReplay
-from airflow_provider_rlmm.remote_log.leader_comparison import LineageProof
-from airflow_provider_rlmm.remote_log.segment_copy import SegmentCopier
+from airflow_provider_rlmm.features.copying import copier, copy_situation, segment_copy
+from airflow_provider_rlmm.features.copying import rules as copying
+from airflow_provider_rlmm.features.copying.copy_replay import CopyBelief, CopyReplay
+from airflow_provider_rlmm.features.copying.copy_situation import CopySituation
+from airflow_provider_rlmm.features.copying.leader_comparison import LineageProof
+from airflow_provider_rlmm.features.copying.rules import Candidates, CopyLimits
+from airflow_provider_rlmm.features.copying.segment_copy import SegmentCopier
 
 FAR_ABOVE = 1_000_000
 

@@ -10,8 +10,8 @@ from functools import partial
 from types import SimpleNamespace
 from unittest import mock
 
-from airflow_provider_rlmm.remote_log import segment_copy
-from airflow_provider_rlmm.remote_log.copy_pace import CopyPace
+from airflow_provider_rlmm.features.copying import segment_copy
+from airflow_provider_rlmm.features.copying.copy_pace import CopyPace
 from tests.simulation.copier_run import CopierRun
 from tests.simulation.copying_world import CopyingWorld
 from tests.simulation.mistakes import KINDS

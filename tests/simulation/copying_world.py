@@ -29,9 +29,9 @@ from airflow_provider_rlmm.core.segments.lineage import find_highest_remote_offs
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.world import root_proof
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment
-from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
-from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
+from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
+from airflow_provider_rlmm.features.copying.rules import CopyLimits, LocalSegment
+from airflow_provider_rlmm.features.copying.segment_copy import CopyContext
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.simulation import copy_actors
 from tests.simulation.actors import BROKER, Script

@@ -14,9 +14,9 @@ from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
-from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
-from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.remote_log.copy_source import ReadyCopy
+from airflow_provider_rlmm.features.copying.copy_situation import DirectoryFacts
+from airflow_provider_rlmm.features.copying.copy_source import ReadyCopy
+from airflow_provider_rlmm.features.copying.rules import LocalSegment
 from tests.simulation.mistakes import ANOTHER_METADATA_TOPIC, CLUSTER, HOUR_MS
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def draw_led(draw: random.Random, tip: TopicIdPartition, now_ms: int) -> Led:
 @dataclass
 class Replica:
     """
-    The log directory of a replica: a :class:`~airflow_provider_rlmm.remote_log.copy_source.CopySource`.
+    The log directory of a replica: a :class:`~airflow_provider_rlmm.features.copying.copy_source.CopySource`.
 
     :param topic_id_partition: whose it is, as its ``partition.metadata`` says.
     :param led: the leader's log, which it should be a copy of.
@@ -203,7 +203,7 @@ def whole_replica(led: Led) -> Replica:
 
 class ScriptedLeader:
     """
-    A :class:`~airflow_provider_rlmm.remote_log.leader.LivingLeader`: the brokers, as one run of a copier meets them.
+    A :class:`~airflow_provider_rlmm.features.copying.leader.LivingLeader`: the brokers, as one run of a copier meets them.
 
     :param world: where they lead.
     """

@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.policy.copying import CopyLimits
+from airflow_provider_rlmm.features.copying.rules import CopyLimits
 from tests.integration.copying.our_copier import OurCopier
 
 

@@ -19,14 +19,14 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.policy.copy_report import CopyReport
-from airflow_provider_rlmm.policy.copying import CopyLimits
-from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
-from airflow_provider_rlmm.remote_log.copy_source import DirectorySource
-from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
-from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
+from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
+from airflow_provider_rlmm.features.copying.copy_report import CopyReport
+from airflow_provider_rlmm.features.copying.copy_source import DirectorySource
+from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.rules import CopyLimits
+from airflow_provider_rlmm.features.copying.segment_copy import CopyContext
 from dev.broker import LocalKafka
 from dev.roots import expected_root_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
+from airflow_provider_rlmm.features.copying.log_directory.snapshot import take_snapshot
 from dev import tiering
 from dev.broker import LocalKafka
 from tests.integration.copying.adopting import await_all_remote, check_adopted, enable_copying, read_everything

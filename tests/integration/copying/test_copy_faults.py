@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.errors import CopyRefusedError
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.policy.copying import CopyLimits
+from airflow_provider_rlmm.features.copying.rules import CopyLimits
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
 from tests.full_disk import leave_room

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
-from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
-from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
+from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.log_directory.snapshot import take_snapshot
 from dev.broker import LocalKafka
 from tests.integration.copying.adopting import read_everything
 from tests.integration.copying.copies import check_hard, copied_by_a_broker, copies_of

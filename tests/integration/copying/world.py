@@ -11,8 +11,8 @@ from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition as DirectoryName
-from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition as DirectoryName
+from airflow_provider_rlmm.features.copying.log_directory.snapshot import take_snapshot
 from dev import tiering
 from dev.broker import LocalKafka
 from tests.integration.copying.copies import closed_segments

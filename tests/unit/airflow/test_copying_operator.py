@@ -39,12 +39,12 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.world.current_root import NOTHING_RECORDED
+from airflow_provider_rlmm.features.copying.leader import InProcessLeader
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.observability import stats
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
-from airflow_provider_rlmm.remote_log.leader import InProcessLeader
 from tests.kafka_log import Batch
 from tests.log_directories import CLUSTER_ID, TOPIC_ID, HandmadeDisk
 from tests.tiered_orders import START_MS, TieredOrders, batches, record

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 
-from airflow_provider_rlmm.policy.copy_hole import hole_ahead
-from airflow_provider_rlmm.policy.copying import LocalSegment
+from airflow_provider_rlmm.features.copying.copy_hole import hole_ahead
+from airflow_provider_rlmm.features.copying.rules import LocalSegment
 from tests.unit.docs.pages import DOCS
 
 PAGE = (DOCS / "how-to" / "copy-a-log-directory.md").read_text()

@@ -23,8 +23,8 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.policy.copy_situation import CopySituation, DirectoryFacts
-from airflow_provider_rlmm.policy.copying import (
+from airflow_provider_rlmm.features.copying.copy_situation import CopySituation, DirectoryFacts
+from airflow_provider_rlmm.features.copying.rules import (
     COPY_WITHOUT_LEADER,
     CopyLimits,
     LocalSegment,

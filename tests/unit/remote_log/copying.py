@@ -32,13 +32,13 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
 from airflow_provider_rlmm.core.storage.root import RootExpectation
-from airflow_provider_rlmm.policy.copy_report import CopyReport
-from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
-from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment, remote_end
-from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
-from airflow_provider_rlmm.remote_log.copy_source import ReadyCopy
-from airflow_provider_rlmm.remote_log.leader import InProcessLeader
-from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
+from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
+from airflow_provider_rlmm.features.copying.copy_report import CopyReport
+from airflow_provider_rlmm.features.copying.copy_situation import DirectoryFacts
+from airflow_provider_rlmm.features.copying.copy_source import ReadyCopy
+from airflow_provider_rlmm.features.copying.leader import InProcessLeader
+from airflow_provider_rlmm.features.copying.rules import CopyLimits, LocalSegment, remote_end
+from airflow_provider_rlmm.features.copying.segment_copy import CopyContext
 
 CLUSTER_ID = "unit-test-cluster-id-1"
 ROOT = "memory://kafka-tiered-storage"

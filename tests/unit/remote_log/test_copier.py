@@ -43,8 +43,8 @@ from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, TemplateLayout
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.policy.copying import COPY_WITHOUT_LEADER, CopyLimits
-from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
+from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
+from airflow_provider_rlmm.features.copying.rules import COPY_WITHOUT_LEADER, CopyLimits
 from tests.unit.remote_log.copying import CLUSTER_ID, HOUR_MS, LIVING, MAY_COPY, NOW_MS, ROOT, CopyWorld, FakeSource
 
 STARTED, FINISHED = "COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"

@@ -16,8 +16,8 @@ from airflow_provider_rlmm.core.log.protocol import Failed, Unknown
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.policy.copying import CopyLimits
-from airflow_provider_rlmm.remote_log.copy_replay import CopyReplay
+from airflow_provider_rlmm.features.copying.copy_replay import CopyReplay
+from airflow_provider_rlmm.features.copying.rules import CopyLimits
 from tests.unit.remote_log.copying import HOUR_MS, LIVING, MAY_COPY, CopyWorld, CrashError, FakeSource
 
 EFFECTS = 400

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogUnavailableError, RlmmError
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.policy.copying import CopyHole, CopyLimits
+from airflow_provider_rlmm.features.copying.rules import CopyHole, CopyLimits
 from tests.unit.remote_log.copying import HOUR_MS, MAY_COPY, NOW_MS, CopyWorld, FakeSource
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import LogDirectoryError
-from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
-from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
+from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.log_directory.snapshot import take_snapshot
 from tests.log_directories import HandmadeDisk, checkpoint
 from tests.unit.remote_log.test_log_disk import held_by_another_process
 

@@ -9,11 +9,11 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.core.log.answers import LeaderRecord
-from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_records_of_epochs
-from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+from airflow_provider_rlmm.features.copying.log_directory.lineage_records import last_records_of_epochs
+from airflow_provider_rlmm.features.copying.log_directory.log_end import end_without_leader
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
 from tests.kafka_log import Batch, Record, control_batch, log_of, offset_index
 from tests.log_directories import HandmadeDisk, checkpoint
 from tests.unit.remote_log.test_segment_verification import EPOCHS, SEGMENTS, batch

@@ -12,10 +12,10 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.rules import LocalSegment
 from tests.log_directories import TOPIC_ID, HandmadeDisk, checkpoint
 
 ORDERS = TopicPartition("orders", 0)

@@ -14,9 +14,9 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import LogDirectoryError
-from airflow_provider_rlmm.remote_log.log_directory.broker_lock import kept_from_brokers
-from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
+from airflow_provider_rlmm.features.copying.log_directory.broker_lock import kept_from_brokers
+from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
 from tests.log_directories import CLUSTER_ID, HandmadeDisk, checkpoint
 
 _HOLDER = """

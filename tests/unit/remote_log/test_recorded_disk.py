@@ -12,11 +12,11 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import RemoteLogError
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
-from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_records_of_epochs
-from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
-from airflow_provider_rlmm.remote_log.log_directory.verification import VerifiedSegment, verify_segment
+from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+from airflow_provider_rlmm.features.copying.log_directory.lineage_records import last_records_of_epochs
+from airflow_provider_rlmm.features.copying.log_directory.log_end import end_without_leader
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.log_directory.verification import VerifiedSegment, verify_segment
 from tests.recorded_disk import PARTITION, unpack
 
 DAMAGES = 200

@@ -18,12 +18,12 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.core.segments.indexes.time_index import TimeIndex
 from airflow_provider_rlmm.core.segments.record_batches.headers import Codec
-from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.remote_log.log_directory.batch_reading import CHUNK_BYTES, read_batches
-from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
-from airflow_provider_rlmm.remote_log.log_directory.verification import VerifiedSegment, verify_segment
+from airflow_provider_rlmm.features.copying.log_directory.batch_reading import CHUNK_BYTES, read_batches
+from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.log_directory.verification import VerifiedSegment, verify_segment
+from airflow_provider_rlmm.features.copying.rules import LocalSegment
 from tests.kafka_log import TRANSACTIONAL, Batch, Record, control_batch, transaction_index
 from tests.log_directories import HandmadeDisk, checkpoint
 

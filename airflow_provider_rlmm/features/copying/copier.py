@@ -23,12 +23,12 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric
 from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
-from airflow_provider_rlmm.policy.copy_hole import hole_ahead
-from airflow_provider_rlmm.policy.copy_report import CopyReport
-from airflow_provider_rlmm.policy.copy_situation import CopySituation
-from airflow_provider_rlmm.policy.copying import Candidates, lease_text
-from airflow_provider_rlmm.remote_log.copy_source import CopySource
-from airflow_provider_rlmm.remote_log.segment_copy import CopyContext, SegmentCopier
+from airflow_provider_rlmm.features.copying.copy_hole import hole_ahead
+from airflow_provider_rlmm.features.copying.copy_report import CopyReport
+from airflow_provider_rlmm.features.copying.copy_situation import CopySituation
+from airflow_provider_rlmm.features.copying.copy_source import CopySource
+from airflow_provider_rlmm.features.copying.rules import Candidates, lease_text
+from airflow_provider_rlmm.features.copying.segment_copy import CopyContext, SegmentCopier
 
 logger = logging.getLogger(__name__)
 

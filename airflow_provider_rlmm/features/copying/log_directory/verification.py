@@ -23,15 +23,15 @@ from airflow_provider_rlmm.core.segments.indexes.time_index import NO_TIMESTAMP,
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
-from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.remote_log.log_directory.aborted_transactions import AbortedTransactionsCheck
-from airflow_provider_rlmm.remote_log.log_directory.batch_reading import CHUNK_BYTES, read_batches
-from airflow_provider_rlmm.remote_log.log_directory.names import (
+from airflow_provider_rlmm.features.copying.log_directory.aborted_transactions import AbortedTransactionsCheck
+from airflow_provider_rlmm.features.copying.log_directory.batch_reading import CHUNK_BYTES, read_batches
+from airflow_provider_rlmm.features.copying.log_directory.names import (
     PRODUCER_SNAPSHOT_SUFFIX,
     segment_file_name,
 )
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory, LogSegment
-from airflow_provider_rlmm.remote_log.log_directory.regular_files import read_index
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory, LogSegment
+from airflow_provider_rlmm.features.copying.log_directory.regular_files import read_index
+from airflow_provider_rlmm.features.copying.rules import LocalSegment
 
 Array = npt.NDArray[Any]
 

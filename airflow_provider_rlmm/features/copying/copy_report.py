@@ -12,7 +12,7 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.policy.copying import CopyHole, LocalSegment
+from airflow_provider_rlmm.features.copying.rules import CopyHole, LocalSegment
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class CopyReport:
     :param copied: the segments that were copied, as they were announced, ascending.
     :param taken_back: copies of ours that were begun and taken back, by this run or one before.
     :param expiring: segments that were left out, as the leader is about to delete them: see
-        :func:`~airflow_provider_rlmm.policy.copy_hole.hole_ahead`.
+        :func:`~airflow_provider_rlmm.features.copying.copy_hole.hole_ahead`.
     :param hole: offsets that brokers would pass over now, ``None`` where there are none.
     :param remote_end: the first offset that brokers cannot read from remote storage, at the end of the run.
     :param stopped_by: why the run ended before all that may be copied was, and what must wait for the leader; ``None`` where

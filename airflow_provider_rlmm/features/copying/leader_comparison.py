@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.log.answers import LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.remote_log.copy_source import CopySource
-from airflow_provider_rlmm.remote_log.leader import LivingLeader
+from airflow_provider_rlmm.features.copying.copy_source import CopySource
+from airflow_provider_rlmm.features.copying.leader import LivingLeader
+from airflow_provider_rlmm.features.copying.rules import LocalSegment
 
 
 @dataclass(frozen=True, slots=True)

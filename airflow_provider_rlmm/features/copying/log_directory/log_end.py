@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import ProducerSnapshot
-from airflow_provider_rlmm.remote_log.log_directory.disk import HIGH_WATERMARKS
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
-from airflow_provider_rlmm.remote_log.log_directory.regular_files import read_index
+from airflow_provider_rlmm.features.copying.log_directory.disk import HIGH_WATERMARKS
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.log_directory.regular_files import read_index
 
 
 def end_without_leader(directory: LogDirectory) -> int:

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.copy_situation import CopySituation
+from airflow_provider_rlmm.features.copying.copy_situation import CopySituation
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,17 +22,17 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
-from airflow_provider_rlmm.policy.copy_hole import hole_ahead
-from airflow_provider_rlmm.policy.copy_report import CopyReport, expiring_json, hole_json
-from airflow_provider_rlmm.policy.copying import Candidates, CopyHole, CopyLimits, LocalSegment
+from airflow_provider_rlmm.features.copying.copy_hole import hole_ahead
+from airflow_provider_rlmm.features.copying.copy_report import CopyReport, expiring_json, hole_json
+from airflow_provider_rlmm.features.copying.rules import Candidates, CopyHole, CopyLimits, LocalSegment
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
     from airflow_provider_rlmm.core.storage.root import RootExpectation
-    from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
-    from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-    from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-    from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
+    from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
+    from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+    from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
+    from airflow_provider_rlmm.features.copying.segment_copy import CopyContext
 
 logger = logging.getLogger(__name__)
 
@@ -193,8 +193,8 @@ def copy_topic(
     """
     from airflow_provider_rlmm.core.plans.plan_files import write_document
     from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
-    from airflow_provider_rlmm.remote_log.copier import RemoteLogCopier
-    from airflow_provider_rlmm.remote_log.segment_copy import CopyContext
+    from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
+    from airflow_provider_rlmm.features.copying.segment_copy import CopyContext
 
     session.require_running(dry_run=dry_run)
     publisher = session.access.get_publisher(session.log)
@@ -253,8 +253,8 @@ def _wrong_root(
 def _copy_partition(
     copier: RemoteLogCopier, disk: LogDisk, partition: TopicPartition, wrong_root: str | None, *, dry_run: bool
 ) -> PartitionCopy:
-    from airflow_provider_rlmm.remote_log.copy_source import DirectorySource
-    from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
+    from airflow_provider_rlmm.features.copying.copy_source import DirectorySource
+    from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
 
     topic, number = partition.topic, partition.partition
     try:
@@ -276,8 +276,8 @@ def _snapshot(
     session: CleanerSession, log_dir: Path, topic: str, partitions: Collection[int] | None, snapshot_in: Path | None
 ) -> Iterator[tuple[LogDisk, list[TopicPartition]]]:
     """Take a snapshot of what is wanted of a disk, and remove it after the block."""
-    from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-    from airflow_provider_rlmm.remote_log.log_directory.snapshot import take_snapshot
+    from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+    from airflow_provider_rlmm.features.copying.log_directory.snapshot import take_snapshot
 
     disk = LogDisk.open(log_dir)
     if disk.cluster_id != session.cluster_id:

@@ -18,21 +18,21 @@ from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
-from airflow_provider_rlmm.remote_log.log_directory.broker_lock import kept_from_brokers
-from airflow_provider_rlmm.remote_log.log_directory.disk import (
+from airflow_provider_rlmm.features.copying.log_directory.broker_lock import kept_from_brokers
+from airflow_provider_rlmm.features.copying.log_directory.disk import (
     CLEAN_SHUTDOWN,
     META_PROPERTIES,
     TEXT_FILES,
     LogDisk,
     read_disk,
 )
-from airflow_provider_rlmm.remote_log.log_directory.names import (
+from airflow_provider_rlmm.features.copying.log_directory.names import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     TopicPartition,
     parse_segment_file_name,
 )
-from airflow_provider_rlmm.remote_log.log_directory.regular_files import open_regular
+from airflow_provider_rlmm.features.copying.log_directory.regular_files import open_regular
 
 _COPY_CHUNK_BYTES: Final = 4 * 1024 * 1024
 _NO_HARD_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})

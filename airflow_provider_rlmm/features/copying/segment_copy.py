@@ -37,13 +37,13 @@ from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteL
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, RemoteStorageManager
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
-from airflow_provider_rlmm.policy.copy_situation import CopySituation
-from airflow_provider_rlmm.policy.copying import CopyLimits, LocalSegment
-from airflow_provider_rlmm.remote_log.copy_pace import CopyPace
-from airflow_provider_rlmm.remote_log.copy_replay import CopyBelief, CopyReplay
-from airflow_provider_rlmm.remote_log.copy_source import CopySource, ReadyCopy
-from airflow_provider_rlmm.remote_log.leader import LivingLeader
-from airflow_provider_rlmm.remote_log.leader_comparison import LineageProof, compare_with_leader
+from airflow_provider_rlmm.features.copying.copy_pace import CopyPace
+from airflow_provider_rlmm.features.copying.copy_replay import CopyBelief, CopyReplay
+from airflow_provider_rlmm.features.copying.copy_situation import CopySituation
+from airflow_provider_rlmm.features.copying.copy_source import CopySource, ReadyCopy
+from airflow_provider_rlmm.features.copying.leader import LivingLeader
+from airflow_provider_rlmm.features.copying.leader_comparison import LineageProof, compare_with_leader
+from airflow_provider_rlmm.features.copying.rules import CopyLimits, LocalSegment
 
 logger = logging.getLogger(__name__)
 

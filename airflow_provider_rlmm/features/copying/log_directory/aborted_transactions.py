@@ -17,8 +17,8 @@ from airflow_provider_rlmm.core.segments.indexes.transaction_index import Aborte
 from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import Data
 from airflow_provider_rlmm.core.segments.record_batches.control import ControlRecordType, read_markers
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogSegment
-from airflow_provider_rlmm.remote_log.log_directory.regular_files import read_index
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogSegment
+from airflow_provider_rlmm.features.copying.log_directory.regular_files import read_index
 
 _ENTRY_BYTES: Final = 34
 

@@ -16,8 +16,8 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition
-from airflow_provider_rlmm.remote_log.log_directory.regular_files import open_regular
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
+from airflow_provider_rlmm.features.copying.log_directory.regular_files import open_regular
 
 MAX_TEXT_BYTES: Final = 64 * 1024 * 1024
 """The largest text file that is read: more than 200,000 lines with the longest names of topics."""

@@ -11,12 +11,12 @@ from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirect
 from airflow_provider_rlmm.core.log.answers import LeaderRecord
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
-from airflow_provider_rlmm.policy.copy_situation import DirectoryFacts
-from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.remote_log.log_directory.lineage_records import last_records_of_epochs
-from airflow_provider_rlmm.remote_log.log_directory.log_end import end_without_leader
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
-from airflow_provider_rlmm.remote_log.log_directory.verification import verify_segment
+from airflow_provider_rlmm.features.copying.copy_situation import DirectoryFacts
+from airflow_provider_rlmm.features.copying.log_directory.lineage_records import last_records_of_epochs
+from airflow_provider_rlmm.features.copying.log_directory.log_end import end_without_leader
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.log_directory.verification import verify_segment
+from airflow_provider_rlmm.features.copying.rules import LocalSegment
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, NamedTuple
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import HEADER_BYTES, size_of_first_batch
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
-from airflow_provider_rlmm.remote_log.log_directory.regular_files import open_regular
+from airflow_provider_rlmm.features.copying.log_directory.regular_files import open_regular
 
 CHUNK_BYTES: Final = 8 * 1024 * 1024
 

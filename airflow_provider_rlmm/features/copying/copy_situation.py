@@ -14,8 +14,8 @@ from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, RemoteL
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
 from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.policy.copy_hole import find_hole
-from airflow_provider_rlmm.policy.copying import (
+from airflow_provider_rlmm.features.copying.copy_hole import find_hole
+from airflow_provider_rlmm.features.copying.rules import (
     COPY_WITHOUT_LEADER,
     Candidates,
     CopyHole,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.copying import CopyHole, LocalSegment, remote_end
+from airflow_provider_rlmm.features.copying.rules import CopyHole, LocalSegment, remote_end
 
 
 def find_hole(

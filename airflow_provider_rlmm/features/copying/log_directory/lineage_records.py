@@ -20,10 +20,14 @@ from airflow_provider_rlmm.core.log.answers import LeaderRecord
 from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow
-from airflow_provider_rlmm.remote_log.log_directory.batch_reading import read_batches
-from airflow_provider_rlmm.remote_log.log_directory.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file_name
-from airflow_provider_rlmm.remote_log.log_directory.partition import LogDirectory
-from airflow_provider_rlmm.remote_log.log_directory.regular_files import read_index
+from airflow_provider_rlmm.features.copying.log_directory.batch_reading import read_batches
+from airflow_provider_rlmm.features.copying.log_directory.names import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    segment_file_name,
+)
+from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
+from airflow_provider_rlmm.features.copying.log_directory.regular_files import read_index
 
 _CHUNK_BYTES: Final = 256 * 1024
 _INDEX_ENTRY_BYTES: Final = 8

@@ -20,9 +20,8 @@ from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
-from airflow_provider_rlmm.policy.copying import LocalSegment
-from airflow_provider_rlmm.remote_log.log_directory.disk import LogDisk
-from airflow_provider_rlmm.remote_log.log_directory.names import (
+from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
+from airflow_provider_rlmm.features.copying.log_directory.names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -35,8 +34,9 @@ from airflow_provider_rlmm.remote_log.log_directory.names import (
     segment_file_name,
     why_marked,
 )
-from airflow_provider_rlmm.remote_log.log_directory.regular_files import open_regular
-from airflow_provider_rlmm.remote_log.log_directory.text_files import read_text, read_topic_id
+from airflow_provider_rlmm.features.copying.log_directory.regular_files import open_regular
+from airflow_provider_rlmm.features.copying.log_directory.text_files import read_text, read_topic_id
+from airflow_provider_rlmm.features.copying.rules import LocalSegment
 
 _INTERRUPTED = (".cleaned", ".swap")
 """Behind the suffix of a file that the log cleaner was about to put in the place of others."""
@@ -152,7 +152,7 @@ class LogDirectory:
     def open(cls, disk: LogDisk, partition: TopicPartition) -> LogDirectory:
         """
         Look at the directory of a user partition. No record is read: that is
-        :func:`~airflow_provider_rlmm.remote_log.log_directory.verification.verify_segment`'s to do.
+        :func:`~airflow_provider_rlmm.features.copying.log_directory.verification.verify_segment`'s to do.
 
         :param disk: the disk that it lies on.
         :param partition: the user partition.

@@ -14,9 +14,9 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
-from airflow_provider_rlmm.remote_log.log_directory.broker_lock import kept_from_brokers
-from airflow_provider_rlmm.remote_log.log_directory.names import TopicPartition, parse_partition_name, why_marked
-from airflow_provider_rlmm.remote_log.log_directory.text_files import read_offset_checkpoint, read_properties
+from airflow_provider_rlmm.features.copying.log_directory.broker_lock import kept_from_brokers
+from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition, parse_partition_name, why_marked
+from airflow_provider_rlmm.features.copying.log_directory.text_files import read_offset_checkpoint, read_properties
 
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
