@@ -17,10 +17,10 @@ from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, Remot
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
+from airflow_provider_rlmm.features.archiving.archive_documents import named_by_log
+from airflow_provider_rlmm.features.archiving.archive_guard import ArchivedPlan
+from airflow_provider_rlmm.features.archiving.archiver import PlanArchiver
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport
-from airflow_provider_rlmm.lifecycle.archive_documents import named_by_log
-from airflow_provider_rlmm.lifecycle.archive_guard import ArchivedPlan
-from airflow_provider_rlmm.lifecycle.archiving import PlanArchiver
 from tests.kafka_log import Batch, Record, log_of, offset_index, producer_snapshot, time_index, transaction_index
 from tests.unit.lifecycle.builders import BROKER, START_MS, STEPS, Cluster, update
 

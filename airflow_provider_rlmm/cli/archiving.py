@@ -15,12 +15,12 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
-from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
+from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from airflow_provider_rlmm.session.restoring import RestoreReport
+    from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport
 
 topic_id_option = click.option(
     "--topic-id", required=True, metavar="ID", help="Id of the topic, as 'rlmm topics' and 'rlmm orphans' print it."
@@ -39,7 +39,7 @@ def archive_command(invocation: Invocation, topic_id: str, partitions: tuple[int
 
     Nothing is deleted, and the topic may live. 'rlmm clean --archive-first' archives what it deletes.
     """
-    from airflow_provider_rlmm.session.archiving import archive_topic
+    from airflow_provider_rlmm.features.archiving.steps import archive_topic
 
     run = begin(invocation, "archive", execute=False)
     with working() as shown, run.session(limits, shown, must_know_floors=True) as session:
@@ -94,7 +94,7 @@ def restore_command(
     Each record goes into its partition, in its order, with its time. Without --execute nothing is written: the archive is
     compared with its checksums, and the topic is asked whether it can hold the records as they were.
     """
-    from airflow_provider_rlmm.session.restoring import restore
+    from airflow_provider_rlmm.features.archiving.restore_steps import restore
 
     run = begin(invocation, "restore", execute=execute)
     with working():

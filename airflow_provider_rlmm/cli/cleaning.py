@@ -87,7 +87,7 @@ def clean_command(
     The first run that may write marks; what was marked --min-absence-ms ago is deleted. Without --execute nothing is written:
     the report says what would be. An interrupted run is gone on with by the next one.
     """
-    from airflow_provider_rlmm.session.archiving import archive_wanted
+    from airflow_provider_rlmm.features.archiving.steps import archive_wanted
     from airflow_provider_rlmm.session.housekeeping import tidy_up
 
     run, now_ms = begin(invocation, "clean", execute=execute, confirm=confirm), system_clock()
@@ -141,8 +141,8 @@ def _planned(
 
 def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSummary, archive_first: bool) -> int:
     """Archive, if that is asked for, and clean each metadata partition; return how many steps an error has ended."""
+    from airflow_provider_rlmm.features.archiving.steps import archive_plan
     from airflow_provider_rlmm.features.cleanup.steps import clean
-    from airflow_provider_rlmm.session.archiving import archive_plan
 
     failed = 0
     if run.execute and archive_first:

@@ -74,7 +74,7 @@ class ArchivePlannedSegmentsOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Archive."""
-        from airflow_provider_rlmm.session.archiving import archive_plan, archive_wanted
+        from airflow_provider_rlmm.features.archiving.steps import archive_plan, archive_wanted
 
         read, name = self.read_arguments(), given.artifact_name(context)
         settings = RemoteLogMetadataHook(read.rlmm_conn_id).get_connection_settings()
@@ -137,7 +137,7 @@ class ArchiveRemoteLogOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Archive."""
-        from airflow_provider_rlmm.session.archiving import archive_topic
+        from airflow_provider_rlmm.features.archiving.steps import archive_topic
 
         read, name = self.read_arguments(), given.artifact_name(context)
         with session_of(context, read.rlmm_conn_id, read.limits, dry_run=True, must_know_floors=True) as session:
@@ -166,7 +166,7 @@ class RestoreRemoteLogOperator(CheckedOperator):
         it has written that.
     :param dry_run_only: read and compare the archive, check the topic, write nothing.
     :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
-    :return: what :class:`~airflow_provider_rlmm.session.restoring.RestoreReport` holds: per partition ``count``,
+    :return: what :class:`~airflow_provider_rlmm.features.archiving.restore_steps.RestoreReport` holds: per partition ``count``,
         ``content_sha256``, ``left_out``, ``gaps`` and ``first_offset``, and the sums ``records`` and ``left_out``.
     :raises ArchiveError: if the archive is not as it was written, or lacks anything that its runs have named.
     :raises AirflowFailException: if an archive was restored that is not whole.
@@ -212,7 +212,7 @@ class RestoreRemoteLogOperator(CheckedOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Restore."""
-        from airflow_provider_rlmm.session.restoring import restore
+        from airflow_provider_rlmm.features.archiving.restore_steps import restore
 
         read = self.read_arguments()
         report = restore(

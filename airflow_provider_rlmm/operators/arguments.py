@@ -35,9 +35,9 @@ from airflow_provider_rlmm.core.records.lost_records import lost_records_named
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES
 from airflow_provider_rlmm.features.cleanup.steps import MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.features.copying.rules import COPY_OVERRIDES, CopyLimits
-from airflow_provider_rlmm.policy.restoring import RESTORE_OVERRIDES
 from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri
 
 if TYPE_CHECKING:

@@ -5,23 +5,23 @@ from __future__ import annotations
 
 from tests.mutations.mutation import ELIGIBILITY, Mutation, switched_off
 
-ARCHIVING_FILE = "lifecycle/archiving.py"
-GUARD = "lifecycle/archive_guard.py"
+ARCHIVING_FILE = "features/archiving/archiver.py"
+GUARD = "features/archiving/archive_guard.py"
 PLAN_ARCHIVE = "core/plans/plan_archive.py"
-SESSION = "session/archiving.py"
-LOG_CHECK = "remote_log/archive/log_check.py"
-SEGMENTS = "remote_log/archive/segments.py"
-RESTORING = "session/restoring.py"
-FILES = "remote_log/archive/files.py"
-MANIFESTS = "remote_log/archive/manifests.py"
-RECORDS = "remote_log/archive/records.py"
-READING = "remote_log/archive/reading.py"
+SESSION = "features/archiving/steps.py"
+LOG_CHECK = "features/archiving/archive/log_check.py"
+SEGMENTS = "features/archiving/archive/segments.py"
+RESTORING = "features/archiving/restore_steps.py"
+FILES = "features/archiving/archive/files.py"
+MANIFESTS = "features/archiving/archive/manifests.py"
+RECORDS = "features/archiving/archive/records.py"
+READING = "features/archiving/archive/reading.py"
 RESTORE = "restore"
 ARCHIVE = "archive before deletion"
 TESTS = "lifecycle/test_archiving.py"
-DOCUMENTS = "lifecycle/archive_documents.py"
-RUN_DOCUMENTS = "remote_log/archive/documents.py"
-ARCHIVE_WHOLE = "policy/archive_whole.py"
+DOCUMENTS = "features/archiving/archive_documents.py"
+RUN_DOCUMENTS = "features/archiving/archive/documents.py"
+ARCHIVE_WHOLE = "features/archiving/archive_whole.py"
 WHOLE = "remote_log/test_whole_archives.py"
 HALF = f"{WHOLE}::test_half_an_archive_is_refused"
 SPOILT = f"{TESTS}::test_an_archive_that_is_changed_afterwards_deletes_nothing_of_it"
@@ -286,7 +286,7 @@ ARCHIVING = [
     Mutation(
         RESTORE,
         "a name of an archive walks a path",
-        "policy/archive_run.py",
+        "features/archiving/archive_run.py",
         "    if not _PATH.fullmatch(name) or",
         "    if",
         f"{WHOLE}::test_a_name_that_walks_however_it_is_spelled_is_refused",

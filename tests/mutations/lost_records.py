@@ -193,7 +193,7 @@ LOST_RECORDS = [
     Mutation(
         "I18",
         "a plan is archived where records are lost",
-        "lifecycle/archiving.py",
+        "features/archiving/archiver.py",
         "                    self._require_unbroken(metadata_partition)\n",
         "",
         "lifecycle/test_archiving.py::test_nothing_is_archived_where_the_log_has_lost_what_earlier_runs_have_read",

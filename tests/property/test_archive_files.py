@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError
-from airflow_provider_rlmm.remote_log.archive.reading import open_topic
+from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
 from tests.archiving import ArchivingCluster, Run
 from tests.unit.lifecycle.builders import CLUSTER_ID, tip
 

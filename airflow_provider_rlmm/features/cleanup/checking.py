@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.runs.run_decision import DECISION, RunDecision
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.world.proven_time import UNPROVEN_CLOCK, check_agreement
 from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
-from airflow_provider_rlmm.session.archiving import archive_wanted
+from airflow_provider_rlmm.features.archiving.steps import archive_wanted
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay

@@ -38,11 +38,11 @@ from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSou
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay, refusal_of_lost
 from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
+from airflow_provider_rlmm.features.archiving.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.features.cleanup.batches import BatchCleaner
 from airflow_provider_rlmm.features.cleanup.eligibility import CleaningContext, find_eligible
 from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, UserPartitionReport
-from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
 
 logger = logging.getLogger(__name__)
 

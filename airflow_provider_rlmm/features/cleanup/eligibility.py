@@ -39,7 +39,7 @@ from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.root_proof import ProvenRoot
 from airflow_provider_rlmm.core.world.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
 from airflow_provider_rlmm.core.world.wholeness import incompleteness, unnamed_segments
-from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchiveGuard
+from airflow_provider_rlmm.features.archiving.archive_guard import NO_ARCHIVE, ArchiveGuard
 
 _LOOKED_AT = 10
 NEXT_RUN = "nothing: the next run goes on from here"

@@ -21,9 +21,9 @@ from airflow_provider_rlmm.core.runs.holding import require_known_hold
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
+from airflow_provider_rlmm.features.archiving.steps import archive_wanted, guard_of
 from airflow_provider_rlmm.features.cleanup import run_report as documents
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, check_part, totals, with_earlier_try
-from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.features.cleanup.marker import MarkReport

@@ -15,9 +15,9 @@ from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
+from airflow_provider_rlmm.features.archiving import restore_steps as session_restoring
+from airflow_provider_rlmm.features.archiving.restore_rules import INCOMPLETE_ARCHIVE
 from airflow_provider_rlmm.operators.archive import RestoreRemoteLogOperator
-from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE
-from airflow_provider_rlmm.session import restoring as session_restoring
 from tests.archiving import ArchivingCluster, Run
 from tests.unit.lifecycle.builders import CLUSTER_ID, START_MS, tip
 from tests.unit.remote_log.test_restoring_session import GONE_ID, FakeAccess, FakeTopic

@@ -25,13 +25,13 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.lifecycle.archive_guard import LOOK_AGE_MS, ArchivedPlan
-from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile
-from airflow_provider_rlmm.remote_log.archive import files, records
-from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest
-from airflow_provider_rlmm.remote_log.archive.places import folder_of
-from airflow_provider_rlmm.remote_log.archive.reading import open_topic
-from airflow_provider_rlmm.session.archiving import archive_wanted, guard_of
+from airflow_provider_rlmm.features.archiving.archive import files, records
+from airflow_provider_rlmm.features.archiving.archive.manifests import read_manifest
+from airflow_provider_rlmm.features.archiving.archive.places import folder_of
+from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
+from airflow_provider_rlmm.features.archiving.archive_guard import LOOK_AGE_MS, ArchivedPlan
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchivedFile
+from airflow_provider_rlmm.features.archiving.steps import archive_wanted, guard_of
 from tests.archiving import ArchivingCluster, Run, records_of
 from tests.kafka_log import Batch, Record, log_of
 from tests.unit.lifecycle.builders import CLUSTER_ID, tip
@@ -325,7 +325,7 @@ def test_a_full_archive_ends_the_step(cluster: ArchivingCluster, run: Run, monke
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("airflow_provider_rlmm.remote_log.archive.files.replacing", full)
+    monkeypatch.setattr("airflow_provider_rlmm.features.archiving.archive.files.replacing", full)
     with pytest.raises(ArchiveError, match="No space left"):
         run.archive()
 

@@ -18,11 +18,11 @@ from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.features.archiving.archiver import archive_user_partitions
 from airflow_provider_rlmm.features.cleanup.topic_gone import WantedTopic, require_certain
 from airflow_provider_rlmm.features.copying.copy_replay import CopyReplay
 from airflow_provider_rlmm.features.scrub.comparison import scrub
 from airflow_provider_rlmm.features.survey.survey import survey
-from airflow_provider_rlmm.lifecycle.archiving import archive_user_partitions
 from tests.unit.lifecycle.builders import CLUSTER_ID, Cluster, add, reasons, tip
 
 OPEN = LostRecords(0, 24, 14)

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.log.answers import TargetTopic
-from airflow_provider_rlmm.policy.restoring import RecordsToRestore, obstacles
+from airflow_provider_rlmm.features.archiving.restore_rules import RecordsToRestore, obstacles
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000

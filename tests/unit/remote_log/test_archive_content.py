@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
-from airflow_provider_rlmm.remote_log.archive.content import WITH_OFFSETS, WITHOUT_OFFSETS, ContentDigest
+from airflow_provider_rlmm.features.archiving.archive.content import WITH_OFFSETS, WITHOUT_OFFSETS, ContentDigest
 
 small = st.one_of(st.none(), st.binary(max_size=3))
 rows = st.lists(

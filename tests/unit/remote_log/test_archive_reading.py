@@ -11,10 +11,10 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.base.file_systems import remove_file, replace_file
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
-from airflow_provider_rlmm.policy.archive_manifest import ArchiveManifest
-from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest
-from airflow_provider_rlmm.remote_log.archive.measuring import measure
-from airflow_provider_rlmm.remote_log.archive.reading import ArchivedLog, open_topic
+from airflow_provider_rlmm.features.archiving.archive.manifests import read_manifest
+from airflow_provider_rlmm.features.archiving.archive.measuring import measure
+from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog, open_topic
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
 from tests.archiving import ArchivingCluster, Run
 from tests.kafka_log import TRANSACTIONAL, Batch, Record, control_batch
 from tests.moto_s3 import REGION, SECRET, running_moto_s3

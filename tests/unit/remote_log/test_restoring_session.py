@@ -17,8 +17,8 @@ from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, S
 from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
-from airflow_provider_rlmm.session import restoring as session_restoring
-from airflow_provider_rlmm.session.restoring import RestoreReport, restore
+from airflow_provider_rlmm.features.archiving import restore_steps as session_restoring
+from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
 from tests.archiving import ArchivingCluster, Run, records_of
 from tests.unit.lifecycle.builders import CLUSTER_ID, START_MS, tip
 

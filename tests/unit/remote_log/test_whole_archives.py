@@ -16,12 +16,12 @@ from airflow_provider_rlmm.core.base.errors import ArchiveError, StoppedError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
-from airflow_provider_rlmm.policy.archive_run import file_name
-from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE
-from airflow_provider_rlmm.remote_log.archive import documents
-from airflow_provider_rlmm.remote_log.archive.reading import open_topic
-from airflow_provider_rlmm.session import restoring as session_restoring
-from airflow_provider_rlmm.session.restoring import RestoreReport, restore
+from airflow_provider_rlmm.features.archiving import restore_steps as session_restoring
+from airflow_provider_rlmm.features.archiving.archive import documents
+from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
+from airflow_provider_rlmm.features.archiving.archive_run import file_name
+from airflow_provider_rlmm.features.archiving.restore_rules import INCOMPLETE_ARCHIVE
+from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
 from tests.archiving import ArchivingCluster, Run
 from tests.unit.lifecycle.builders import CLUSTER_ID, START_MS, tip
 from tests.unit.remote_log.test_restoring_session import GONE_ID, FakeAccess, FakeTopic
@@ -264,7 +264,7 @@ def test_what_a_killed_try_has_left_is_named_by_the_next_try_of_the_run_and_by_n
     cluster = cluster_with_two_partitions()
     run = Run(cluster, tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr("airflow_provider_rlmm.lifecycle.archiving.leave_document", _killed)
+        patched.setattr("airflow_provider_rlmm.features.archiving.archiver.leave_document", _killed)
         with pytest.raises(KeyboardInterrupt):
             run.archive()
     Run(cluster, tmp_path, "run-2").archive()
@@ -285,7 +285,7 @@ def test_two_runs_that_archive_side_by_side_name_each_their_own(tmp_path: Path) 
     first.archive()
     with pytest.MonkeyPatch.context() as patched:
         # The second began before the first had left its document.
-        patched.setattr("airflow_provider_rlmm.lifecycle.archive_documents.list_documents", lambda uri: [])
+        patched.setattr("airflow_provider_rlmm.features.archiving.archive_documents.list_documents", lambda uri: [])
         second.archive()
     assert len(real(str(next((tmp_path / "archives").glob("*/*"))))) == 2
     assert open_topic(first.archive_uri, CLUSTER_ID, GONE_ID).missing == ()

@@ -7,9 +7,9 @@ import hashlib
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.base.file_systems import create_file, file_sizes, read_file
-from airflow_provider_rlmm.policy.archive_manifest import MAX_MANIFEST_BYTES, ArchivedFile, ArchiveManifest
-from airflow_provider_rlmm.policy.archive_run import NamedManifest
-from airflow_provider_rlmm.remote_log.archive.places import manifest_file
+from airflow_provider_rlmm.features.archiving.archive.places import manifest_file
+from airflow_provider_rlmm.features.archiving.archive_manifest import MAX_MANIFEST_BYTES, ArchivedFile, ArchiveManifest
+from airflow_provider_rlmm.features.archiving.archive_run import NamedManifest
 
 
 def write_manifest(folder_uri: str, manifest: ArchiveManifest) -> ArchivedFile:

@@ -11,9 +11,9 @@ from airflow_provider_rlmm.core.base.errors import ArchiveError, RemoteObjectNot
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedSegment
-from airflow_provider_rlmm.remote_log.archive.files import reading
-from airflow_provider_rlmm.remote_log.archive.places import LOG, segment_file
+from airflow_provider_rlmm.features.archiving.archive.files import reading
+from airflow_provider_rlmm.features.archiving.archive.places import LOG, segment_file
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchivedFile, ArchivedSegment
 
 
 class ArchiveLayout:

@@ -13,7 +13,7 @@ from typing import IO, Final
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.base.file_systems import local_path, open_object, replacing
-from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchivedFile
 
 CHUNK_BYTES: Final = 8 * 2**20
 

@@ -17,16 +17,16 @@ from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.archive_run import ArchiveRun, NamedManifest, NamedPartition, NamedSegment
-from airflow_provider_rlmm.remote_log.archive.documents import (
+from airflow_provider_rlmm.features.archiving.archive.documents import (
     left_by_earlier_tries,
     list_documents,
     read_document,
     write_document,
 )
-from airflow_provider_rlmm.remote_log.archive.manifests import named_manifest
-from airflow_provider_rlmm.remote_log.archive.places import folder_of, topic_folder
-from airflow_provider_rlmm.remote_log.archive.writing import ArchiveOrigin
+from airflow_provider_rlmm.features.archiving.archive.manifests import named_manifest
+from airflow_provider_rlmm.features.archiving.archive.places import folder_of, topic_folder
+from airflow_provider_rlmm.features.archiving.archive.writing import ArchiveOrigin
+from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun, NamedManifest, NamedPartition, NamedSegment
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from airflow_provider_rlmm.core.base.file_systems import list_files, list_folders
-from airflow_provider_rlmm.policy.archive_manifest import ArchiveManifest
-from airflow_provider_rlmm.remote_log.archive.places import DOCUMENTS, MANIFESTS, RECORDS, SEGMENTS
+from airflow_provider_rlmm.features.archiving.archive.places import DOCUMENTS, MANIFESTS, RECORDS, SEGMENTS
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
 
 _SHOWN: Final = 3
 

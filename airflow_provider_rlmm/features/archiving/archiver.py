@@ -33,12 +33,12 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_u
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
-from airflow_provider_rlmm.lifecycle.archive_documents import NamedByLog, leave_document
-from airflow_provider_rlmm.policy.archive_run import NamedSegment
-from airflow_provider_rlmm.remote_log.archive.manifests import write_manifest
-from airflow_provider_rlmm.remote_log.archive.places import folder_of
-from airflow_provider_rlmm.remote_log.archive.segments import SegmentToArchive
-from airflow_provider_rlmm.remote_log.archive.writing import ArchiveOrigin, archive_user_partition
+from airflow_provider_rlmm.features.archiving.archive.manifests import write_manifest
+from airflow_provider_rlmm.features.archiving.archive.places import folder_of
+from airflow_provider_rlmm.features.archiving.archive.segments import SegmentToArchive
+from airflow_provider_rlmm.features.archiving.archive.writing import ArchiveOrigin, archive_user_partition
+from airflow_provider_rlmm.features.archiving.archive_documents import NamedByLog, leave_document
+from airflow_provider_rlmm.features.archiving.archive_run import NamedSegment
 
 logger = logging.getLogger(__name__)
 

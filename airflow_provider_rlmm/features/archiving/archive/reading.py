@@ -13,16 +13,16 @@ from airflow_provider_rlmm.core.base.file_systems import list_files, list_folder
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.policy.archive_manifest import ArchivedSegment, ArchiveManifest
-from airflow_provider_rlmm.policy.archive_run import NamedManifest
-from airflow_provider_rlmm.policy.archive_whole import HeldPartition, missing_from
-from airflow_provider_rlmm.remote_log.archive.documents import read_documents
-from airflow_provider_rlmm.remote_log.archive.files import describe
-from airflow_provider_rlmm.remote_log.archive.manifests import named_manifest
-from airflow_provider_rlmm.remote_log.archive.places import MANIFESTS, folder_of
-from airflow_provider_rlmm.remote_log.archive.storage import ArchivedSegmentStorage
-from airflow_provider_rlmm.remote_log.archive.stream import RecordStream
-from airflow_provider_rlmm.remote_log.archive.unnamed import unnamed_files
+from airflow_provider_rlmm.features.archiving.archive.documents import read_documents
+from airflow_provider_rlmm.features.archiving.archive.files import describe
+from airflow_provider_rlmm.features.archiving.archive.manifests import named_manifest
+from airflow_provider_rlmm.features.archiving.archive.places import MANIFESTS, folder_of
+from airflow_provider_rlmm.features.archiving.archive.storage import ArchivedSegmentStorage
+from airflow_provider_rlmm.features.archiving.archive.stream import RecordStream
+from airflow_provider_rlmm.features.archiving.archive.unnamed import unnamed_files
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchivedSegment, ArchiveManifest
+from airflow_provider_rlmm.features.archiving.archive_run import NamedManifest
+from airflow_provider_rlmm.features.archiving.archive_whole import HeldPartition, missing_from
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.core.records.records import (
     parse_kafka_uuid,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.policy.archive_manifest import ArchivedSegment, ArchiveManifest
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchivedSegment, ArchiveManifest
 
 LOOK_AGE_MS: Final = 30_000
 """For how long a look at the archive of a user partition counts, ms."""
@@ -81,7 +81,7 @@ class ArchivedPlan:
         *,
         monotonic: Clock = monotonic_clock,
     ) -> None:
-        from airflow_provider_rlmm.lifecycle.archive_documents import DocumentLooks
+        from airflow_provider_rlmm.features.archiving.archive_documents import DocumentLooks
 
         archive.check_plan(summary)
         self._documents = DocumentLooks(monotonic, LOOK_AGE_MS)
@@ -116,7 +116,7 @@ class ArchivedPlan:
 
     def _look(self, tip: TopicIdPartition, found: ArchivedUserPartition) -> tuple[ArchivedSegment, ...]:
         """Return the segments that the archive of a user partition holds now; none where it is not whole, from then on."""
-        from airflow_provider_rlmm.remote_log.archive.manifests import read_manifest, require_files
+        from airflow_provider_rlmm.features.archiving.archive.manifests import read_manifest, require_files
 
         try:
             self._documents.require(found)

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
-from airflow_provider_rlmm.policy.restoring import RecordsToRestore
-from airflow_provider_rlmm.remote_log.archive.content import WITHOUT_OFFSETS, ContentDigest
-from airflow_provider_rlmm.remote_log.archive.reading import ArchivedLog
+from airflow_provider_rlmm.features.archiving.archive.content import WITHOUT_OFFSETS, ContentDigest
+from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog
+from airflow_provider_rlmm.features.archiving.restore_rules import RecordsToRestore
 
 
 def measure(log: ArchivedLog) -> RecordsToRestore:

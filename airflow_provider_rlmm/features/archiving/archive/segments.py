@@ -14,10 +14,10 @@ from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedSegment
-from airflow_provider_rlmm.remote_log.archive.files import CHUNK_BYTES, keep
-from airflow_provider_rlmm.remote_log.archive.log_check import LogCheck
-from airflow_provider_rlmm.remote_log.archive.places import LOG, segment_file
+from airflow_provider_rlmm.features.archiving.archive.files import CHUNK_BYTES, keep
+from airflow_provider_rlmm.features.archiving.archive.log_check import LogCheck
+from airflow_provider_rlmm.features.archiving.archive.places import LOG, segment_file
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchivedFile, ArchivedSegment
 
 _OPTIONAL: Final = IndexType.TRANSACTION
 """Brokers write it only where the segment has aborted transactions."""

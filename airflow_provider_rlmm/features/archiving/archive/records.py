@@ -16,11 +16,11 @@ from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.base.file_systems import replacing
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
-from airflow_provider_rlmm.policy.archive_manifest import ArchivedFile, ArchivedRecords
-from airflow_provider_rlmm.remote_log.archive.content import WITH_OFFSETS, WITHOUT_OFFSETS, ContentDigest
-from airflow_provider_rlmm.remote_log.archive.files import describe, reading
-from airflow_provider_rlmm.remote_log.archive.places import records_file
-from airflow_provider_rlmm.remote_log.archive.stream import RecordStream
+from airflow_provider_rlmm.features.archiving.archive.content import WITH_OFFSETS, WITHOUT_OFFSETS, ContentDigest
+from airflow_provider_rlmm.features.archiving.archive.files import describe, reading
+from airflow_provider_rlmm.features.archiving.archive.places import records_file
+from airflow_provider_rlmm.features.archiving.archive.stream import RecordStream
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchivedFile, ArchivedRecords
 
 ARCHIVE_SCHEMA: Final = SCHEMA.append(pa.field("committed", pa.bool_(), nullable=False))
 """Columns of an archive's Parquet files: ``committed`` tells what a consumer with ``read_committed`` would have read."""

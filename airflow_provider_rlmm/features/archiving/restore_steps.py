@@ -14,11 +14,17 @@ from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE
-from airflow_provider_rlmm.policy.restoring import INCOMPLETE_ARCHIVE, RecordsToRestore, beginnings, holes, obstacles
+from airflow_provider_rlmm.features.archiving.restore_rules import (
+    INCOMPLETE_ARCHIVE,
+    RecordsToRestore,
+    beginnings,
+    holes,
+    obstacles,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
-    from airflow_provider_rlmm.remote_log.archive.reading import ArchivedLog
+    from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +99,7 @@ def restore(
     :param topic_id: of the archived topic, in Kafka's form.
     :param topic: the topic to write to; it exists and is empty.
     :param archived_cluster_id: the cluster that the archive is of, ``None`` for the one that is written to.
-    :param overrides: out of :data:`~airflow_provider_rlmm.policy.restoring.RESTORE_OVERRIDES`.
+    :param overrides: out of :data:`~airflow_provider_rlmm.features.archiving.restore_rules.RESTORE_OVERRIDES`.
     :param dry_run: check all that can be checked, write nothing.
     :raises ConfigurationError: if no folder for archives is named.
     :raises WritesNotAllowedError: if the settings do not allow writes.
@@ -103,8 +109,8 @@ def restore(
     :raises EventLogError: if the cluster cannot be asked.
     """
     from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
-    from airflow_provider_rlmm.remote_log.archive.measuring import measure
-    from airflow_provider_rlmm.remote_log.archive.reading import open_topic
+    from airflow_provider_rlmm.features.archiving.archive.measuring import measure
+    from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
 
     _require_allowed(access, dry_run)
     cluster_id = access.check_cluster()
@@ -166,7 +172,7 @@ def _write(
     """Write partition by partition, and compare what is read back; at the end the topic must still be the same one."""
     from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
     from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
-    from airflow_provider_rlmm.remote_log.archive.content import WITHOUT_OFFSETS, ContentDigest
+    from airflow_provider_rlmm.features.archiving.archive.content import WITHOUT_OFFSETS, ContentDigest
 
     most = int(look.settings.get("max.message.bytes", 0))
     for log, expected in zip(logs, measured, strict=True):

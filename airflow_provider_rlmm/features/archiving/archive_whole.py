@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.policy.archive_run import ArchiveRun, NamedSegment
+from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun, NamedSegment
 
 _NAMED_AT_MOST: Final = 5
 

@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.runs.steps import step
-from airflow_provider_rlmm.lifecycle.archive_guard import NO_ARCHIVE, ArchivedPlan, ArchiveGuard
+from airflow_provider_rlmm.features.archiving.archive_guard import NO_ARCHIVE, ArchivedPlan, ArchiveGuard
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ def archive_plan(session: CleanerSession, uri: str, name: str, summary: PlanSumm
     :raises ArchiveError: if the archive cannot be written or read.
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
-    from airflow_provider_rlmm.lifecycle.archive_documents import named_by_log
-    from airflow_provider_rlmm.lifecycle.archiving import PlanArchiver
+    from airflow_provider_rlmm.features.archiving.archive_documents import named_by_log
+    from airflow_provider_rlmm.features.archiving.archiver import PlanArchiver
 
     session.require_running(dry_run=False)
     summary.check_valid(session.cluster_id, session.clock())
@@ -86,8 +86,8 @@ def archive_topic(
     :raises ArchiveError: if something does not compare, or the log may not name all segments.
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
-    from airflow_provider_rlmm.lifecycle.archive_documents import named_by_log
-    from airflow_provider_rlmm.lifecycle.archiving import archive_user_partitions
+    from airflow_provider_rlmm.features.archiving.archive_documents import named_by_log
+    from airflow_provider_rlmm.features.archiving.archiver import archive_user_partitions
 
     root = session.access.get_connection_settings().required_archive_uri()
     with session.topic() as topic:

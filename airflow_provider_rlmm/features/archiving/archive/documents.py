@@ -10,9 +10,9 @@ from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, list_folders, read_file
-from airflow_provider_rlmm.policy.archive_run import MAX_ARCHIVE_RUN_BYTES, ArchiveRun, NamedManifest
-from airflow_provider_rlmm.remote_log.archive.manifests import named_manifest, require_files
-from airflow_provider_rlmm.remote_log.archive.places import DOCUMENTS, MANIFESTS, document_file
+from airflow_provider_rlmm.features.archiving.archive.manifests import named_manifest, require_files
+from airflow_provider_rlmm.features.archiving.archive.places import DOCUMENTS, MANIFESTS, document_file
+from airflow_provider_rlmm.features.archiving.archive_run import MAX_ARCHIVE_RUN_BYTES, ArchiveRun, NamedManifest
 
 _NAMED: Final = re.compile(r".+\.([0-9a-f]{64})\.json")
 

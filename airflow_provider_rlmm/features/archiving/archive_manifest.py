@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import ArchiveError, MalformedMetadataError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.serde import deserialize
-from airflow_provider_rlmm.policy.archive_run import file_name
+from airflow_provider_rlmm.features.archiving.archive_run import file_name
 
 ARCHIVE_FORMAT: Final = 1
 """Version of the form; an archive of another one is not read."""

@@ -10,11 +10,11 @@ from uuid import uuid4
 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.policy.archive_manifest import ArchiveManifest
-from airflow_provider_rlmm.remote_log.archive.records import archive_records
-from airflow_provider_rlmm.remote_log.archive.segments import SegmentArchiver, SegmentToArchive
-from airflow_provider_rlmm.remote_log.archive.storage import ArchivedSegmentStorage
-from airflow_provider_rlmm.remote_log.archive.stream import RecordStream
+from airflow_provider_rlmm.features.archiving.archive.records import archive_records
+from airflow_provider_rlmm.features.archiving.archive.segments import SegmentArchiver, SegmentToArchive
+from airflow_provider_rlmm.features.archiving.archive.storage import ArchivedSegmentStorage
+from airflow_provider_rlmm.features.archiving.archive.stream import RecordStream
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
 
 
 @dataclass(frozen=True, slots=True)
