@@ -15,11 +15,11 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.world.cluster_look import observe_cluster
-from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.spark.cluster import verify_spark_cluster
-from airflow_provider_rlmm.spark.java_client import BOOTSTRAP_SERVERS
-from airflow_provider_rlmm.spark.package import build_py_files
-from airflow_provider_rlmm.spark.source import find_range, read_metadata
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.spark.cluster import verify_spark_cluster
+from airflow_provider_rlmm.features.retention.spark.java_client import BOOTSTRAP_SERVERS
+from airflow_provider_rlmm.features.retention.spark.package import build_py_files
+from airflow_provider_rlmm.features.retention.spark.source import find_range, read_metadata
 from benchmarks.measuring import seconds
 from dev import ensure_spark_jars
 from dev.spark_job import load_job

@@ -31,8 +31,8 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, RemoteLog
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.features.reading.export_steps import PIECE_BYTES, plan_export
-from airflow_provider_rlmm.spark.java_client import require_driver
-from airflow_provider_rlmm.spark.package import build_py_files
+from airflow_provider_rlmm.features.retention.spark.java_client import require_driver
+from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

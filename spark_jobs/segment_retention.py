@@ -30,16 +30,30 @@ from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secret
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
-from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.spark.cluster import verify_spark_cluster
-from airflow_provider_rlmm.spark.executor.rows import Evaluation
-from airflow_provider_rlmm.spark.generations import GenerationStore, next_generation, write_generation
-from airflow_provider_rlmm.spark.java_client import BOOTSTRAP_SERVERS, load_properties, require_driver
-from airflow_provider_rlmm.spark.job_report import READ, JobReport
-from airflow_provider_rlmm.spark.orphans import look_for_orphans
-from airflow_provider_rlmm.spark.plan import PlanFolder, PlanHeader, save_plan
-from airflow_provider_rlmm.spark.source import find_range, read_metadata
-from airflow_provider_rlmm.spark.what_if import AS_LISTED, Scenario, WhatWouldGo, choose_generation, what_if
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.spark.cluster import verify_spark_cluster
+from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
+from airflow_provider_rlmm.features.retention.spark.generations import (
+    GenerationStore,
+    next_generation,
+    write_generation,
+)
+from airflow_provider_rlmm.features.retention.spark.java_client import (
+    BOOTSTRAP_SERVERS,
+    load_properties,
+    require_driver,
+)
+from airflow_provider_rlmm.features.retention.spark.job_report import READ, JobReport
+from airflow_provider_rlmm.features.retention.spark.orphans import look_for_orphans
+from airflow_provider_rlmm.features.retention.spark.plan import PlanFolder, PlanHeader, save_plan
+from airflow_provider_rlmm.features.retention.spark.source import find_range, read_metadata
+from airflow_provider_rlmm.features.retention.spark.what_if import (
+    AS_LISTED,
+    Scenario,
+    WhatWouldGo,
+    choose_generation,
+    what_if,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -255,7 +269,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = parse_arguments(argv)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    for name in (log.name, "airflow_provider_rlmm.spark"):
+    for name in (log.name, "airflow_provider_rlmm.features.retention.spark"):
         logging.getLogger(name).setLevel(logging.INFO)
     properties = {} if arguments.what_if else {BOOTSTRAP_SERVERS: arguments.bootstrap_servers}
     try:

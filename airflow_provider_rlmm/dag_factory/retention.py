@@ -30,10 +30,10 @@ from airflow_provider_rlmm.assets.by_connection import plan_asset
 from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
+from airflow_provider_rlmm.features.retention.rules import MIN_AGE_FLOOR_MS
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
-from airflow_provider_rlmm.policy.retention import MIN_AGE_FLOOR_MS
 
 
 def remote_log_retention(conn_id: str) -> DAG:

@@ -22,6 +22,13 @@ from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.runs.steps import step
+from airflow_provider_rlmm.features.retention.rules import MIN_AGE_FLOOR_MS
+from airflow_provider_rlmm.features.retention.spark.package import (
+    build_py_files,
+    kafka_connector_coordinates,
+    pyspark_version,
+    require_pyspark,
+)
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMaster
 from airflow_provider_rlmm.lifecycle.run_summaries import retention_summary
@@ -33,15 +40,8 @@ from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.spark_on_cluster import LAST_WORD, JobFolder, Submission
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
-from airflow_provider_rlmm.policy.retention import MIN_AGE_FLOOR_MS
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
-from airflow_provider_rlmm.spark.package import (
-    build_py_files,
-    kafka_connector_coordinates,
-    pyspark_version,
-    require_pyspark,
-)
 from airflow_provider_rlmm.triggers.spark_driver import SparkDriverTrigger
 
 try:

@@ -16,9 +16,9 @@ from airflow_provider_rlmm.core.base.file_systems import local_path
 from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.base.redaction import secrets_of
+from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.resources import spark_job_path
-from airflow_provider_rlmm.spark.package import build_py_files
 
 LAST_WORD: Final = "no-plan.txt"
 """Where the job leaves why it made no plan: nobody hands the driver's log to Airflow."""

@@ -24,7 +24,7 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.spark.package import kafka_connector_coordinates, pyspark_version
+from airflow_provider_rlmm.features.retention.spark.package import kafka_connector_coordinates, pyspark_version
 
 OLDEST_JAVA: Final = 17
 JARS_VARIABLE: Final = "rlmm_spark_jars"

@@ -41,11 +41,11 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, Rem
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
-from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
-from airflow_provider_rlmm.spark.executor.rows import Evaluation
-from airflow_provider_rlmm.spark.task_report import TaskReport
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
+from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
+from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
+from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from tests.property.written_topics import NOW_MS, Record, WrittenTopic
 
 SegmentKey = tuple[int, TopicIdPartition, UUID]

@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 from airflow_provider_rlmm.features.reading.export_steps import Export, plan_export
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
-from airflow_provider_rlmm.spark.package import build_py_files
+from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 from spark_jobs.remote_log_export import export_pieces, require_executors
 from tests.export_scale.big_log import START_MS, TIP, BigLog
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from tests.mutations.mutation import STRICT_JSON, Mutation, switched_off
 
-FILES = "spark/executor/files.py"
-FOLDING = "spark/executor/folding.py"
-TASK = "spark/executor/metadata_partition.py"
-WHAT_IF = "spark/executor/what_if.py"
-MANIFEST = "spark/generation.py"
-STORE = "spark/generations.py"
+FILES = "features/retention/spark/executor/files.py"
+FOLDING = "features/retention/spark/executor/folding.py"
+TASK = "features/retention/spark/executor/metadata_partition.py"
+WHAT_IF = "features/retention/spark/executor/what_if.py"
+MANIFEST = "features/retention/spark/generation.py"
+STORE = "features/retention/spark/generations.py"
 
 _READING_ON = "spark/test_reading_on.py"
 _GENERATION = "spark/test_generation.py"

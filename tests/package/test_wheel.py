@@ -46,15 +46,15 @@ bag = DagBag(dag_folder=dags_folder(), safe_mode=False)
 found = {"errors": bag.import_errors, "dags": sorted(bag.dags), "heavy": heavy(), "opened": opened,
          "folder": dags_folder(), "job": spark_job_path("segment_retention.py"),
          "application": bag.dags["remote_log_retention"].get_task("evaluate").application}
-from airflow_provider_rlmm.spark.package import build_py_files
+from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 found["zip"] = str(build_py_files(Path.cwd() / "py"))
 print(json.dumps(found))
 """
 
 USE_ZIP = """
 sys.path.insert(0, sys.argv[1])
-import airflow_provider_rlmm.spark.plan, airflow_provider_rlmm.spark.source
-import airflow_provider_rlmm.spark.executor.metadata_partition
+import airflow_provider_rlmm.features.retention.spark.plan, airflow_provider_rlmm.features.retention.spark.source
+import airflow_provider_rlmm.features.retention.spark.executor.metadata_partition
 from airflow_provider_rlmm.core.records import columnar
 print(json.dumps({"file": columnar.__file__, "airflow": "airflow" in sys.modules}))
 """

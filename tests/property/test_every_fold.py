@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.cluster_state import ListedTopic
 from airflow_provider_rlmm.features.doctor.examine import examine
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, FindingKind
-from airflow_provider_rlmm.spark.columns import SEGMENT
+from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
 from tests.contracts.folds import (
     FOLDS,
     FORGETFUL,

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as State
-from airflow_provider_rlmm.policy.retention import EvaluationLimits, PartitionLimits, SegmentFacts, evaluate
-from airflow_provider_rlmm.spark.executor.retention_walk import NONE, REASONS, WalkedSegments, reasons_of
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits, PartitionLimits, SegmentFacts, evaluate
+from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import (
+    NONE,
+    REASONS,
+    WalkedSegments,
+    reasons_of,
+)
 
 NOW, MIN_AGE = 1_000, 100
 MAX = 2**63 - 1

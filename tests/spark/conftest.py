@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_rlmm.spark.package import build_py_files
+from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,13 +16,18 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.spark.columns import SEGMENT
-from airflow_provider_rlmm.spark.executor import versions
-from airflow_provider_rlmm.spark.executor.versions import software
-from airflow_provider_rlmm.spark.generation import MANIFEST_NAME
-from airflow_provider_rlmm.spark.generations import GenerationStore, Read, WrittenGeneration, next_generation
-from airflow_provider_rlmm.spark.source import TopicRange
-from airflow_provider_rlmm.spark.what_if import AS_LISTED, Scenario, choose_generation, what_if
+from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
+from airflow_provider_rlmm.features.retention.spark.executor import versions
+from airflow_provider_rlmm.features.retention.spark.executor.versions import software
+from airflow_provider_rlmm.features.retention.spark.generation import MANIFEST_NAME
+from airflow_provider_rlmm.features.retention.spark.generations import (
+    GenerationStore,
+    Read,
+    WrittenGeneration,
+    next_generation,
+)
+from airflow_provider_rlmm.features.retention.spark.source import TopicRange
+from airflow_provider_rlmm.features.retention.spark.what_if import AS_LISTED, Scenario, choose_generation, what_if
 from tests.spark.events import random_topic
 from tests.spark.plain_evaluation import Record, evaluate_plan
 from tests.spark.test_plan import CLUSTER, DEAD, LIMITS, MIN_AGE, NOW, PARTITIONS, evaluation_of, frame_of, range_of
@@ -121,7 +126,7 @@ def test_only_files_of_the_manifest_count(log: Log, store: GenerationStore, tmp_
 def test_what_does_not_fit_is_read_from_the_beginning(
     log: Log, store: GenerationStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "airflow_provider_rlmm.spark")
+    caplog.set_level(logging.INFO, "airflow_provider_rlmm.features.retention.spark")
     log.run(store, 0.6)
     replaced = log.run(store, topic_id=UUID(int=9))
     assert replaced.read_on_from is None

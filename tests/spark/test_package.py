@@ -9,7 +9,11 @@ import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
-from airflow_provider_rlmm.spark.package import PY_FILES_NAME, build_py_files, kafka_connector_coordinates
+from airflow_provider_rlmm.features.retention.spark.package import (
+    PY_FILES_NAME,
+    build_py_files,
+    kafka_connector_coordinates,
+)
 
 IMPORT_ALL = """
 import json, sys
@@ -17,8 +21,12 @@ sys.path.insert(0, sys.argv[1])
 import airflow_provider_rlmm.spark
 print(json.dumps([m for m in ("airflow", "pyspark", "pyarrow", "numpy") if m in sys.modules]))
 import airflow_provider_rlmm.core.records.columnar
-from airflow_provider_rlmm.spark import generations, package, plan, segments, source
-from airflow_provider_rlmm.spark.executor import metadata_partition
+from airflow_provider_rlmm.features.retention.spark import generations
+from airflow_provider_rlmm.features.retention.spark import package
+from airflow_provider_rlmm.features.retention.spark import plan
+from airflow_provider_rlmm.features.retention.spark import segments
+from airflow_provider_rlmm.features.retention.spark import source
+from airflow_provider_rlmm.features.retention.spark.executor import metadata_partition
 heavy = ("airflow", "pyspark", "confluent_kafka", "obstore", "pandas")
 print(json.dumps([m for m in heavy if m in sys.modules]))
 print(json.dumps([plan.__file__, metadata_partition.__file__, airflow_provider_rlmm.core.records.columnar.__file__]))
@@ -35,7 +43,7 @@ def test_zip_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
     assert "airflow_provider_rlmm/__init__.py" in names
     # what a task of each kind begins with, and what no task ever needs
     begin = (
-        "airflow_provider_rlmm.spark.executor.metadata_partition",
+        "airflow_provider_rlmm.features.retention.spark.executor.metadata_partition",
         "airflow_provider_rlmm.features.reading.exporting",
     )
     assert {name.replace(".", "/") + ".py" for name in begin} <= set(names)

@@ -30,15 +30,15 @@ from airflow_provider_rlmm.core.plans.plan_files import planned_segments, read_p
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.world.absence import OrphanCandidate
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
-from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.spark.columns import SEGMENT
-from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder
-from airflow_provider_rlmm.spark.executor.rows import Evaluation
-from airflow_provider_rlmm.spark.generations import GenerationStore, Read, write_generation
-from airflow_provider_rlmm.spark.orphans import orphan_candidates
-from airflow_provider_rlmm.spark.plan import PlanFolder, PlanHeader, save_plan
-from airflow_provider_rlmm.spark.segments import SegmentDataSet, run_tasks
-from airflow_provider_rlmm.spark.source import TopicRange
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
+from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
+from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
+from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, Read, write_generation
+from airflow_provider_rlmm.features.retention.spark.orphans import orphan_candidates
+from airflow_provider_rlmm.features.retention.spark.plan import PlanFolder, PlanHeader, save_plan
+from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, run_tasks
+from airflow_provider_rlmm.features.retention.spark.source import TopicRange
 from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING, Record, evaluate_plan, replay
 from tests.unit.spark.reference import expected_rows, in_order

@@ -22,8 +22,8 @@ from confluent_kafka import Consumer, TopicPartition
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 from airflow_provider_rlmm.operators.task_folder import handed_over
-from airflow_provider_rlmm.spark.package import build_py_files
 from dev import ensure_spark_jars, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.spark.conftest import SHORT_LIFE

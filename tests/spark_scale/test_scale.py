@@ -27,10 +27,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
-from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.spark.generation import Generation
-from airflow_provider_rlmm.spark.generations import GenerationStore
-from airflow_provider_rlmm.spark.package import build_py_files
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.spark.generation import Generation
+from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 from dev import ensure_spark_jars, tiering
 from dev.broker import LocalKafka, await_condition
 from tests.spark_scale.standalone import StandaloneSpark, lean_python

@@ -122,7 +122,7 @@ for file in sys.argv[2:]:
     print(*(dag.dag_id for dag in runpy.run_path(file)["dags"]))
 import airflow_provider_rlmm
 for module in pkgutil.walk_packages(airflow_provider_rlmm.__path__, "airflow_provider_rlmm."):
-    if not module.name.startswith(("airflow_provider_rlmm.spark.", *sys.argv[1].split(","))):
+    if not module.name.startswith(("airflow_provider_rlmm.features.retention.spark.", *sys.argv[1].split(","))):
         importlib.import_module(module.name)
 print(sorted(name for name in sys.modules if name.startswith(("pyspark", *SPARK))))
 """

@@ -101,7 +101,7 @@ def test_a_connection_of_this_package() -> None:
 
 
 def test_what_spark_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("airflow_provider_rlmm.spark.package.version", lambda name: "4.0.0")
+    monkeypatch.setattr("airflow_provider_rlmm.features.retention.spark.package.version", lambda name: "4.0.0")
     (tmp_path / "spark-submit").touch(0o755)
     environment = {"PATH": str(tmp_path), "SPARK_HOME": str(tmp_path)}
     (tmp_path / "jars").mkdir()

@@ -16,10 +16,10 @@ import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.features.retention.spark.package import kafka_connector_coordinates, pyspark_version
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, why_not_fetched
-from airflow_provider_rlmm.spark.package import kafka_connector_coordinates, pyspark_version
 from tests.spark_jars import connector_jar, jar_of
 
 CONTEXT: Any = {"dag_run": SimpleNamespace(dag_id="dag", run_id="run")}

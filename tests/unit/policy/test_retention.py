@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as State
-from airflow_provider_rlmm.policy.retention import (
+from airflow_provider_rlmm.features.retention.rules import (
     EvaluationLimits,
     PartitionLimits,
     RetentionFinding,

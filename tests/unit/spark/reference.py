@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
-from airflow_provider_rlmm.policy.retention import EvaluationLimits, PartitionLimits, SegmentFacts, evaluate
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits, PartitionLimits, SegmentFacts, evaluate
 
 FIELDS = ("state", "start_offset", "end_offset", "max_timestamp_ms", "event_timestamp_ms", "segment_size_in_bytes")
 

@@ -13,9 +13,15 @@ import pytest
 
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
-from airflow_provider_rlmm.spark.executor.files import located, new_file, read_whole
-from airflow_provider_rlmm.spark.generation import MANIFEST_NAME, Anchor, Generation, GenerationFile, GenerationPart
-from airflow_provider_rlmm.spark.generations import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.executor.files import located, new_file, read_whole
+from airflow_provider_rlmm.features.retention.spark.generation import (
+    MANIFEST_NAME,
+    Anchor,
+    Generation,
+    GenerationFile,
+    GenerationPart,
+)
+from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
 from tests.unit.spark.s3_server import pyarrow_s3_server
 
 ROWS = GenerationFile("metadata_partition=0/a.parquet", 7, "ab")

@@ -11,8 +11,12 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.core.log.kafka.config import java_client_properties
-from airflow_provider_rlmm.spark import java_client
-from airflow_provider_rlmm.spark.java_client import load_properties, require_driver, require_one_version
+from airflow_provider_rlmm.features.retention.spark import java_client
+from airflow_provider_rlmm.features.retention.spark.java_client import (
+    load_properties,
+    require_driver,
+    require_one_version,
+)
 
 
 def test_a_spark_connect_session_is_named() -> None:

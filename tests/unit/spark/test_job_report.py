@@ -8,10 +8,10 @@ import pytest
 
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
-from airflow_provider_rlmm.spark.generation import Generation, GenerationPart
-from airflow_provider_rlmm.spark.generations import WrittenGeneration
-from airflow_provider_rlmm.spark.job_report import READ, JobReport
-from airflow_provider_rlmm.spark.task_report import TaskReport
+from airflow_provider_rlmm.features.retention.spark.generation import Generation, GenerationPart
+from airflow_provider_rlmm.features.retention.spark.generations import WrittenGeneration
+from airflow_provider_rlmm.features.retention.spark.job_report import READ, JobReport
+from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 
 REPORTS = (
     TaskReport(0, GenerationPart(9, segments=10), 4, True, 4, 7, {"load": 5, "fold": 100}),

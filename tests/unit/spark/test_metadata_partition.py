@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
-from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
-from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
-from airflow_provider_rlmm.spark.executor.rows import SCHEMA, Evaluation
-from airflow_provider_rlmm.spark.task_report import TaskReport
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
+from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
+from airflow_provider_rlmm.features.retention.spark.executor.rows import SCHEMA, Evaluation
+from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from tests.spark.events import Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING
 from tests.unit.spark.reference import expected_rows, in_order

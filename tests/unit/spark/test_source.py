@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.spark.source import TopicRange, reader_options
+from airflow_provider_rlmm.features.retention.spark.source import TopicRange, reader_options
 
 RANGE = TopicRange("__remote_log_metadata", UUID(int=1), {0: 3, 1: 0}, {0: 9, 1: 0})
 

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.spark.executor.versions import differences, require_one_pyspark, software
-from airflow_provider_rlmm.spark.package import require_pyspark
+from airflow_provider_rlmm.features.retention.spark.executor.versions import differences, require_one_pyspark, software
+from airflow_provider_rlmm.features.retention.spark.package import require_pyspark
 
 
 def test_what_differs_is_one_line() -> None:
@@ -40,7 +40,7 @@ def test_a_job_that_cannot_work_is_refused_before_anything_of_spark_is_started(
     monkeypatch: pytest.MonkeyPatch, pyspark: str | None, client: str | None, said: str
 ) -> None:
     found = {"pyspark": pyspark, "pyspark-client": client}
-    monkeypatch.setattr("airflow_provider_rlmm.spark.package._version_of", found.get)
+    monkeypatch.setattr("airflow_provider_rlmm.features.retention.spark.package._version_of", found.get)
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         require_pyspark()
 

@@ -8,9 +8,9 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
-from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder
-from airflow_provider_rlmm.spark.executor.what_if import count_what_goes
-from airflow_provider_rlmm.spark.what_if import AS_LISTED, Scenario
+from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
+from airflow_provider_rlmm.features.retention.spark.executor.what_if import count_what_goes
+from airflow_provider_rlmm.features.retention.spark.what_if import AS_LISTED, Scenario
 from tests.spark.events import Topic
 from tests.spark.plain_evaluation import COPIED, DELETING
 from tests.unit.spark.test_metadata_partition import (

@@ -13,8 +13,13 @@ import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.base.errors import MetadataError, SnapshotRefusedError
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
-from airflow_provider_rlmm.spark.executor.files import HashedFile, read_whole
-from airflow_provider_rlmm.spark.generation import GENERATION_FORMAT, MAX_ANCHORS, Anchor, GenerationPart
+from airflow_provider_rlmm.features.retention.spark.executor.files import HashedFile, read_whole
+from airflow_provider_rlmm.features.retention.spark.generation import (
+    GENERATION_FORMAT,
+    MAX_ANCHORS,
+    Anchor,
+    GenerationPart,
+)
 
 QUARANTINE = pa.schema([("event_offset", pa.int64()), ("error", pa.string())])
 """Columns of the records that cannot be applied."""

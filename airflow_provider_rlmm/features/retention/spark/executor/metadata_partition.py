@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
-from airflow_provider_rlmm.spark.columns import arrow_schema
-from airflow_provider_rlmm.spark.executor.files import new_file
-from airflow_provider_rlmm.spark.executor.folding import Folding, ipc_of
-from airflow_provider_rlmm.spark.executor.rows import (
+from airflow_provider_rlmm.features.retention.spark.columns import arrow_schema
+from airflow_provider_rlmm.features.retention.spark.executor.files import new_file
+from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding, ipc_of
+from airflow_provider_rlmm.features.retention.spark.executor.rows import (
     SCHEMA,
     UNCERTAIN,
     UNLISTED,
@@ -25,9 +25,9 @@ from airflow_provider_rlmm.spark.executor.rows import (
     Evaluation,
     evaluate_state,
 )
-from airflow_provider_rlmm.spark.executor.versions import software
-from airflow_provider_rlmm.spark.generation import GenerationPart
-from airflow_provider_rlmm.spark.task_report import TOLD_COLUMNS, TaskReport
+from airflow_provider_rlmm.features.retention.spark.executor.versions import software
+from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
+from airflow_provider_rlmm.features.retention.spark.task_report import TOLD_COLUMNS, TaskReport
 
 TOLD = arrow_schema(TOLD_COLUMNS)
 """Of what a task returns."""

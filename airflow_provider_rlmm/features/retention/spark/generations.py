@@ -13,15 +13,20 @@ from urllib.parse import urlsplit
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.core.base.file_systems import create_file, local_path
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.spark.generation import MANIFEST_NAME, MAX_MANIFEST_BYTES, Generation, GenerationPart
-from airflow_provider_rlmm.spark.segments import SegmentDataSet, run_tasks
-from airflow_provider_rlmm.spark.source import TopicRange
-from airflow_provider_rlmm.spark.task_report import TaskReport
+from airflow_provider_rlmm.features.retention.spark.generation import (
+    MANIFEST_NAME,
+    MAX_MANIFEST_BYTES,
+    Generation,
+    GenerationPart,
+)
+from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, run_tasks
+from airflow_provider_rlmm.features.retention.spark.source import TopicRange
+from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider_rlmm.spark.executor.rows import Evaluation
+    from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +72,7 @@ class GenerationStore:
         """
         import pyarrow.fs as pafs
 
-        from airflow_provider_rlmm.spark.executor.files import located
+        from airflow_provider_rlmm.features.retention.spark.executor.files import located
 
         files, path = located(f"{self.uri}/segments")
         try:
@@ -85,7 +90,7 @@ class GenerationStore:
         :param number: which one.
         :raises SnapshotRefusedError: if it cannot be read, or is another one.
         """
-        from airflow_provider_rlmm.spark.executor.files import located
+        from airflow_provider_rlmm.features.retention.spark.executor.files import located
 
         files, path = located(f"{self.folder(number)}/{MANIFEST_NAME}")
         try:
@@ -125,7 +130,7 @@ class GenerationStore:
         """
         import pyarrow.fs as pafs
 
-        from airflow_provider_rlmm.spark.executor.files import located
+        from airflow_provider_rlmm.features.retention.spark.executor.files import located
 
         files, path = located(f"{self.uri}/segments")
         old = sorted(number for number in _folders(files, path) if number <= newest - KEPT)
@@ -216,7 +221,7 @@ def write_generation(
     :param why_all: why all is read.
     :raises PlanError: if the topic was not read in order, or a file is not what its task told.
     """
-    from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder
+    from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 
     known = {} if before is None else before.parts
     begins = {p: known[p].start if p in known else begin for p, begin in topic_range.begin.items()}

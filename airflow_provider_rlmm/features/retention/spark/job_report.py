@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from airflow_provider_rlmm.spark.generations import WrittenGeneration
-from airflow_provider_rlmm.spark.task_report import TaskReport
+from airflow_provider_rlmm.features.retention.spark.generations import WrittenGeneration
+from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 
 READ = "read"
 """The stage that reads, folds, evaluates and writes."""

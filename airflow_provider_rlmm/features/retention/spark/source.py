@@ -11,8 +11,8 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.spark.cluster import SparkCluster, describe_topics
-from airflow_provider_rlmm.spark.java_client import java_settings, jvm_of, kafka_errors
+from airflow_provider_rlmm.features.retention.spark.cluster import SparkCluster, describe_topics
+from airflow_provider_rlmm.features.retention.spark.java_client import java_settings, jvm_of, kafka_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +78,7 @@ def find_range(spark: SparkSession, cluster: SparkCluster, topic: str) -> TopicR
     again. The topic is never created by being looked up.
 
     :param spark: the session; its classpath holds Spark's Kafka connector and with it Kafka's own client.
-    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_spark_cluster` returned.
+    :param cluster: what :func:`~airflow_provider_rlmm.features.retention.spark.cluster.verify_spark_cluster` returned.
     :param topic: the metadata topic.
     :raises MetadataTopicNotFoundError: if the topic does not exist.
     :raises EventLogUnavailableError: if the brokers do not answer in time.
@@ -114,7 +114,7 @@ def read_metadata(
     A record that is gone before it is read fails the job (``failOnDataLoss``): a plan of half a history would be wrong.
 
     :param spark: the session.
-    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_spark_cluster` returned.
+    :param cluster: what :func:`~airflow_provider_rlmm.features.retention.spark.cluster.verify_spark_cluster` returned.
     :param topic_range: what :func:`find_range` returned.
     :param begins: metadata partition → first offset to read, inclusive.
     :raises ConfigurationError: if a client property would let several tasks read one metadata partition.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The walk of :func:`~airflow_provider_rlmm.policy.retention.evaluate` over many live user partitions at once, in columns.
+The walk of :func:`~airflow_provider_rlmm.features.retention.rules.evaluate` over many live user partitions at once, in columns.
 
 What makes that possible: until the walk of a user partition stops, every segment before has gone. So the bytes above the
 limit at a segment follow from the sizes before it alone, and with them whether the walk stops there.
@@ -16,7 +16,7 @@ import numpy as np
 
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.policy.retention import PartitionLimits, SegmentFacts, evaluate
+from airflow_provider_rlmm.features.retention.rules import PartitionLimits, SegmentFacts, evaluate
 
 Array = Any
 
@@ -36,7 +36,7 @@ class WalkedSegments:
     """
     The unfinished segments of some live user partitions, one after the other, each in the order of its walk.
 
-    :param columns: the numbers of :class:`~airflow_provider_rlmm.policy.retention.SegmentFacts` by their names.
+    :param columns: the numbers of :class:`~airflow_provider_rlmm.features.retention.rules.SegmentFacts` by their names.
     :param first: where each user partition begins; none is empty.
     """
 

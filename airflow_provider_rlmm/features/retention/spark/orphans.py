@@ -18,8 +18,8 @@ from airflow_provider_rlmm.core.world.absence import (
     names_in_doubt,
     not_asked_for,
 )
-from airflow_provider_rlmm.spark.cluster import SparkCluster, describe_topics
-from airflow_provider_rlmm.spark.source import TopicRange
+from airflow_provider_rlmm.features.retention.spark.cluster import SparkCluster, describe_topics
+from airflow_provider_rlmm.features.retention.spark.source import TopicRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,10 +36,10 @@ def look_for_orphans(
     Ask the cluster for the names of the topic ids that the metadata topic knows and the listing lacks.
 
     :param spark: the session.
-    :param cluster: what :func:`~airflow_provider_rlmm.spark.cluster.verify_spark_cluster` returned.
+    :param cluster: what :func:`~airflow_provider_rlmm.features.retention.spark.cluster.verify_spark_cluster` returned.
     :param topic_range: what was read.
     :param unlisted: what the tasks told when they had read, by
-        :data:`~airflow_provider_rlmm.spark.columns.UNLISTED_COLUMNS`: what is asked for now must be younger than all of the
+        :data:`~airflow_provider_rlmm.features.retention.spark.columns.UNLISTED_COLUMNS`: what is asked for now must be younger than all of the
         read.
     :raises ClusterMismatchError: if the metadata topic is no longer the one that was read.
     :raises EventLogAccessError: if not even the metadata topic may be described.
@@ -65,7 +65,7 @@ def orphan_candidates(unlisted: pa.Table) -> list[OrphanCandidate]:
 
     The topic of a later segment may be newer than the listing: that is not in doubt.
 
-    :param unlisted: what the tasks told, by :data:`~airflow_provider_rlmm.spark.columns.UNLISTED_COLUMNS`.
+    :param unlisted: what the tasks told, by :data:`~airflow_provider_rlmm.features.retention.spark.columns.UNLISTED_COLUMNS`.
     """
     found: defaultdict[bytes, list[dict[str, Any]]] = defaultdict(list)
     for row in unlisted.to_pylist():

@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
-from airflow_provider_rlmm.spark.java_client import (
+from airflow_provider_rlmm.features.retention.spark.java_client import (
     BOOTSTRAP_SERVERS,
     causes,
     java_settings,

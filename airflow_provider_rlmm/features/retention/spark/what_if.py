@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
-from airflow_provider_rlmm.policy.retention import EvaluationLimits
-from airflow_provider_rlmm.spark.columns import WHAT_IF_COLUMNS
-from airflow_provider_rlmm.spark.generation import Generation, GenerationFile
-from airflow_provider_rlmm.spark.generations import GenerationStore
-from airflow_provider_rlmm.spark.plan import sums_by
-from airflow_provider_rlmm.spark.segments import per_file
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.spark.columns import WHAT_IF_COLUMNS
+from airflow_provider_rlmm.features.retention.spark.generation import Generation, GenerationFile
+from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.plan import sums_by
+from airflow_provider_rlmm.features.retention.spark.segments import per_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,7 @@ def what_if(
     :param scenarios: what would hold.
     :raises ClusterMismatchError: if the listing is another cluster's.
     """
-    from airflow_provider_rlmm.spark.executor.rows import Evaluation
+    from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 
     if state.cluster_id != generation.cluster_id:
         raise ClusterMismatchError(
@@ -129,7 +129,7 @@ def what_if(
     evaluations = [Evaluation(count, scenario.applied(state), limits) for scenario in scenarios]
 
     def task(file: GenerationFile) -> Iterable[pa.RecordBatch]:
-        from airflow_provider_rlmm.spark.executor.what_if import count_what_goes
+        from airflow_provider_rlmm.features.retention.spark.executor.what_if import count_what_goes
 
         return count_what_goes(folder, file, evaluations)
 

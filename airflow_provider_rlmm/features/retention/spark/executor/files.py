@@ -21,7 +21,7 @@ import pyarrow.fs as pafs
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, SnapshotRefusedError
 from airflow_provider_rlmm.core.base.file_systems import local_path
-from airflow_provider_rlmm.spark.generation import GenerationFile
+from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
 
 _WITH_FOLDERS = ("local", "hdfs")
 """In an object store a folder that is made is an object more."""

@@ -26,15 +26,15 @@ _PACKAGE_ROOT = Path(airflow_provider_rlmm.__file__).parent
 _ENTRIES = (
     # what the drivers import where the package is not installed
     "airflow_provider_rlmm.core.world.cluster_state",
-    "airflow_provider_rlmm.policy.retention",
-    "airflow_provider_rlmm.spark.cluster",
-    "airflow_provider_rlmm.spark.generations",
-    "airflow_provider_rlmm.spark.job_report",
-    "airflow_provider_rlmm.spark.orphans",
-    "airflow_provider_rlmm.spark.package",
-    "airflow_provider_rlmm.spark.plan",
-    "airflow_provider_rlmm.spark.source",
-    "airflow_provider_rlmm.spark.what_if",
+    "airflow_provider_rlmm.features.retention.rules",
+    "airflow_provider_rlmm.features.retention.spark.cluster",
+    "airflow_provider_rlmm.features.retention.spark.generations",
+    "airflow_provider_rlmm.features.retention.spark.job_report",
+    "airflow_provider_rlmm.features.retention.spark.orphans",
+    "airflow_provider_rlmm.features.retention.spark.package",
+    "airflow_provider_rlmm.features.retention.spark.plan",
+    "airflow_provider_rlmm.features.retention.spark.source",
+    "airflow_provider_rlmm.features.retention.spark.what_if",
     # what the tasks of the export import
     "airflow_provider_rlmm.features.reading.exporting",
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from airflow_provider_rlmm.core.base import strict_json
-from airflow_provider_rlmm.spark.generation import PART_READER, GenerationPart
+from airflow_provider_rlmm.features.retention.spark.generation import PART_READER, GenerationPart
 
 TOLD_COLUMNS: tuple[tuple[str, str], ...] = (("told", "string"), ("unlisted", "binary"), ("uncertain", "binary"))
 """

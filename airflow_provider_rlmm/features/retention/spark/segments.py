@@ -16,16 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.spark.columns import UNCERTAIN_COLUMNS, UNLISTED_COLUMNS, arrow_schema, spark_schema
-from airflow_provider_rlmm.spark.generation import GenerationFile
-from airflow_provider_rlmm.spark.task_report import TOLD_COLUMNS, TaskReport
+from airflow_provider_rlmm.features.retention.spark.columns import (
+    UNCERTAIN_COLUMNS,
+    UNLISTED_COLUMNS,
+    arrow_schema,
+    spark_schema,
+)
+from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
+from airflow_provider_rlmm.features.retention.spark.task_report import TOLD_COLUMNS, TaskReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from airflow_provider_rlmm.spark.executor.metadata_partition import GenerationOrder
-    from airflow_provider_rlmm.spark.executor.rows import Evaluation
+    from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
+    from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +87,7 @@ def run_tasks(records: DataFrame, evaluation: Evaluation, order: GenerationOrder
     :param expected: the metadata partitions that have records.
     :raises PlanError: if the task of a metadata partition did not see all of it.
     """
-    from airflow_provider_rlmm.spark.executor.versions import software
+    from airflow_provider_rlmm.features.retention.spark.executor.versions import software
 
     driver = software()
     columns = records.select("metadata_partition", "offset", "key", "value")
@@ -112,8 +117,8 @@ def _worker(
 
         from pyspark import TaskContext
 
-        from airflow_provider_rlmm.spark.executor.metadata_partition import evaluate_batches
-        from airflow_provider_rlmm.spark.executor.versions import require_one_pyspark
+        from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import evaluate_batches
+        from airflow_provider_rlmm.features.retention.spark.executor.versions import require_one_pyspark
 
         require_one_pyspark(driver)
         context = TaskContext.get()
@@ -124,7 +129,7 @@ def _worker(
 
 
 def _say_differences(driver: Mapping[str, str], reports: Iterable[TaskReport]) -> None:
-    from airflow_provider_rlmm.spark.executor.versions import differences
+    from airflow_provider_rlmm.features.retention.spark.executor.versions import differences
 
     if found := sorted({differences(driver, report.versions) for report in reports} - {""}):
         log.warning("executors and driver differ: %s", "; ".join(found))

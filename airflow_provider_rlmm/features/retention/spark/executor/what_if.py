@@ -12,11 +12,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
-from airflow_provider_rlmm.spark.columns import SEGMENT, UNRESOLVED, WHAT_IF_COLUMNS, arrow_schema
-from airflow_provider_rlmm.spark.executor.files import read_whole
-from airflow_provider_rlmm.spark.executor.retention_walk import FIELDS, NONE, REASONS
-from airflow_provider_rlmm.spark.executor.rows import Evaluation, in_walk_order, reason_codes, uncertain_among
-from airflow_provider_rlmm.spark.generation import GenerationFile
+from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT, UNRESOLVED, WHAT_IF_COLUMNS, arrow_schema
+from airflow_provider_rlmm.features.retention.spark.executor.files import read_whole
+from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import FIELDS, NONE, REASONS
+from airflow_provider_rlmm.features.retention.spark.executor.rows import (
+    Evaluation,
+    in_walk_order,
+    reason_codes,
+    uncertain_among,
+)
+from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
 
 SCHEMA = arrow_schema(WHAT_IF_COLUMNS)
 

@@ -25,10 +25,10 @@ from airflow_provider_rlmm.core.plans.plan import (
 )
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.spark.columns import PLANNED_COLUMNS
-from airflow_provider_rlmm.spark.generation import GenerationFile
-from airflow_provider_rlmm.spark.job_report import JobReport
-from airflow_provider_rlmm.spark.segments import SegmentDataSet, per_file
+from airflow_provider_rlmm.features.retention.spark.columns import PLANNED_COLUMNS
+from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
+from airflow_provider_rlmm.features.retention.spark.job_report import JobReport
+from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, per_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,7 +105,7 @@ def _write_rows(
     source, deleted = segments.folder, frozenset((topic_id.bytes, name) for topic_id, name in absent)
 
     def task(file: GenerationFile) -> Iterable[pa.RecordBatch]:
-        from airflow_provider_rlmm.spark.executor.plan_file import write_plan_file
+        from airflow_provider_rlmm.features.retention.spark.executor.plan_file import write_plan_file
 
         return write_plan_file(source, file, deleted, target, f"{uuid4().hex}.parquet")
 

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.records.columnar import ColumnarState
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
-from airflow_provider_rlmm.policy.retention import EvaluationLimits, PartitionLimits
-from airflow_provider_rlmm.spark.columns import (
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits, PartitionLimits
+from airflow_provider_rlmm.features.retention.spark.columns import (
     QUARANTINED,
     SEGMENT,
     SEGMENT_COLUMNS,
@@ -24,7 +24,13 @@ from airflow_provider_rlmm.spark.columns import (
     UNRESOLVED,
     arrow_schema,
 )
-from airflow_provider_rlmm.spark.executor.retention_walk import FIELDS, NONE, REASONS, WalkedSegments, reasons_of
+from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import (
+    FIELDS,
+    NONE,
+    REASONS,
+    WalkedSegments,
+    reasons_of,
+)
 
 Array = Any
 
