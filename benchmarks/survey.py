@@ -37,7 +37,7 @@ from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
 from airflow_provider_rlmm.features.survey.inventory_files import write_inventory
 from airflow_provider_rlmm.features.survey.survey import survey
-from airflow_provider_rlmm.page_data.inventories import segments, topics
+from airflow_provider_rlmm.overview.inventories import segments, topics
 from benchmarks.measuring import Budget, spread
 
 METADATA_PARTITIONS = 50

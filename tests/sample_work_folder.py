@@ -27,7 +27,7 @@ from airflow_provider_rlmm.features.survey.inventory_files import (
     topics_schema,
     write_inventory,
 )
-from airflow_provider_rlmm.policy.run_summary import (
+from airflow_provider_rlmm.overview.run_summary import (
     RUNS_FOLDER,
     Deleted,
     RunKind,

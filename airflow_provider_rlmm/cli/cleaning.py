@@ -88,7 +88,7 @@ def clean_command(
     the report says what would be. An interrupted run is gone on with by the next one.
     """
     from airflow_provider_rlmm.features.archiving.steps import archive_wanted
-    from airflow_provider_rlmm.session.housekeeping import tidy_up
+    from airflow_provider_rlmm.overview.housekeeping import tidy_up
 
     run, now_ms = begin(invocation, "clean", execute=execute, confirm=confirm), system_clock()
     began_at_ms, said = now_ms, read_acknowledgements(acknowledgements, now_ms)
@@ -197,8 +197,8 @@ def _reported(run: Run, failed: int, said: Any, now_ms: int) -> tuple[RunReport,
 def _keep_summary(run: Run, report: RunReport, began_at_ms: int) -> str:
     """Keep the summary of a run that has written; return why that failed, empty where it did not."""
     from airflow_provider_rlmm.core.runs.steps import seconds_of_steps
-    from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts
-    from airflow_provider_rlmm.session.history import keep_run_summary, summary_of_cleanup
+    from airflow_provider_rlmm.overview.history import keep_run_summary, summary_of_cleanup
+    from airflow_provider_rlmm.overview.run_summaries import RunFacts
 
     who, steps = run.identity, seconds_of_steps(run.uri)
     facts = RunFacts(PROGRAM, who.dag_id, who.run_id, who.artifact, began_at_ms, system_clock(), steps)

@@ -87,7 +87,7 @@ def scrub(
     """
     from airflow_provider_rlmm.features.scrub import steps
     from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
-    from airflow_provider_rlmm.session.housekeeping import tidy_up
+    from airflow_provider_rlmm.overview.housekeeping import tidy_up
 
     limits = ScrubLimits(
         min_unreferenced_ms=min_unreferenced_ms, min_absence_ms=min_absence_ms, overrides=frozenset(overrides)

@@ -16,8 +16,8 @@ from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.core.base.redaction import without_addresses
 from airflow_provider_rlmm.core.runs.task_failure import MAX_ERROR, TaskFailure
 from airflow_provider_rlmm.notifications.failures import error_in_words, failures_of
-from airflow_provider_rlmm.policy.run_news import Message, RunNews, message_of
-from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.run_news import Message, RunNews, message_of
+from airflow_provider_rlmm.overview.run_summary import RunOutcome, RunSummary
 from airflow_provider_rlmm.settings import artifact_name_of, work_uri
 
 Deliver = Callable[[Any], object]
@@ -29,7 +29,7 @@ class RemoteLogNotifier(BaseNotifier):
     Write the message about a run and hand it to other notifiers, as a callback of a DAG or of a task.
 
     Each of them is called with the callback's context, in which ``rlmm`` is a
-    :class:`~airflow_provider_rlmm.policy.run_news.Message`. So ``{{ rlmm.subject }}``, ``{{ rlmm.text }}`` and
+    :class:`~airflow_provider_rlmm.overview.run_news.Message`. So ``{{ rlmm.subject }}``, ``{{ rlmm.text }}`` and
     ``{{ rlmm.html }}`` work in the templates of any notifier of any provider. One that fails keeps no other
     from being called.
 
@@ -110,8 +110,8 @@ def build_message(context: Context) -> Message:
 
 
 def _kept(dag_id: str, run_id: str) -> tuple[RunSummary | None, Sequence[RunSummary]]:
-    from airflow_provider_rlmm.page_data.inventories import clusters
-    from airflow_provider_rlmm.page_data.runs import UnreadableRun, history, run_of
+    from airflow_provider_rlmm.overview.inventories import clusters
+    from airflow_provider_rlmm.overview.runs import UnreadableRun, history, run_of
 
     work, artifact = work_uri(), artifact_name_of(dag_id, run_id)
     for folder in clusters(work):

@@ -9,9 +9,9 @@ import logging
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import create_file, read_file
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-from airflow_provider_rlmm.page_data.runs import SEARCHED_RUNS, UnreadableRun, runs
-from airflow_provider_rlmm.policy.dead_man import MAX_WATCH_BYTES, Alarm, Watch, judge, last_success
-from airflow_provider_rlmm.policy.run_summary import RunKind, RunSummary
+from airflow_provider_rlmm.overview.dead_man import MAX_WATCH_BYTES, Alarm, Watch, judge, last_success
+from airflow_provider_rlmm.overview.run_summary import RunKind, RunSummary
+from airflow_provider_rlmm.overview.runs import SEARCHED_RUNS, UnreadableRun, runs
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from airflow_provider_rlmm.core.base.metric import PREFIX, Metric, MetricType
 from airflow_provider_rlmm.core.segments.remote_log_metrics import REMOTE_LOG_METRICS, remote_log_metrics
 from airflow_provider_rlmm.features.survey.inventory import Inventory
-from airflow_provider_rlmm.policy.run_metrics import METRICS, metrics_of, survey_metrics
-from airflow_provider_rlmm.policy.run_summary import RunSummary
+from airflow_provider_rlmm.overview.run_metrics import METRICS, metrics_of, survey_metrics
+from airflow_provider_rlmm.overview.run_summary import RunSummary
 
 logger = logging.getLogger(__name__)
 

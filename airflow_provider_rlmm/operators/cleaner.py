@@ -383,7 +383,7 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
 
     def _keep_summary(self, context: Context, rlmm_conn_id: str, report: documents.RunReport) -> str:
         """Keep the summary of the run; return why that failed."""
-        from airflow_provider_rlmm.session.history import summary_of_cleanup
+        from airflow_provider_rlmm.overview.history import summary_of_cleanup
 
         # A run that was stopped by its first task may not know where it was.
         cluster_id = report.document["cluster_id"] or cluster_of(rlmm_conn_id)

@@ -75,7 +75,7 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator):
         from airflow_provider_rlmm.core.runs.floors import reading
         from airflow_provider_rlmm.features.doctor.criticals import criticals_of
         from airflow_provider_rlmm.features.doctor.examine import examine
-        from airflow_provider_rlmm.lifecycle.run_summaries import doctor_summary
+        from airflow_provider_rlmm.overview.run_summaries import doctor_summary
 
         read, name = self.read_arguments(), artifact_name(context)
         hook = RemoteLogMetadataHook(read.rlmm_conn_id)

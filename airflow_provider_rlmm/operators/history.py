@@ -12,11 +12,11 @@ from airflow.sdk import Context
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.core.runs.steps import seconds_of_steps
-from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts
 from airflow_provider_rlmm.observability.stats import send_metrics
 from airflow_provider_rlmm.operators.arguments import artifact_name
-from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
-from airflow_provider_rlmm.session.history import keep_run_summary
+from airflow_provider_rlmm.overview.history import keep_run_summary
+from airflow_provider_rlmm.overview.run_summaries import RunFacts
+from airflow_provider_rlmm.overview.run_summary import RunOutcome, RunSummary
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 logger = logging.getLogger(__name__)

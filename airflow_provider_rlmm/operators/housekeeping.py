@@ -20,7 +20,7 @@ def tidy_up_after(name: str, cluster_id: str, since_ms: int) -> None:
     :param cluster_id: the cluster.
     :param since_ms: the run deleted nothing before, ms since the epoch.
     """
-    from airflow_provider_rlmm.session.housekeeping import tidy_up
+    from airflow_provider_rlmm.overview.housekeeping import tidy_up
 
     try:
         runs_days, audit_days = keep_runs_days(), keep_audit_days()

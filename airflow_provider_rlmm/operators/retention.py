@@ -31,7 +31,6 @@ from airflow_provider_rlmm.features.retention.spark.package import (
 )
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMaster
-from airflow_provider_rlmm.lifecycle.run_summaries import retention_summary
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, duration_ms, text, text_or_none
 from airflow_provider_rlmm.operators.checked import CheckedOperator
@@ -40,6 +39,7 @@ from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.spark_on_cluster import LAST_WORD, JobFolder, Submission
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
+from airflow_provider_rlmm.overview.run_summaries import retention_summary
 from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 from airflow_provider_rlmm.triggers.spark_driver import SparkDriverTrigger

@@ -315,7 +315,7 @@ class ReportRemoteStorageScrubOperator(CheckedOperator):
         from airflow_provider_rlmm.features.scrub.scrub_cleaner import deletion_of
         from airflow_provider_rlmm.features.scrub.scrub_files import problems_of, read_scrub
         from airflow_provider_rlmm.features.scrub.steps import rejection_of
-        from airflow_provider_rlmm.session.history import summary_of_scrub
+        from airflow_provider_rlmm.overview.history import summary_of_scrub
 
         read, name = self.read_arguments(), given.artifact_name(context)
         uri = artifact_uri(name)

@@ -13,8 +13,8 @@ from fastapi.responses import HTMLResponse
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.file_systems import folder_in_words
 from airflow_provider_rlmm.features.survey.inventory import SurveyedState
-from airflow_provider_rlmm.page_data import inventories
-from airflow_provider_rlmm.page_data.inventories import TopicRow
+from airflow_provider_rlmm.overview import inventories
+from airflow_provider_rlmm.overview.inventories import TopicRow
 from airflow_provider_rlmm.plugins.actions import of_cluster
 from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster, readable_clusters, shell_of_cluster
 from airflow_provider_rlmm.plugins.dag_runs import under_way

@@ -12,13 +12,13 @@ from fastapi import HTTPException, Request
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.features.survey.inventory import Inventory
-from airflow_provider_rlmm.page_data import inventories
-from airflow_provider_rlmm.page_data.runs import history
+from airflow_provider_rlmm.overview import inventories
+from airflow_provider_rlmm.overview.run_summary import RunSummary
+from airflow_provider_rlmm.overview.runs import history
 from airflow_provider_rlmm.plugins.rendering import Shell
 from airflow_provider_rlmm.plugins.rights import Rights
 from airflow_provider_rlmm.plugins.serving import shell_of
 from airflow_provider_rlmm.plugins.switches import set_switches
-from airflow_provider_rlmm.policy.run_summary import RunSummary
 from airflow_provider_rlmm.settings import connections, work_uri
 
 

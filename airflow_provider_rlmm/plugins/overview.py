@@ -14,10 +14,10 @@ from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.features.doctor.findings import since
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState
+from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.plugins.charts import Point, bars, trend
 from airflow_provider_rlmm.plugins.clusters import Cluster
 from airflow_provider_rlmm.plugins.rendering import Shell, human_duration, wait
-from airflow_provider_rlmm.policy.run_summary import RunKind, RunOutcome, RunSummary
 
 STALE_AFTER_MS: Final = 72 * HOUR_MS
 """An overview that is older than this says so in red: the DAG runs each day by default."""

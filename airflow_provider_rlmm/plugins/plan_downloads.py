@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, PlanFile, PlanSummary, Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.page_data.documents import opened
+from airflow_provider_rlmm.overview.documents import opened
 
 _CHUNK: Final = 2**20
 _IDS: Final = ("topic_id", "segment_id")
@@ -45,8 +45,8 @@ def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[bytes
     :raises DocumentError: if a file is not the one that the summary names.
     """
     from airflow_provider_rlmm.core.plans.plan_files import plan_schema
-    from airflow_provider_rlmm.page_data.csv_lines import csv_lines
-    from airflow_provider_rlmm.page_data.tables import Expected, parquet
+    from airflow_provider_rlmm.overview.csv_lines import csv_lines
+    from airflow_provider_rlmm.overview.tables import Expected, parquet
 
     names = [name for name, _ in PLAN_COLUMNS]
     yield f"{','.join([*names, 'estimated'])}\r\n".encode()

@@ -12,12 +12,12 @@ from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.page_data.inventories import id_of
+from airflow_provider_rlmm.overview.inventories import id_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_rlmm.page_data.tables import Rows
+    from airflow_provider_rlmm.overview.tables import Rows
 
 TOPIC_SORTS: Final = ("topic", "reason", "partitions", "segments", "bytes", "oldest_ms")
 SEGMENT_SORTS: Final = (
@@ -140,7 +140,7 @@ def _table(work_uri: str, plan: str, summary: PlanSummary) -> pa.Table:
     import pyarrow as pa
 
     from airflow_provider_rlmm.core.plans.plan_files import plan_schema
-    from airflow_provider_rlmm.page_data.tables import Expected, whole_table
+    from airflow_provider_rlmm.overview.tables import Expected, whole_table
 
     planned = sum(file.rows for file in summary.files.values())
     if planned > MAX_ROWS:
@@ -165,8 +165,8 @@ def _page(
     rows: int,
     row_of: Any,
 ) -> Rows:
-    from airflow_provider_rlmm.page_data.choosing import chosen
-    from airflow_provider_rlmm.page_data.tables import Rows, plain
+    from airflow_provider_rlmm.overview.choosing import chosen
+    from airflow_provider_rlmm.overview.tables import Rows, plain
 
     wanted = {"reason": reason} if reason else {}
     order = chosen(table, wanted, "topic", search, id_of(search), sort, descending=descending)

@@ -13,7 +13,8 @@ from fastapi.responses import HTMLResponse
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.file_systems import folder_in_words
 from airflow_provider_rlmm.links.artifacts import URL_PREFIX
-from airflow_provider_rlmm.page_data.runs import runs
+from airflow_provider_rlmm.overview.run_summary import RunKind
+from airflow_provider_rlmm.overview.runs import runs
 from airflow_provider_rlmm.plugins import dag_runs
 from airflow_provider_rlmm.plugins.actions import of_run
 from airflow_provider_rlmm.plugins.clusters import readable_cluster, shell_of_cluster
@@ -22,7 +23,6 @@ from airflow_provider_rlmm.plugins.rendering import render
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
 from airflow_provider_rlmm.plugins.run_view import RunView, run_view
 from airflow_provider_rlmm.plugins.serving import shell_of, shell_of_run
-from airflow_provider_rlmm.policy.run_summary import RunKind
 from airflow_provider_rlmm.settings import artifact_name_of, is_artifact_name, work_uri
 
 router = APIRouter()

@@ -17,12 +17,12 @@ from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress, ProgressState
 from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT
-from airflow_provider_rlmm.page_data import inventories
-from airflow_provider_rlmm.page_data.documents import read_bytes
-from airflow_provider_rlmm.page_data.runs import RunProgress, UnreadableRun, failures, progress, run_of
+from airflow_provider_rlmm.overview import inventories
+from airflow_provider_rlmm.overview.documents import read_bytes
+from airflow_provider_rlmm.overview.run_summary import RunSummary
+from airflow_provider_rlmm.overview.runs import RunProgress, UnreadableRun, failures, progress, run_of
 from airflow_provider_rlmm.plugins.overview import Problem
 from airflow_provider_rlmm.plugins.rendering import human_duration
-from airflow_provider_rlmm.policy.run_summary import RunSummary
 from airflow_provider_rlmm.settings import artifact_name_of
 
 SILENT_AFTER_MS: Final = 120_000

@@ -12,7 +12,7 @@ from airflow_provider_rlmm.plugins.charts import Block, offset_map
 from airflow_provider_rlmm.plugins.rendering import MOODS
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.page_data.inventories import SegmentRow
+    from airflow_provider_rlmm.overview.inventories import SegmentRow
 
 MAX_ROWS: Final = 12
 """Rows of a map; leader epochs beyond them share the last one."""

@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import HTTPException, Request
 
 from airflow_provider_rlmm.core.base.file_systems import folder_in_words
-from airflow_provider_rlmm.page_data.documents import read_json_object
+from airflow_provider_rlmm.overview.documents import read_json_object
 from airflow_provider_rlmm.plugins.dag_ids import connections_of
 from airflow_provider_rlmm.plugins.heavy_answers import LARGE_BYTES
 from airflow_provider_rlmm.plugins.rendering import Shell

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.core.base.clock import system_clock
-from airflow_provider_rlmm.page_data import inventories
+from airflow_provider_rlmm.overview import inventories
 from airflow_provider_rlmm.plugins.clusters import readable_cluster, shell_of_cluster
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
 from airflow_provider_rlmm.plugins.rendering import render

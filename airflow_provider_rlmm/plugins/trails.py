@@ -13,10 +13,10 @@ from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, OWN_BROKER_ID, kafka_uuid_str
 from airflow_provider_rlmm.core.world.audit_files import Wanted, audit_rows
 from airflow_provider_rlmm.features.doctor.findings import since
-from airflow_provider_rlmm.page_data.inventories import id_of
+from airflow_provider_rlmm.overview.inventories import id_of
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.page_data.inventories import PartitionRow, SegmentRow
+    from airflow_provider_rlmm.overview.inventories import PartitionRow, SegmentRow
 
 MAX_DELETIONS: Final = 200
 """Deletions that a page shows, at most, the newest first."""

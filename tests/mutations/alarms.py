@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation
 
-DEAD_MAN = "policy/dead_man.py"
+DEAD_MAN = "overview/dead_man.py"
 WATCHED = "observability/dead_man.py"
-NEWS = "policy/run_news.py"
+NEWS = "overview/run_news.py"
 NOTIFIER = "notifications/remote_log.py"
 FAILURES = "notifications/failures.py"
-METRICS = "policy/run_metrics.py"
+METRICS = "overview/run_metrics.py"
 
 ALARMS = [
     Mutation(

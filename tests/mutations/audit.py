@@ -7,8 +7,8 @@ from tests.mutations.mutation import BATCHES, EFFECTS, Mutation, switched_off
 
 TRAIL = "core/world/deletion_trail.py"
 FILES = "core/world/audit_files.py"
-PRUNING = "policy/pruning.py"
-HOUSEKEEPING = "session/housekeeping.py"
+PRUNING = "overview/pruning.py"
+HOUSEKEEPING = "overview/housekeeping.py"
 LOG = "audit log"
 OLD = "old runs"
 TESTS = "lifecycle/test_audit.py"

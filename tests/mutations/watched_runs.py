@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from tests.mutations.mutation import Mutation, switched_off
 
-PROGRESS, INVENTORIES, RUNS = "features/cleanup/progress.py", "page_data/inventories.py", "page_data/runs.py"
-TABLES, FILES, HISTORY = "page_data/tables.py", "features/survey/inventory_files.py", "operators/history.py"
+PROGRESS, INVENTORIES, RUNS = "features/cleanup/progress.py", "overview/inventories.py", "overview/runs.py"
+TABLES, FILES, HISTORY = "overview/tables.py", "features/survey/inventory_files.py", "operators/history.py"
 
 SURVEY = "features/survey/survey.py"
 
@@ -74,7 +74,7 @@ WATCHED_RUNS = [
     Mutation(
         "watching",
         "what another run surveyed is said to be of this one",
-        "session/history.py",
+        "overview/history.py",
         "    return found if (found.cluster_id, found.artifact) == (cluster_id, artifact) else None",
         "    return found",
         f"{_SUMMARIES}test_what_another_run_surveyed_is_not_said_to_be_of_this_one",

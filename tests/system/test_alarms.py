@@ -13,8 +13,8 @@ from urllib.parse import quote
 import pytest
 
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-from airflow_provider_rlmm.policy.dead_man import DAY_MS, Watch
-from airflow_provider_rlmm.policy.run_summary import RUNS_FOLDER
+from airflow_provider_rlmm.overview.dead_man import DAY_MS, Watch
+from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER
 from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import METADATA_TOPIC, LocalKafka

@@ -19,8 +19,8 @@ import yaml
 from airflow_provider_rlmm.core.segments import remote_log_metrics
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric
 from airflow_provider_rlmm.observability.stats import plain_name
-from airflow_provider_rlmm.policy.run_metrics import METRICS, as_markdown, metrics_of
-from airflow_provider_rlmm.policy.run_summary import RunOutcome
+from airflow_provider_rlmm.overview.run_metrics import METRICS, as_markdown, metrics_of
+from airflow_provider_rlmm.overview.run_summary import RunOutcome
 from tests.unit.policy.test_run_metrics import RUN
 
 FOLDER = Path(__file__).parents[2] / "examples" / "monitoring"

@@ -34,9 +34,9 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
+from airflow_provider_rlmm.overview import housekeeping  # noqa: F401  # its clock is turned, too
+from airflow_provider_rlmm.overview.history import keep_run_summary  # noqa: F401  # likewise
 from airflow_provider_rlmm.plugins import web
-from airflow_provider_rlmm.session import housekeeping  # noqa: F401  # its clock is turned, too
-from airflow_provider_rlmm.session.history import keep_run_summary  # noqa: F401  # likewise
 from tests.unit.airflow.auth import Everybody, log_in
 from tests.unit.airflow.test_operators import OutletEvents, TaskInstance, put_behind_the_hooks
 from tests.week.cluster import CLUSTER_ID, SEGMENTS, USER_PARTITIONS, Week

@@ -23,9 +23,9 @@ from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.core.world.audit_log import AuditFiles
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.survey.inventory import INVENTORY_DOCUMENT
+from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
-from airflow_provider_rlmm.policy.run_summary import RUNS_FOLDER
 from tests.sample_work_folder import (
     CLUSTER,
     NASTY_TOPIC,

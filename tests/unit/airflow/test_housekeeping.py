@@ -19,10 +19,10 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.world.audit import day_of
 from airflow_provider_rlmm.core.world.audit_files import audit_rows
-from airflow_provider_rlmm.policy.pruning import is_file_of_run
-from airflow_provider_rlmm.policy.run_summary import RunKind, RunOutcome, RunSummary
-from airflow_provider_rlmm.session import housekeeping
-from airflow_provider_rlmm.session.housekeeping import prune
+from airflow_provider_rlmm.overview import housekeeping
+from airflow_provider_rlmm.overview.housekeeping import prune
+from airflow_provider_rlmm.overview.pruning import is_file_of_run
+from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.settings import keep_audit_days, keep_runs_days
 from tests.unit.airflow.test_operators import (
     Cluster,

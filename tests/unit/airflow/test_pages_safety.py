@@ -17,8 +17,8 @@ from fastapi.testclient import TestClient
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Severity
-from airflow_provider_rlmm.page_data import documents
-from airflow_provider_rlmm.page_data.documents import read_json_object
+from airflow_provider_rlmm.overview import documents
+from airflow_provider_rlmm.overview.documents import read_json_object
 from airflow_provider_rlmm.plugins import rendering, serving, web
 from airflow_provider_rlmm.plugins.pages import doctor_page, error_page
 from tests.object_store_server import ObjectStoreServer

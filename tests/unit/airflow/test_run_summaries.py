@@ -19,7 +19,7 @@ from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperato
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator
 from airflow_provider_rlmm.operators.scrub import RemoteStorageScrubOperator, ReportRemoteStorageScrubOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from airflow_provider_rlmm.policy.run_summary import Deleted, RunKind, RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.run_summary import Deleted, RunKind, RunOutcome, RunSummary
 from tests.unit.airflow import test_doctor_operator as examinations
 from tests.unit.airflow import test_operators as operators
 from tests.unit.airflow.test_operators import GONE, NOW, Cluster, clean, connect, context, mark_and_plan

@@ -16,7 +16,7 @@ from airflow.providers.common.compat import sdk
 
 from airflow_provider_rlmm.observability.stats import send_metrics
 from airflow_provider_rlmm.operators.history import keep_summary
-from airflow_provider_rlmm.policy.run_metrics import metrics_of
+from airflow_provider_rlmm.overview.run_metrics import metrics_of
 from tests.otlp_receiver import OtlpReceiver
 from tests.unit.policy.test_run_metrics import RUN
 

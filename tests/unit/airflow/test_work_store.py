@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.core.base.file_systems import create_file, modified_ms, read_file, remove_file, replace_file
 from airflow_provider_rlmm.hooks import work_store
-from airflow_provider_rlmm.page_data.documents import read_json_object
+from airflow_provider_rlmm.overview.documents import read_json_object
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 from tests.aws_server import BUCKET, REGION, AwsServer, running_aws_server
 

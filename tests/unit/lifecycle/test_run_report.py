@@ -31,7 +31,7 @@ from airflow_provider_rlmm.features.cleanup.reports import (
 )
 from airflow_provider_rlmm.features.cleanup.run_report import mark_document, report_of_run
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Severity
-from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts, cleaner_summary
+from airflow_provider_rlmm.overview.run_summaries import RunFacts, cleaner_summary
 from airflow_provider_rlmm.plugins.pages import report_page
 
 NOW = 1_800_000_000_000

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.page_data.csv_lines import as_cell, csv_lines
+from airflow_provider_rlmm.overview.csv_lines import as_cell, csv_lines
 
 
 @pytest.mark.parametrize(

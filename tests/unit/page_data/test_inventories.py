@@ -20,8 +20,8 @@ from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.survey.inventory import InventoryFile
-from airflow_provider_rlmm.page_data import inventories
-from airflow_provider_rlmm.page_data.inventories import (
+from airflow_provider_rlmm.overview import inventories
+from airflow_provider_rlmm.overview.inventories import (
     SORTS,
     clusters,
     id_of,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress, ProgressState
-from airflow_provider_rlmm.page_data import runs as page
-from airflow_provider_rlmm.page_data.runs import UnreadableRun, history, progress, run_of, runs
-from airflow_provider_rlmm.policy.run_summary import RunKind, RunSummary
+from airflow_provider_rlmm.overview import runs as page
+from airflow_provider_rlmm.overview.run_summary import RunKind, RunSummary
+from airflow_provider_rlmm.overview.runs import UnreadableRun, history, progress, run_of, runs
 from tests.sample_work_folder import Sample, sample_work_folder, write_progress
 
 RUNS = 25

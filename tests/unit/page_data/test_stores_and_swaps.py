@@ -14,9 +14,9 @@ from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import replace_file
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.survey.inventory import INVENTORY_DOCUMENT
-from airflow_provider_rlmm.page_data import tables
-from airflow_provider_rlmm.page_data.inventories import clusters, inventory, partitions, segments, topics
-from airflow_provider_rlmm.page_data.runs import history, progress
+from airflow_provider_rlmm.overview import tables
+from airflow_provider_rlmm.overview.inventories import clusters, inventory, partitions, segments, topics
+from airflow_provider_rlmm.overview.runs import history, progress
 from tests.moto_s3 import REGION, SECRET, running_moto_s3
 from tests.sample_work_folder import NOW_MS, Sample, sample_work_folder, topic_id
 

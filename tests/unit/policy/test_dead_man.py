@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
-from airflow_provider_rlmm.policy.dead_man import DAY_MS, Alarm, Watch, judge, last_success
-from airflow_provider_rlmm.policy.run_summary import RunKind, RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.dead_man import DAY_MS, Alarm, Watch, judge, last_success
+from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 from tests.unit.policy.test_run_metrics import RUN
 
 WHERE = "cluster MkU3OEVBNTcwNTJENDM2Qk, connection rlmm_default"

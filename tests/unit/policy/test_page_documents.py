@@ -27,7 +27,7 @@ from airflow_provider_rlmm.features.survey.inventory import (
     Totals,
     generation_time,
 )
-from airflow_provider_rlmm.policy.run_summary import Deleted, RunKind, RunOutcome, RunSummary, run_of_file
+from airflow_provider_rlmm.overview.run_summary import Deleted, RunKind, RunOutcome, RunSummary, run_of_file
 
 TOTALS = Totals(
     stored=Count(5, 500),

@@ -9,8 +9,8 @@ import pytest
 
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.features.survey.inventory import Inventory, Totals
-from airflow_provider_rlmm.policy.run_metrics import METRICS, metrics_of, survey_metrics
-from airflow_provider_rlmm.policy.run_summary import Deleted, RunKind, RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.run_metrics import METRICS, metrics_of, survey_metrics
+from airflow_provider_rlmm.overview.run_summary import Deleted, RunKind, RunOutcome, RunSummary
 
 RUN = RunSummary(
     cluster_id="MkU3OEVBNTcwNTJENDM2Qk",

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
-from airflow_provider_rlmm.policy.run_news import MAX_SUBJECT, RunNews, message_of
-from airflow_provider_rlmm.policy.run_summary import RunOutcome
+from airflow_provider_rlmm.overview.run_news import MAX_SUBJECT, RunNews, message_of
+from airflow_provider_rlmm.overview.run_summary import RunOutcome
 from tests.unit.policy.test_run_metrics import RUN
 
 DAY_MS = 86_400_000

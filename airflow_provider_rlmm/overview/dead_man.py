@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.features.doctor.findings import since
-from airflow_provider_rlmm.policy.run_summary import RunKind, RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 
 WATCH_FORMAT = 1
 MAX_WATCH_BYTES = 64 * 2**10

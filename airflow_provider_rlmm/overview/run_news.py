@@ -15,7 +15,7 @@ from html import escape
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.features.doctor.findings import since
-from airflow_provider_rlmm.policy.run_summary import MAX_HEADLINE, RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.run_summary import MAX_HEADLINE, RunOutcome, RunSummary
 
 MAX_SUBJECT = 120
 MAX_NAME = 250

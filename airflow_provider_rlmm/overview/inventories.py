@@ -25,12 +25,12 @@ from airflow_provider_rlmm.features.survey.inventory import (
     Inventory,
     segments_file,
 )
-from airflow_provider_rlmm.page_data.documents import read_bytes
+from airflow_provider_rlmm.overview.documents import read_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_rlmm.page_data.tables import Expected, Rows
+    from airflow_provider_rlmm.overview.tables import Expected, Rows
 
 MAX_CLUSTERS = 1_000
 _TRIES = 3
@@ -164,8 +164,8 @@ def topics(
     :param rows: how many are returned, at most 1,000.
     :raises DocumentError: if the inventory cannot be read.
     """
-    from airflow_provider_rlmm.page_data.choosing import chosen
-    from airflow_provider_rlmm.page_data.tables import Rows, plain, whole_table
+    from airflow_provider_rlmm.overview.choosing import chosen
+    from airflow_provider_rlmm.overview.tables import Rows, plain, whole_table
 
     def read(found: Inventory) -> Rows:
         schema = _schema(TOPIC_COLUMNS)
@@ -302,7 +302,7 @@ def _rows_with(
     rows: int,
     row_of: Callable[[Mapping[str, Any]], object],
 ) -> Rows:
-    from airflow_provider_rlmm.page_data.tables import MAX_ROWS, Rows, parquet, rows_with
+    from airflow_provider_rlmm.overview.tables import MAX_ROWS, Rows, parquet, rows_with
 
     schema = _schema(columns)
     with parquet(work_uri, folder, found.generation, name, schema=schema, expected=_expected(found, name)) as file:
@@ -317,14 +317,14 @@ def _schema(columns: Sequence[tuple[str, str]]) -> pa.Schema:
 
 
 def _expected(found: Inventory, name: str) -> Expected:
-    from airflow_provider_rlmm.page_data.tables import Expected
+    from airflow_provider_rlmm.overview.tables import Expected
 
     file = found.files[name]
     return Expected(file.rows, file.bytes, file.sha256)
 
 
 def _no_rows() -> Rows:
-    from airflow_provider_rlmm.page_data.tables import Rows
+    from airflow_provider_rlmm.overview.tables import Rows
 
     return Rows((), 0)
 

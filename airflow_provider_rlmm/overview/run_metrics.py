@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from airflow_provider_rlmm.core.base.metric import PREFIX, Description, Metric, MetricType
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.features.survey.inventory import Inventory
-from airflow_provider_rlmm.policy.run_summary import RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.run_summary import RunOutcome, RunSummary
 
 _CLUSTER = ("connection",)
 _RUN = ("connection", "kind")

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.base.bounded_parquet import BoundedParquet, as_texts
 from airflow_provider_rlmm.core.base.errors import DocumentError
-from airflow_provider_rlmm.page_data.documents import opened
+from airflow_provider_rlmm.overview.documents import opened
 
 MAX_ROWS = 1_000
 """Rows of a page, at most."""

@@ -20,8 +20,8 @@ from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT,
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.features.survey.inventory_files import read_inventory
-from airflow_provider_rlmm.lifecycle.run_summaries import RunFacts, cleaner_summary, scrub_summary
-from airflow_provider_rlmm.policy.run_summary import RUNS_FOLDER, RunSummary
+from airflow_provider_rlmm.overview.run_summaries import RunFacts, cleaner_summary, scrub_summary
+from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER, RunSummary
 
 logger = logging.getLogger(__name__)
 

@@ -37,8 +37,8 @@ from airflow_provider_rlmm.core.world.audit_files import compact
 from airflow_provider_rlmm.features.scrub.scrub_files import LATEST
 from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
-from airflow_provider_rlmm.policy.pruning import RunFolder, cutoff_ms, group_of, is_file_of_run
-from airflow_provider_rlmm.policy.run_summary import MAX_RUN_SUMMARY_BYTES, RUNS_FOLDER, RunSummary, run_of_file
+from airflow_provider_rlmm.overview.pruning import RunFolder, cutoff_ms, group_of, is_file_of_run
+from airflow_provider_rlmm.overview.run_summary import MAX_RUN_SUMMARY_BYTES, RUNS_FOLDER, RunSummary, run_of_file
 
 logger = logging.getLogger(__name__)
 

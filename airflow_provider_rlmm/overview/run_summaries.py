@@ -16,7 +16,7 @@ from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 from airflow_provider_rlmm.features.survey.inventory import Inventory
-from airflow_provider_rlmm.policy.run_summary import MAX_HEADLINE, Deleted, RunKind, RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.run_summary import MAX_HEADLINE, Deleted, RunKind, RunOutcome, RunSummary
 
 
 @dataclass(frozen=True, slots=True)

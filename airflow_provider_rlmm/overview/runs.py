@@ -20,8 +20,8 @@ from airflow_provider_rlmm.features.cleanup.cleaning_progress import (
     ProgressState,
     progress_name,
 )
-from airflow_provider_rlmm.page_data.documents import read_bytes
-from airflow_provider_rlmm.policy.run_summary import (
+from airflow_provider_rlmm.overview.documents import read_bytes
+from airflow_provider_rlmm.overview.run_summary import (
     MAX_RUN_SUMMARY_BYTES,
     RUNS_FOLDER,
     RunKind,
