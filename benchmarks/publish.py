@@ -28,7 +28,7 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
+from airflow_provider_rlmm.library.topic_based import TopicBasedRemoteLogMetadataManager
 from dev.broker import LocalKafka
 
 GONE = TopicIdPartition(UUID(int=405), "gone", 0)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, ProvenLook
     from airflow_provider_rlmm.core.log.snapshot import Snapshot
     from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
-    from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
+    from airflow_provider_rlmm.library.topic_based import TopicBasedRemoteLogMetadataManager
 
 
 class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
@@ -148,8 +148,8 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
         :raises SnapshotRefusedError: if the snapshot is of another topic.
         """
         from airflow_provider_rlmm.core.world.cluster_look import look
-        from airflow_provider_rlmm.manager.publication import no_look
-        from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
+        from airflow_provider_rlmm.library.publication import no_look
+        from airflow_provider_rlmm.library.topic_based import TopicBasedRemoteLogMetadataManager
 
         def look_at(topic_id: UUID) -> ProvenLook:
             with self.naming_connection():

@@ -18,8 +18,8 @@ from airflow_provider_rlmm.core.records.records import RemoteLogMetadata, TopicI
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.metadata_store import MetadataPartitionLiveness, RemotePartitionMetadataStore
+from airflow_provider_rlmm.library.consumer_task import ConsumerTask
+from airflow_provider_rlmm.library.metadata_store import MetadataPartitionLiveness, RemotePartitionMetadataStore
 from dev.broker import await_condition
 from tests.unit.lifecycle.builders import add, deletion, tip, update
 

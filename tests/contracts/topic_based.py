@@ -30,9 +30,9 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
-from airflow_provider_rlmm.manager.readiness import SwappableRemoteLogMetadataManager
-from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
+from airflow_provider_rlmm.library.metadata_store import RemotePartitionMetadataStore
+from airflow_provider_rlmm.library.readiness import SwappableRemoteLogMetadataManager
+from airflow_provider_rlmm.library.topic_based import TopicBasedRemoteLogMetadataManager
 from tests.contracts.consuming import TIMEOUT_S, Append
 from tests.unit.lifecycle.builders import add, deletion, tip, update
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-PUBLICATION = "manager/publication.py"
+PUBLICATION = "library/publication.py"
 WRITE_GUARD = "core/log/write_guard.py"
 EVENT_ENCODING = "core/log/event_encoding.py"
 COPY_GUARD = "core/log/copy_guard.py"

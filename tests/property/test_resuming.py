@@ -18,9 +18,9 @@ from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, topic_id_partition_of
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
-from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption
+from airflow_provider_rlmm.library.consumer_task import ConsumerTask
+from airflow_provider_rlmm.library.metadata_store import RemotePartitionMetadataStore
+from airflow_provider_rlmm.library.resumption import LookupReplay, Resumption
 from tests.contracts.folds import judged
 from tests.property.broker_lives import broker_lives
 from tests.property.written_topics import NOW_MS, WrittenTopic, any_events

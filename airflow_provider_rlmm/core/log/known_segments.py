@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class RemoteLogSegments(Protocol):
     """
     The reading half of Kafka's ``RemoteLogMetadataManager``; any
-    :class:`~airflow_provider_rlmm.manager.remote_log_metadata_manager.RemoteLogMetadataManager` is one, too.
+    :class:`~airflow_provider_rlmm.library.remote_log_metadata_manager.RemoteLogMetadataManager` is one, too.
 
     Every method raises ``PartitionNotAssignedError`` for a user partition that it was not told to know.
     """

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.manager.metadata_store import Quarantine
+from airflow_provider_rlmm.library.metadata_store import Quarantine
 
 
 def bad(*offsets: int) -> list[QuarantinedRecord]:

@@ -9,9 +9,9 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import NotReadyError
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.manager.readiness import NotReadyRemoteLogMetadataManager, SwappableRemoteLogMetadataManager
-from airflow_provider_rlmm.manager.remote_log_metadata_manager import RemoteLogMetadataManager
-from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
+from airflow_provider_rlmm.library.readiness import NotReadyRemoteLogMetadataManager, SwappableRemoteLogMetadataManager
+from airflow_provider_rlmm.library.remote_log_metadata_manager import RemoteLogMetadataManager
+from airflow_provider_rlmm.library.topic_based import TopicBasedRemoteLogMetadataManager
 from dev.broker import await_condition
 from tests.contracts.consuming import TIMEOUT_S
 from tests.unit.lifecycle.builders import add, deletion, tip, update

@@ -16,9 +16,9 @@ from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.manager.publication import LookAt, no_look
-from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption
-from airflow_provider_rlmm.manager.topic_based import TopicBasedRemoteLogMetadataManager
+from airflow_provider_rlmm.library.publication import LookAt, no_look
+from airflow_provider_rlmm.library.resumption import LookupReplay, Resumption
+from airflow_provider_rlmm.library.topic_based import TopicBasedRemoteLogMetadataManager
 from dev.broker import await_condition
 from tests.contracts.consuming import TIMEOUT_S
 from tests.unit.manager.topics import new_log, put, topic_state, user_partition_of

@@ -104,7 +104,7 @@ class TestOutcomes:
         assert manager.list_remote_log_segments(GONE)[1].state is S.DELETE_SEGMENT_STARTED
 
     def test_the_log_is_read_back_once_the_brokers_answer(self, managing, monkeypatch):
-        monkeypatch.setattr("airflow_provider_rlmm.manager.publication._BACKOFF_S", 0.001)
+        monkeypatch.setattr("airflow_provider_rlmm.library.publication._BACKOFF_S", 0.001)
         managing.orphaned(1)
         manager = managing.following(GONE)
         away = iter([fail, fail])
@@ -252,7 +252,7 @@ class TestOutcomes:
 
 class TestLife:
     def test_failures_do_not_stop_the_thread(self, managing, monkeypatch):
-        monkeypatch.setattr("airflow_provider_rlmm.manager.topic_based._BACKOFF_S", 0.001)
+        monkeypatch.setattr("airflow_provider_rlmm.library.topic_based._BACKOFF_S", 0.001)
         manager = managing.following(GONE)
         failures = iter([EventLogUnavailableError("away"), RuntimeError("a bug"), None])
 

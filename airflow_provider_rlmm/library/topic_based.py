@@ -31,15 +31,15 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.metadata_store import (
+from airflow_provider_rlmm.library.consumer_task import ConsumerTask
+from airflow_provider_rlmm.library.metadata_store import (
     Liveness,
     RemotePartitionMetadataStore,
     UserPartitionStatus,
     UserPartitionView,
 )
-from airflow_provider_rlmm.manager.publication import LookAt, Publication, no_look
-from airflow_provider_rlmm.manager.resumption import LookupReplay, Resumption
+from airflow_provider_rlmm.library.publication import LookAt, Publication, no_look
+from airflow_provider_rlmm.library.resumption import LookupReplay, Resumption
 
 CONSUME_WAIT_S = 120.0
 """As Kafka's ``remote.log.metadata.consume.wait.ms``."""
@@ -52,7 +52,7 @@ _BACKOFF_S = 0.5
 
 class TopicBasedRemoteLogMetadataManager:
     """
-    A :class:`~airflow_provider_rlmm.manager.remote_log_metadata_manager.RemoteLogMetadataManager` on the metadata topic
+    A :class:`~airflow_provider_rlmm.library.remote_log_metadata_manager.RemoteLogMetadataManager` on the metadata topic
     (Kafka: ``TopicBasedRemoteLogMetadataManager``). Any thread may call it.
 
     One thread of its own consumes, from the first assignment on; :meth:`liveness` shows how it does. What is written

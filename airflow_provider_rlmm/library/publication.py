@@ -28,9 +28,9 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.manager.consumer_task import ConsumerTask
-from airflow_provider_rlmm.manager.metadata_store import RemotePartitionMetadataStore
-from airflow_provider_rlmm.manager.resumption import LookupReplay
+from airflow_provider_rlmm.library.consumer_task import ConsumerTask
+from airflow_provider_rlmm.library.metadata_store import RemotePartitionMetadataStore
+from airflow_provider_rlmm.library.resumption import LookupReplay
 
 _BACKOFF_S = 0.5
 
@@ -128,7 +128,7 @@ class Publication:
 
     def publish(self, events: Sequence[OfferedEvent], task: ConsumerTask | None, *, wait: bool) -> list[PublishOutcome]:
         """
-        Publish a batch; see :meth:`~airflow_provider_rlmm.manager.topic_based.TopicBasedRemoteLogMetadataManager.publish`.
+        Publish a batch; see :meth:`~airflow_provider_rlmm.library.topic_based.TopicBasedRemoteLogMetadataManager.publish`.
 
         :param task: what consumes; ``None`` where nothing was ever assigned.
         """

@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from airflow_provider_rlmm.manager.metadata_store import Liveness, UserPartitionStatus
+from airflow_provider_rlmm.library.metadata_store import Liveness, UserPartitionStatus
 
 
 class RemoteLogMetadataManager(Protocol):

@@ -22,8 +22,8 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.manager.metadata_store import Liveness
-from airflow_provider_rlmm.manager.remote_log_metadata_manager import RemoteLogMetadataManager as _Manager
+from airflow_provider_rlmm.library.metadata_store import Liveness
+from airflow_provider_rlmm.library.remote_log_metadata_manager import RemoteLogMetadataManager as _Manager
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -59,7 +59,7 @@ def _passed_on(
 
 class NotReadyRemoteLogMetadataManager:
     """
-    A :class:`~airflow_provider_rlmm.manager.remote_log_metadata_manager.RemoteLogMetadataManager` that fails closed.
+    A :class:`~airflow_provider_rlmm.library.remote_log_metadata_manager.RemoteLogMetadataManager` that fails closed.
 
     Nothing is answered, written or remembered, assignments included: whoever assigns learns that it has to again.
 
@@ -146,7 +146,7 @@ class NotReadyRemoteLogMetadataManager:
 
 class SwappableRemoteLogMetadataManager:
     """
-    A :class:`~airflow_provider_rlmm.manager.remote_log_metadata_manager.RemoteLogMetadataManager` in front of another
+    A :class:`~airflow_provider_rlmm.library.remote_log_metadata_manager.RemoteLogMetadataManager` in front of another
     one that can be replaced at any time.
 
     Each call goes to exactly one of them, the one that is in place when the call begins. At first it is a

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.core.log.snapshot import Snapshot
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, topic_id_partition_of
-from airflow_provider_rlmm.manager.metadata_store import (
+from airflow_provider_rlmm.library.metadata_store import (
     MAX_QUARANTINED_SHOWN,
     Quarantine,
     RemotePartitionMetadataStore,

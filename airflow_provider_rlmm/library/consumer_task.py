@@ -30,14 +30,14 @@ from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.manager.metadata_store import (
+from airflow_provider_rlmm.library.metadata_store import (
     Liveness,
     MetadataPartitionLiveness,
     Quarantine,
     RemotePartitionMetadataStore,
     UserPartitionView,
 )
-from airflow_provider_rlmm.manager.resumption import Resumption
+from airflow_provider_rlmm.library.resumption import Resumption
 
 if TYPE_CHECKING:
     import pyarrow as pa
