@@ -37,7 +37,7 @@ _BACKOFF_S = 0.5
 _logger = logging.getLogger(__name__)
 
 LookAt = Callable[[UUID], ProvenLook | None]
-"""Looks at the cluster for a topic id (``policy.absence`` says what it takes to be absent)."""
+"""Looks at the cluster for a topic id (``core.world.absence`` says what it takes to be absent)."""
 
 
 def no_look(topic_id: UUID) -> None:

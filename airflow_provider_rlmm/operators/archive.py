@@ -100,7 +100,8 @@ class ArchiveRemoteLogOperator(CheckedOperator):
     :param topic_id: of the topic, in Kafka's form.
     :param partitions: user partitions, ``None`` or an empty list for all.
     :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
-    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`; ``allowed_quarantine`` counts here.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`; ``allowed_quarantine``
+        counts here.
     :return: the ``archive`` (its name), and for each user partition in ``partitions``: ``partition``, ``segments``,
         ``not_whole``, ``records``, ``records_sha256``, ``bytes``, ``manifest``, ``manifest_sha256``.
     :raises ConfigurationError: if the connection names no ``archive_uri``.
@@ -166,8 +167,9 @@ class RestoreRemoteLogOperator(CheckedOperator):
         it has written that.
     :param dry_run_only: read and compare the archive, check the topic, write nothing.
     :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
-    :return: what :class:`~airflow_provider_rlmm.features.archiving.restore_steps.RestoreReport` holds: per partition ``count``,
-        ``content_sha256``, ``left_out``, ``gaps`` and ``first_offset``, and the sums ``records`` and ``left_out``.
+    :return: what :class:`~airflow_provider_rlmm.features.archiving.restore_steps.RestoreReport` holds: per partition
+        ``count``, ``content_sha256``, ``left_out``, ``gaps`` and ``first_offset``, and the sums ``records`` and
+        ``left_out``.
     :raises ArchiveError: if the archive is not as it was written, or lacks anything that its runs have named.
     :raises AirflowFailException: if an archive was restored that is not whole.
     :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.

@@ -162,7 +162,10 @@ def mappings(name: str, value: object) -> list[Mapping[str, Any]]:
 
 
 def events(name: str, value: object) -> list[WritableEvent]:
-    """Return events, each as :func:`~airflow_provider_rlmm.features.cleanup.publishing.parse_event` reads it; see :data:`Reader`."""
+    """
+    Return events, each as :func:`~airflow_provider_rlmm.features.cleanup.publishing.parse_event` reads it; see
+    :data:`Reader`.
+    """
     given = mappings(name, value)
     if not given:
         return []
@@ -204,7 +207,10 @@ expiry = partial(integer, minimum=1, maximum=MAX_EXPIRES_IN_MS)
 
 
 def overrides(name: str, value: object) -> frozenset[str]:
-    """Return names out of :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES`, ``None`` for none; see :data:`Reader`."""
+    """
+    Return names out of :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES`, none where the value is ``None``; see
+    :data:`Reader`.
+    """
     return values.names(name, () if value is None else value, OVERRIDES)
 
 

@@ -227,9 +227,10 @@ class CleanMetadataPartitionOperator(CheckedOperator):
     :param archive_first: delete only what
         :class:`~airflow_provider_rlmm.operators.archive.ArchivePlannedSegmentsOperator` has archived of exactly this plan;
         the connection's field ``archive_before_deletion`` may ask for it, too.
-    :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`: a larger plan is applied
-        for real only if a person has approved exactly it, as
-        :class:`~airflow_provider_rlmm.operators.approval.ApproveRemoteLogCleanupOperator` asks; ``None``: no plan needs that.
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`: a larger plan is
+        applied for real only if a person has approved exactly it, as
+        :class:`~airflow_provider_rlmm.operators.approval.ApproveRemoteLogCleanupOperator` asks; ``None``: no plan needs
+        that.
     :return: counts of partitions, segments, objects and bytes, in a dry run under names that begin with ``would_``, and
         ``dry_run``.
     :raises NotApprovedError: if the plan needs an approval that it does not have.

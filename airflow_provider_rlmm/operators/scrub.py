@@ -209,8 +209,8 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.ScrubLimits`.
     :param hold: topics that are not to be touched, besides those of the connection and of the plan.
     :param dry_run_only: say what would be deleted, do nothing.
-    :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`: a larger plan is applied
-        for real only if a person has approved exactly it, as
+    :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`: a larger plan is
+        applied for real only if a person has approved exactly it, as
         :class:`~airflow_provider_rlmm.operators.approval.ApproveRemoteStorageScrubOperator` asks; ``None``: no plan needs
         that.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:

@@ -31,7 +31,8 @@ class SurveyRemoteLogOperator(CheckedOperator):
     What it cannot judge it counts apart and says in its log; the run is red for it by its report.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`: by these it is judged what waits.
+    :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`: by these it is judged what
+        waits.
     :param hold: topics that are not to be touched, besides those of the connection.
     :param dry_run_only: as the tasks before it were told: a time that nobody proves is good enough for a dry run.
     :return: ``topics``, ``orphaned_topics``, ``unseen_topics``, segments and bytes that are ``stored``, ``orphaned``,

@@ -286,10 +286,10 @@ def test_records_that_vanish_in_mid_run_end_the_work_on_their_metadata_partition
     """
     One metadata partition loses its beginning when all of it is about to be read, one between two batches; one stays whole.
 
-    Protection: a range that the log no longer has whole is not read (``event_decoding.require_range``), the last records tie
-    two reads together (``log_tail.LogTail``), and where a beginning is gone each user partition must be shown to be whole
-    (``policy.wholeness``). Without, a user partition whose segments nobody knows any more is declared deleted, or work goes
-    on upon a log that has shrunk.
+    Protection: a range that the log no longer has whole is not read (``event_decoding.require_range``), the last records
+    tie two reads together (``log_tail.LogTail``), and where a beginning is gone each user partition must be shown to be
+    whole (``core.world.wholeness``). Without, a user partition whose segments nobody knows any more is declared deleted,
+    or work goes on upon a log that has shrunk.
     """
     with LocalKafka(metadata_partitions=3) as kafka:
         orphans = orphans_in_three_metadata_partitions(kafka)
@@ -384,8 +384,8 @@ def test_beside_a_bad_record_what_is_whole_is_cleaned_and_the_rest_is_red_until_
     Garbage in a metadata partition, with a whole topic before it, a whole one behind it, and one that is not whole.
 
     Protection: a record that cannot be decoded may have been about anybody, so every user partition beside it has to be
-    shown whole by log and listing (``policy.wholeness``); it stays red until exactly it is acknowledged
-    (``policy.attention``). Without, a user partition is declared deleted while objects stay, or nobody hears of it.
+    shown whole by log and listing (``core.world.wholeness``); it stays red until exactly it is acknowledged
+    (``core.runs.attention``). Without, a user partition is declared deleted while objects stay, or nobody hears of it.
     """
     with LocalKafka(metadata_partitions=2) as kafka:
         living = TopicIdPartition(tiering.create_tiered_topic(kafka, LIVING, 1), LIVING, 0)

@@ -151,9 +151,9 @@ def test_nothing_but_the_spark_job_and_its_operator_imports_spark_inside_a_funct
         for node in ast.walk(ast.parse(file.read_text()))
         for name in names_of(node)
         if name.partition(".")[0] == "pyspark"
-        or name.startswith(("airflow.providers.apache.spark", f"{package.name}.spark"))
+        or name.startswith(("airflow.providers.apache.spark", f"{package.name}.features.retention.spark"))
     }
-    assert {name for name in imports if not name.startswith("spark/")} == OF_SPARK
+    assert {name for name in imports if not name.startswith("features/retention/spark/")} == OF_SPARK
 
 
 def names_of(node: ast.AST) -> list[str]:

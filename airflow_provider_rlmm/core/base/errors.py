@@ -184,7 +184,7 @@ class WritesNotAllowedError(WriteRefusedError):
 
 
 class UnsafeEventError(WriteRefusedError):
-    """Raised when an event could end a broker's consumer or is not ours to write: ``event_log.write_guard`` has the rules."""
+    """Raised when an event could end a broker's consumer or is not ours to write: ``core.log.write_guard`` has the rules."""
 
 
 class EventByHandRefusedError(WriteRefusedError):

@@ -28,9 +28,9 @@ class InMemoryRemoteStorageManager(LayoutRemoteStorageManager):
     """
     Remote storage of a test.
 
-    A hook that raises a :class:`~airflow_provider_rlmm.core.base.errors.StorageError` plays a failing store: in a deletion that
-    is one object's failure, the others go on. Anything else that it raises goes through, as a crash does, and leaves
-    what was done until then. Raised from ``after_effect``, the effect took place and only its reply is lost.
+    A hook that raises a :class:`~airflow_provider_rlmm.core.base.errors.StorageError` plays a failing store: in a
+    deletion that is one object's failure, the others go on. Anything else that it raises goes through, as a crash does,
+    and leaves what was done until then. Raised from ``after_effect``, the effect took place and only its reply is lost.
 
     ``on_effect``, ``after_effect``, ``root_exists``, ``where`` and ``folders`` are attributes that may be set at any time. A
     root that does not exist plays an unmounted one; another ``where`` a copy of it; ``folders`` (prefix → identity, empty

@@ -303,7 +303,10 @@ class LayoutOptions:
 
 
 LayoutFactory = Callable[[LayoutOptions], Layout]
-"""Makes a layout; refuses by :class:`~airflow_provider_rlmm.core.base.errors.ConfigurationError` what it does not understand."""
+"""
+Makes a layout; refuses by :class:`~airflow_provider_rlmm.core.base.errors.ConfigurationError` what it does not
+understand.
+"""
 
 LAYOUTS_GROUP: Final = "airflow_provider_rlmm.storage_layouts"
 """Entry points of this group are further layouts: name → :data:`LayoutFactory`."""

@@ -27,7 +27,8 @@ class ObjectCalls(Protocol):
     """
     The calls to a store. All keys are relative to the storage root.
 
-    Every method raises :class:`~airflow_provider_rlmm.core.base.errors.StorageError` or a class below it where the store fails.
+    Every method raises :class:`~airflow_provider_rlmm.core.base.errors.StorageError` or a class below it where the store
+    fails.
     """
 
     requests: int

@@ -4,8 +4,9 @@ Remote storage on obstore: local folders, S3, Google Cloud Storage, Azure.
 
 What obstore 0.12 does: on Google Cloud Storage and Azure a missing object is a failure of the deletion, on S3 it is a
 success. The listing of a local root that has vanished is empty, and writing to it creates it again. So what is left of a
-failed deletion is tried again (:mod:`~airflow_provider_rlmm.core.storage.bulk_delete`), only listings are believed, and the root
-is looked at around them. Local files are deleted without it (:mod:`~airflow_provider_rlmm.core.storage.local_files`).
+failed deletion is tried again (:mod:`~airflow_provider_rlmm.core.storage.bulk_delete`), only listings are believed, and
+the root is looked at around them. Local files are deleted without it
+(:mod:`~airflow_provider_rlmm.core.storage.local_files`).
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
     """
     Remote storage on any store of obstore.
 
-    :param store: the storage root: a URI (see :func:`~airflow_provider_rlmm.core.storage.opening.open_store`) or an open store.
+    :param store: the storage root: a URI (see :func:`~airflow_provider_rlmm.core.storage.opening.open_store`) or an open
+        store.
     :param layout: where the objects of a segment lie.
     :param options: options for a URI.
     :param credentials: credentials for a URI.

@@ -62,8 +62,8 @@ def open_store(
     """
     Open the object store at a URI; it makes no call, except that a local folder must exist.
 
-    :param uri: ``file:///folder``, or one that :func:`~airflow_provider_rlmm.core.base.store_uris.read_store_uri` reads: the storage
-        root.
+    :param uri: ``file:///folder``, or one that :func:`~airflow_provider_rlmm.core.base.store_uris.read_store_uri` reads:
+        the storage root.
     :param options: obstore's configuration keys for the store, for example ``aws_region``; they never reach a message. Those
         of its HTTP client may be in any case and with a store's prefix.
     :param credentials: asked for the store's credentials whenever a request needs new ones.

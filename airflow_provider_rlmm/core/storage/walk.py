@@ -44,7 +44,10 @@ def named_id(path: str, ids: Container[str]) -> str | None:
 
 
 class ListingCalls(Protocol):
-    """What a walk asks of a store; see :class:`~airflow_provider_rlmm.core.storage.layout_storage.LayoutRemoteStorageManager`."""
+    """
+    What a walk asks of a store; see
+    :class:`~airflow_provider_rlmm.core.storage.layout_storage.LayoutRemoteStorageManager`.
+    """
 
     def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """List the objects below a prefix, however deep, in any order."""

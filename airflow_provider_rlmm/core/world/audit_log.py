@@ -54,8 +54,8 @@ class AuditLog(Protocol):
         """
         Write down what is about to be deleted.
 
-        :param segments: columns of :data:`~airflow_provider_rlmm.core.world.audit.AUDIT_COLUMNS`, from ``metadata_partition`` to
-            ``started_offset``.
+        :param segments: columns of :data:`~airflow_provider_rlmm.core.world.audit.AUDIT_COLUMNS`, from
+            ``metadata_partition`` to ``started_offset``.
         :raises AuditError: if it cannot be written: nothing of it may be deleted.
         """
 

@@ -32,7 +32,8 @@ TimeSource = Callable[[], TimeReading]
 Reads somebody else's clock.
 
 Raises :class:`~airflow_provider_rlmm.core.base.errors.EventLogAccessError` or
-:class:`~airflow_provider_rlmm.core.base.errors.UnprovenClockError` where this cannot be done here: the next source is asked then.
+:class:`~airflow_provider_rlmm.core.base.errors.UnprovenClockError` where this cannot be done here: the next source is
+asked then.
 """
 
 BoundSource = Callable[[], Iterable[TimeBound]]

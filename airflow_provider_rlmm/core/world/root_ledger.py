@@ -73,7 +73,10 @@ class WorkFolderLedger:
     clock: Clock
 
     def seen(self, places: Mapping[str, str], log: MetadataLogReader) -> Mapping[str, FirstSeen]:
-        """See :class:`~airflow_provider_rlmm.core.world.current_root.PlaceLedger`; what cannot be written is new next time."""
+        """
+        See :class:`~airflow_provider_rlmm.core.world.current_root.PlaceLedger`; a place that cannot be written down is new
+        next time.
+        """
         known = _read(self.uri, self.cluster_id)
         topic_id = log.topic_id
         new = {

@@ -3,8 +3,8 @@
 The RemoteLogCleaner of KIP-405, one metadata partition at a time.
 
 Follow a marked user partition through :meth:`RemoteLogCleaner.clean`: replay, prove the root, decide what is eligible, go
-through the batches (:mod:`~airflow_provider_rlmm.features.cleanup.batches`), commit. Every step may be the last one of a run: the
-next run reads from the topic where it stands and goes on.
+through the batches (:mod:`~airflow_provider_rlmm.features.cleanup.batches`), commit. Every step may be the last one of a
+run: the next run reads from the topic where it stands and goes on.
 """
 
 from __future__ import annotations

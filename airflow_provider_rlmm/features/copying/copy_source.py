@@ -26,7 +26,8 @@ class ReadyCopy:
 
     :param segment: what its announcement says.
     :param data: its files.
-    :param check_unchanged: raises a :class:`~airflow_provider_rlmm.core.base.errors.LogDirectoryError` if they have changed since.
+    :param check_unchanged: raises a :class:`~airflow_provider_rlmm.core.base.errors.LogDirectoryError` if they have
+        changed since.
     """
 
     segment: LocalSegment
@@ -38,8 +39,8 @@ class CopySource(Protocol):
     """
     A log directory as a copier sees it.
 
-    Its methods raise :class:`~airflow_provider_rlmm.core.base.errors.LogDirectoryError` where a file is missing or has changed, and
-    :class:`~airflow_provider_rlmm.core.base.errors.DamagedObjectError` where one is damaged.
+    Its methods raise :class:`~airflow_provider_rlmm.core.base.errors.LogDirectoryError` where a file is missing or has
+    changed, and :class:`~airflow_provider_rlmm.core.base.errors.DamagedObjectError` where one is damaged.
     """
 
     @property

@@ -15,8 +15,9 @@ class LivingLeader(Protocol):
     """
     What the cluster says about user partitions, asked in ways that create nothing and are never cached.
 
-    Every method raises :class:`~airflow_provider_rlmm.core.base.errors.EventLogUnavailableError` where no broker answers in time, and
-    :class:`~airflow_provider_rlmm.core.base.errors.EventLogAccessError` where the cluster forbids the question.
+    Every method raises :class:`~airflow_provider_rlmm.core.base.errors.EventLogUnavailableError` where no broker answers
+    in time, and :class:`~airflow_provider_rlmm.core.base.errors.EventLogAccessError` where the cluster forbids the
+    question.
     """
 
     def ask(self, topic: str, partition: int) -> LeaderAnswer | None:

@@ -32,9 +32,9 @@ class SegmentAccess:
     """
     Access to segments of any user partition, for any number of threads.
 
-    Every method raises :class:`~airflow_provider_rlmm.core.base.errors.StorageError` if an object is missing, or the storage refuses,
-    or does not answer in time; and :class:`~airflow_provider_rlmm.core.base.errors.DamagedObjectError` if one cannot be what a broker
-    has written.
+    Every method raises :class:`~airflow_provider_rlmm.core.base.errors.StorageError` if an object is missing, or the
+    storage refuses, or does not answer in time; and :class:`~airflow_provider_rlmm.core.base.errors.DamagedObjectError`
+    if one cannot be what a broker has written.
 
     :param fetcher: fetches logs, and what is not kept.
     :param cache: keeps indexes.

@@ -48,8 +48,8 @@ class Scrub:
     What a scrub found.
 
     :param objects: every listed object, with what
-        :func:`~airflow_provider_rlmm.features.scrub.rules.classify_objects` added, and what the cluster says of topic ids of which it
-        holds objects that no record names.
+        :func:`~airflow_provider_rlmm.features.scrub.rules.classify_objects` added, and what the cluster says of topic ids
+        of which it holds objects that no record names.
     :param missing: one row per segment that lacks an object, with ``class`` and ``why``.
     :param foreign: folders of no topic, which were not looked into.
     :param unseen: those of them of which nobody knows whether they hold folders of topics → why.

@@ -2,9 +2,9 @@
 """
 Which of the objects that a scrub has found may go, and the plan that names them.
 
-Only objects of segments that the log calls finished, and those that no record names at two scrubs that lie far enough apart,
-under topic ids that are absent by the full rule (:mod:`airflow_provider_rlmm.features.scrub.unnamed`); never those of a segment that
-is not finished. A topic id that the log never named is another cluster's for all we know.
+Only objects of segments that the log calls finished, and those that no record names at two scrubs that lie far enough
+apart, under topic ids that are absent by the full rule (:mod:`airflow_provider_rlmm.features.scrub.unnamed`); never those
+of a segment that is not finished. A topic id that the log never named is another cluster's for all we know.
 """
 
 from __future__ import annotations

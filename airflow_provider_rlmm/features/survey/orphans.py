@@ -91,8 +91,8 @@ class OrphanedPartition:
     :param bytes: their sizes, summed.
     :param deletion: name of the state of its deletion, ``None`` where it was never marked.
     :param observed_ms: since when its absence counts, ms since the epoch; ``None`` where nobody has observed it.
-    :param status: :data:`~airflow_provider_rlmm.features.survey.inventory.READY`, the kind of what stands against its cleaning, or
-        ``UNSEEN``.
+    :param status: :data:`~airflow_provider_rlmm.features.survey.inventory.READY`, the kind of what stands against its
+        cleaning, or ``UNSEEN``.
     :param why: what stands against it or the right that is missing, in words; empty where it is ready.
     """
 

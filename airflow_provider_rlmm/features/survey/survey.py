@@ -54,8 +54,8 @@ class Survey:
     What a survey found.
 
     :param topics: a row for each topic id, as :data:`~airflow_provider_rlmm.features.survey.inventory.TOPIC_COLUMNS` has it.
-    :param partitions: a row for each user partition, as :data:`~airflow_provider_rlmm.features.survey.inventory.PARTITION_COLUMNS` has
-        it.
+    :param partitions: a row for each user partition, as
+        :data:`~airflow_provider_rlmm.features.survey.inventory.PARTITION_COLUMNS` has it.
     :param statuses: of these rows: :data:`READY`, or the kind of what stands against the cleaning.
     :param stored: the segments that are not finished, as the columnar state has them.
     :param totals: summed up.

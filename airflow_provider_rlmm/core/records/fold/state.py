@@ -49,8 +49,8 @@ class ColumnarState:
     What the metadata topic says of many user partitions: their segments that are not finished, how far their deletions are,
     what is not certain.
 
-    The same as one :class:`~airflow_provider_rlmm.core.records.history.UserPartitionHistory` per user partition holds; unlike a
-    broker's cache it keeps what is unfinished below ``DELETE_PARTITION_FINISHED``. A state that was advanced by
+    The same as one :class:`~airflow_provider_rlmm.core.records.history.UserPartitionHistory` per user partition holds;
+    unlike a broker's cache it keeps what is unfinished below ``DELETE_PARTITION_FINISHED``. A state that was advanced by
     :meth:`apply` is spent: only the state that came of it answers.
     """
 

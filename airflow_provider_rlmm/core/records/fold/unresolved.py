@@ -3,8 +3,8 @@
 Segments whose state is not certain: an update came without its add, or an event that a broker's state machine throws at.
 
 They are few, so they are kept one by one. The rules are those of
-:class:`~airflow_provider_rlmm.core.records.history.UserPartitionHistory`, with one difference: where finished segments are not
-kept, an update of one is taken for an update without its add.
+:class:`~airflow_provider_rlmm.core.records.history.UserPartitionHistory`, with one difference: where finished segments
+are not kept, an update of one is taken for an update without its add.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A generation: what one run of the Spark job knew of the whole metadata topic, written down so that the next run reads on.
 
 ``segments/generation=<n>/metadata_partition=<p>/`` holds, for each metadata partition, a Parquet file with the columns of
-:data:`~airflow_provider_rlmm.features.retention.spark.columns.SEGMENT_COLUMNS` and a state from which its task goes on. Files are named by the
-attempt that wrote them. The manifest, ``_manifest.json``, comes last and alone says which of them count. A generation only
-saves work: whoever deletes reads the log itself.
+:data:`~airflow_provider_rlmm.features.retention.spark.columns.SEGMENT_COLUMNS` and a state from which its task goes on.
+Files are named by the attempt that wrote them. The manifest, ``_manifest.json``, comes last and alone says which of them
+count. A generation only saves work: whoever deletes reads the log itself.
 """
 
 from __future__ import annotations

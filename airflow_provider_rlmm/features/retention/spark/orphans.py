@@ -39,8 +39,8 @@ def look_for_orphans(
     :param cluster: what :func:`~airflow_provider_rlmm.features.retention.spark.cluster.verify_spark_cluster` returned.
     :param topic_range: what was read.
     :param unlisted: what the tasks told when they had read, by
-        :data:`~airflow_provider_rlmm.features.retention.spark.columns.UNLISTED_COLUMNS`: what is asked for now must be younger than all of the
-        read.
+        :data:`~airflow_provider_rlmm.features.retention.spark.columns.UNLISTED_COLUMNS`: what is asked for now must be
+        younger than all of the read.
     :raises ClusterMismatchError: if the metadata topic is no longer the one that was read.
     :raises EventLogAccessError: if not even the metadata topic may be described.
     :raises EventLogUnavailableError: if an answer is missing or late.

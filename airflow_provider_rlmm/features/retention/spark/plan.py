@@ -66,8 +66,8 @@ def save_plan(
 
     :param spark: the session.
     :param segments: what was read.
-    :param absent: (topic id, name) of deleted topics, as :func:`~airflow_provider_rlmm.core.world.absence.judge_orphans` found
-        them: nothing else is ever called orphaned.
+    :param absent: (topic id, name) of deleted topics, as :func:`~airflow_provider_rlmm.core.world.absence.judge_orphans`
+        found them: nothing else is ever called orphaned.
     :param folder: the folder of the plan, cleared.
     :param header: what the summary says beside its counts.
     :raises PlanError: if another try writes a plan there at the same time, or a file is larger than what is read.

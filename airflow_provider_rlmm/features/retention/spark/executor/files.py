@@ -2,9 +2,9 @@
 """
 The files of a data set of generations, for the Python of executors and driver alike: by pyarrow, which both have.
 
-URIs are those of :mod:`~airflow_provider_rlmm.core.base.file_systems`; credentials come from the environment or the role of the
-machine. Nothing here replaces a file: each has a name of its own, and counts only if a manifest names it with its size and
-hash.
+URIs are those of :mod:`~airflow_provider_rlmm.core.base.file_systems`; credentials come from the environment or the role
+of the machine. Nothing here replaces a file: each has a name of its own, and counts only if a manifest names it with its
+size and hash.
 """
 
 from __future__ import annotations

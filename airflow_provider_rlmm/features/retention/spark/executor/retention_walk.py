@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The walk of :func:`~airflow_provider_rlmm.features.retention.rules.evaluate` over many live user partitions at once, in columns.
+The walk of :func:`~airflow_provider_rlmm.features.retention.rules.evaluate` over many live user partitions at once, in
+columns.
 
 What makes that possible: until the walk of a user partition stops, every segment before has gone. So the bytes above the
 limit at a segment follow from the sizes before it alone, and with them whether the walk stops there.
