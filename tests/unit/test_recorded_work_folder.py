@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Work folders that earlier code has left are read as they are, file by file: users update in mid-life.
+
+``tests/data/recorded_0.1.0`` holds what the demo left (``demo``: two runs of each DAG on a real broker), and what runs of
+the operators left: a scrub that somebody has approved, a cleanup, a plan that was approved, a diagnosis, an archive.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import pytest
+from airflow.sdk import Connection
+
+from airflow_provider_rlmm.core.log.floors import FloorFiles
+from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
+from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
+from airflow_provider_rlmm.core.plans.plan_files import planned_topics, read_plan
+from airflow_provider_rlmm.core.runs.run_decision import RunDecision
+from airflow_provider_rlmm.core.runs.steps import seconds_of_steps
+from airflow_provider_rlmm.core.world.audit_files import audit_rows
+from airflow_provider_rlmm.core.world.root_ledger import recorded_roots
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
+from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun
+from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress
+from airflow_provider_rlmm.features.cleanup.reports import check_mark, check_part
+from airflow_provider_rlmm.features.retention.spark.executor.folding import _read_state
+from airflow_provider_rlmm.features.retention.spark.generation import Generation
+from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
+from airflow_provider_rlmm.features.scrub.scrub_files import read_scrub, read_table
+from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
+from airflow_provider_rlmm.features.survey.inventory import Inventory
+from airflow_provider_rlmm.hooks.connection import RlmmConnection
+from airflow_provider_rlmm.overview import inventories, runs
+from airflow_provider_rlmm.overview.run_summary import RunSummary
+from airflow_provider_rlmm.plugins.pages import doctor_page, report_page
+
+RECORDED = Path(__file__).parents[1] / "data" / "recorded_0.1.0"
+DEMO = RECORDED / "demo"
+FOLDERS = sorted({file.parent for file in RECORDED.rglob("*.json")} - {RECORDED})
+DOCUMENT_FILES = [file for folder in FOLDERS for file in sorted(folder.glob("*.json"))]
+CONNECTIONS = json.loads((RECORDED / "connections.json").read_text())
+
+Read = Callable[[str], object]
+
+
+def _again(sealed: Any, text: str) -> None:
+    assert sealed.from_json(text).to_json() == text
+
+
+def _object(check: Callable[[Mapping[str, Any]], object], text: str) -> None:
+    check(json.loads(text))
+
+
+def _approval(kind: type[Approval | ApprovalRequest], text: str) -> None:
+    assert kind.of_json(text).to_dict() == json.loads(text)
+
+
+def _decision(text: str) -> None:
+    decided = json.loads(text)["decision"]
+    assert RunDecision.of_dict(decided, decided["dag_id"], decided["run_id"]).to_dict() == decided
+
+
+DOCUMENTS: Final[Mapping[str, Read]] = {
+    r"summary\.json": partial(_again, PlanSummary),
+    r"inventory\.json": partial(_again, Inventory),
+    r"progress-\d+\.json": partial(_again, CleaningProgress),
+    r"\d{15}\..*\.json": partial(_again, RunSummary),
+    r"scrub\.json": partial(_again, ScrubSummary),
+    r"scrub-plan\.json": partial(_again, ScrubPlan),
+    r"archive\.json": partial(_again, PlanArchive),
+    r"_manifest\.json": partial(_again, Generation),
+    r"run-1\.[0-9a-f]{16}\.json": partial(_again, ArchiveManifest),
+    r"run-1\.[0-9a-f]{64}\.json": partial(_again, ArchiveRun),
+    r"approval\.json": partial(_approval, Approval),
+    r"approval-request\.json": partial(_approval, ApprovalRequest),
+    r"check\.json": _decision,
+    r"mark\.json": partial(_object, check_mark),
+    r"clean-\d+\.json": partial(_object, check_part),
+    r"report\.json": partial(_object, partial(report_page, "recorded")),
+    r"doctor\.json": partial(_object, partial(doctor_page, "recorded")),
+}
+"""Name of a file → reads it; what has a writer is written again, and gives the same bytes."""
+
+ELSEWHERE = r"step-.*|scrub-deletion\.json|latest-scrub\.json|roots\.json|metadata-topic\.json|.*\.floor\.json"
+"""Read in their own way, below."""
+
+
+@pytest.mark.parametrize("file", DOCUMENT_FILES, ids=lambda file: str(file.relative_to(RECORDED)))
+def test_every_document_is_read_and_written_again_as_it_was(file: Path) -> None:
+    readers = [read for name, read in DOCUMENTS.items() if re.fullmatch(name, file.name)]
+    if not readers:
+        assert re.fullmatch(ELSEWHERE, file.name), f"nobody reads {file}"
+        return
+    (read,) = readers
+    read(file.read_text())
+
+
+@pytest.mark.parametrize("folder", [f for f in FOLDERS if (f / "summary.json").exists()], ids=str)
+def test_every_plan_is_whole(folder: Path) -> None:
+    summary = read_plan(str(folder))
+    assert sum(topic.segments for topic in planned_topics(str(folder), summary)) == summary.planned.segments
+
+
+def test_the_demo_is_shown_as_it_was() -> None:
+    (folder,) = inventories.clusters(str(DEMO))
+    surveyed = inventories.inventory(str(DEMO), folder)
+    assert surveyed is not None
+    assert (surveyed.totals.stored.segments, surveyed.totals.orphaned.segments) == (20, 0)
+    assert [(t.topic, t.segments) for t in inventories.topics(str(DEMO), folder).rows] == [("orders", 20)]
+    past = runs.history(str(DEMO), folder)
+    assert [(run.kind.value, run.outcome.value) for run in past] == [
+        ("retention", "success"), ("cleaner", "success"), ("retention", "success"), ("cleaner", "success"),
+    ]  # fmt: skip
+    cleaned = past[1]
+    progress = runs.progress(str(DEMO), cleaned.artifact)
+    assert (progress.segments_done, progress.segments_total, progress.unreadable) == (120, 120, {})
+    assert cleaned.deleted is not None
+    assert cleaned.deleted.segments == 120
+    assert {"check", "clean", "mark", "plan", "survey"} == set(seconds_of_steps(str(DEMO / cleaned.artifact)))
+
+
+def test_what_runs_remember_of_a_cluster_is_believed() -> None:
+    (cluster,) = DEMO.glob("cluster-*")
+    cluster_id = cluster.name.removeprefix("cluster-")
+    floors = FloorFiles(str(cluster))
+    topic_id = floors.metadata_topic_id()
+    assert topic_id == UUID("5ecc3b72-68a0-4370-80b1-b3e8d8e99778")
+    assert {floor.metadata_partition: floor.end for floor in floors.floors(topic_id)} == {0: 369, 4: 163}
+    assert recorded_roots(str(cluster), cluster_id) == {"9ee87df9-d1d5-4380-a926-56a0ea448331"}
+    snapshot = SnapshotFile(str(cluster / f"topic-{topic_id}.snapshot")).read()
+    assert snapshot.identity.cluster_id == cluster_id
+    deleted = audit_rows(str(cluster), cluster_id)
+    assert (deleted.rows.num_rows, deleted.unreadable) == (120, ())
+    assert set(deleted.rows.column("outcome").to_pylist()) == {"GONE"}
+
+
+@pytest.mark.parametrize("snapshot", sorted(RECORDED.rglob("topic-*.snapshot")), ids=lambda file: file.parts[-3])
+def test_every_snapshot_is_resumed(snapshot: Path) -> None:
+    assert SnapshotFile(str(snapshot)).read().identity.topic_id == UUID(snapshot.stem.removeprefix("topic-"))
+
+
+def test_a_job_goes_on_from_recorded_generations() -> None:
+    (data_set,) = DEMO.glob("segments-*")
+    store = GenerationStore(str(data_set))
+    assert store.numbers() == [2, 1]
+    for number in store.numbers():
+        parts = store.read(number).parts
+        whole = [_read_state(store.folder(number), part)[0] for part in parts.values() if part.state]
+        assert sum(state.segments.num_rows for state in whole) == {1: 140, 2: 20}[number]
+
+
+def test_a_recorded_scrub_is_whole() -> None:
+    folder = RECORDED / "runs" / "scrub" / "dag.run"
+    summary, rows = read_scrub(str(folder))
+    plan = ScrubPlan.from_json((folder / "scrub-plan.json").read_text())
+    assert rows.num_rows == summary.file.rows
+    assert read_table(str(folder), plan.file).num_rows == plan.file.rows > 0
+    deletion = json.loads((folder / "scrub-deletion.json").read_text())
+    assert deletion["deleted"]["FINISHED"]["objects"] == plan.file.rows
+
+
+@pytest.mark.parametrize("name", CONNECTIONS)
+def test_a_recorded_connection_says_what_it_said(name: str) -> None:
+    extra, said = CONNECTIONS[name]["extra"], CONNECTIONS[name]["read"]
+    connection = Connection(conn_id=f"rlmm_{name}", conn_type="rlmm", extra=extra and json.dumps(extra))
+    read = asdict(RlmmConnection.from_connection(connection))
+    assert {field: read[field] for field in said} == said
