@@ -21,8 +21,8 @@ from airflow_provider_rlmm.features.archiving.archive_documents import named_by_
 from airflow_provider_rlmm.features.archiving.archive_guard import ArchivedPlan
 from airflow_provider_rlmm.features.archiving.archiver import PlanArchiver
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport
+from tests.builders import BROKER, START_MS, STEPS, Cluster, update
 from tests.kafka_log import Batch, Record, log_of, offset_index, producer_snapshot, time_index, transaction_index
-from tests.unit.lifecycle.builders import BROKER, START_MS, STEPS, Cluster, update
 
 RECORDS = 10
 """Of each segment that nobody gives records."""

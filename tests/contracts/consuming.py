@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.library.consumer_task import ConsumerTask
 from airflow_provider_rlmm.library.metadata_store import MetadataPartitionLiveness, RemotePartitionMetadataStore
 from dev.broker import await_condition
-from tests.unit.lifecycle.builders import add, deletion, tip, update
+from tests.builders import add, deletion, tip, update
 
 A, B, C = tip("a", topic_id=1), tip("b", topic_id=2), tip("c", topic_id=3)
 TIMEOUT_S = 30.0

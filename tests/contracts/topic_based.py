@@ -33,8 +33,8 @@ from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.library.metadata_store import RemotePartitionMetadataStore
 from airflow_provider_rlmm.library.readiness import SwappableRemoteLogMetadataManager
 from airflow_provider_rlmm.library.topic_based import TopicBasedRemoteLogMetadataManager
+from tests.builders import add, deletion, tip, update
 from tests.contracts.consuming import TIMEOUT_S, Append
-from tests.unit.lifecycle.builders import add, deletion, tip, update
 
 PARTITIONS = 3
 GONE, OTHER = tip("gone", topic_id=7), tip("other", topic_id=8)

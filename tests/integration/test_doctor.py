@@ -34,7 +34,7 @@ from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka, await_condition
 from tests.integration.acls import allow_exactly
 from tests.integration.kafka_topics import TIMEOUT_S, config_of, delete_records, delete_topic
-from tests.unit.metadata.events import copied, deleted, partition_delete, started, update
+from tests.unit.core.records.events import copied, deleted, partition_delete, started, update
 
 pytestmark = [pytest.mark.integration, pytest.mark.manager]
 

@@ -39,7 +39,7 @@ from tests.integration.acls import allow_exactly
 from tests.integration.kafka_topics import TIMEOUT_S
 from tests.integration.lifecycle_runs import Runs, check_health, objects_of, write_event
 from tests.integration.permission_jobs import HELD, JOBS, SEGMENTS, context_of, doctor, run, whole_run
-from tests.unit.metadata.events import started
+from tests.unit.core.records.events import started
 
 pytestmark = pytest.mark.integration
 

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.runs.access import CLEANER_GROUP_ID, CLOCK_GROUP
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC, LocalKafka
+from tests.builders import add, tip
 from tests.integration.acls import Acl, allow_exactly
 from tests.integration.kafka_topics import (
     METADATA_SETTINGS,
@@ -33,7 +34,6 @@ from tests.integration.kafka_topics import (
     delete_topic,
     existing_topics,
 )
-from tests.unit.lifecycle.builders import add, tip
 
 pytestmark = pytest.mark.integration
 

@@ -24,8 +24,8 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
 from dev.broker import LocalKafka, await_condition
 from tests.integration.kafka_topics import TIMEOUT_S, admin_of, config_of, create_topic, delete_records, delete_topic
-from tests.unit.manager.topics import tables
-from tests.unit.metadata.events import copied, deleting, started
+from tests.unit.core.records.events import copied, deleting, started
+from tests.unit.library.topics import tables
 
 pytestmark = [pytest.mark.integration, pytest.mark.manager]
 

@@ -23,7 +23,7 @@ from dev import formatter, tiering
 from dev.broker import LocalKafka
 from tests.integration.cleaning import Cleaning
 from tests.scrub import scrub
-from tests.unit.metadata.recorded import parse_formatted
+from tests.unit.core.records.recorded import parse_formatted
 
 pytestmark = [pytest.mark.matrix, pytest.mark.integration]
 

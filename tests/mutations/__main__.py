@@ -27,16 +27,13 @@ ROOT = Path(__file__).parents[2]
 SEEDS = 600  # it ends at the first one that notices
 TIMEOUT_S = 900
 UNIT_TESTS = (
-    "lifecycle",
-    "manager/test_topic_based.py",
-    "event_log/test_write_guard.py",
-    "event_log/test_copy_guard.py",
-    "remote_log/test_copier.py",
-    "remote_log/test_copier_races.py",
-    "remote_log/test_copy_holes.py",
-    "metadata",
-    "policy",
-    "storage",
+    "features/cleanup",
+    "features/scrub",
+    "features/archiving",
+    "features/survey",
+    "library/test_topic_based.py",
+    "features/copying",
+    "core",
 )
 
 

@@ -19,7 +19,7 @@ ALARMS = [
         DEAD_MAN,
         "ours and believed and counts",
         "ours and counts",
-        "policy/test_dead_man.py::test_what_is_no_green_real_run_of_this_cleaner_does_not_count",
+        "overview/test_dead_man.py::test_what_is_no_green_real_run_of_this_cleaner_does_not_count",
     ),
     Mutation(
         "I12",
@@ -27,7 +27,7 @@ ALARMS = [
         DEAD_MAN,
         "ours and believed and counts",
         "believed and counts",
-        "policy/test_dead_man.py::test_what_is_no_green_real_run_of_this_cleaner_does_not_count",
+        "overview/test_dead_man.py::test_what_is_no_green_real_run_of_this_cleaner_does_not_count",
     ),
     Mutation(
         "I12",
@@ -35,7 +35,7 @@ ALARMS = [
         DEAD_MAN,
         " and not (real and run.dry_run)",
         "",
-        "policy/test_dead_man.py::test_what_is_no_green_real_run_of_this_cleaner_does_not_count",
+        "overview/test_dead_man.py::test_what_is_no_green_real_run_of_this_cleaner_does_not_count",
     ),
     Mutation(
         "I12",
@@ -43,7 +43,7 @@ ALARMS = [
         DEAD_MAN,
         "    if now_ms - watch.since_ms > after_ms:",
         "    if now_ms < watch.since_ms:",
-        "policy/test_dead_man.py::test_without_any_run_the_days_are_counted_from_the_first_look",
+        "overview/test_dead_man.py::test_without_any_run_the_days_are_counted_from_the_first_look",
     ),
     Mutation(
         "I12",
@@ -75,7 +75,7 @@ ALARMS = [
         NEWS,
         "printable(text, limit).translate(_INERT)",
         "printable(text, limit)",
-        "policy/test_run_news.py::test_names_of_others_are_no_markup_and_call_nobody",
+        "overview/test_run_news.py::test_names_of_others_are_no_markup_and_call_nobody",
     ),
     Mutation(
         "I12",
@@ -99,6 +99,6 @@ ALARMS = [
         METRICS,
         "0 if summary.dry_run else getattr(summary.deleted, name)",
         "getattr(summary.deleted, name)",
-        "policy/test_run_metrics.py::test_a_dry_run_deletes_nothing_and_is_no_real_success",
+        "overview/test_run_metrics.py::test_a_dry_run_deletes_nothing_and_is_no_real_success",
     ),
 ]

@@ -15,8 +15,8 @@ CLEANER_OPERATORS = "operators/cleaner.py"
 REPORTS = "features/cleanup/reports.py"
 RUN_REPORT = "features/cleanup/run_report.py"
 
-_HIDDEN = "lifecycle/test_survey.py::test_what_nobody_may_describe_is_a_row_of_its_own_and_no_zero"
-_ONCE = "lifecycle/test_run_report.py::test_every_figure_of_a_run_is_counted_once_whatever_the_lists_leave_out"
+_HIDDEN = "features/survey/test_survey.py::test_what_nobody_may_describe_is_a_row_of_its_own_and_no_zero"
+_ONCE = "features/cleanup/test_run_report.py::test_every_figure_of_a_run_is_counted_once_whatever_the_lists_leave_out"
 _AS_RED = "cli/test_unseen.py::test_survey_and_check_are_as_red"
 
 ANSWERS = [
@@ -43,7 +43,7 @@ ANSWERS = [
         SURVEY,
         "        _out_of_service(views, limits.allowed_quarantine),\n",
         "        {},\n",
-        "lifecycle/test_survey.py::"
+        "features/survey/test_survey.py::"
         "test_what_lies_in_a_metadata_partition_out_of_service_cannot_be_told_and_the_rest_is",
     ),
     Mutation(
@@ -101,7 +101,7 @@ ANSWERS = [
         PLAN,
         "return kind is (RefusalKind.OTHER if left_out.needs_person else RefusalKind.WAITING)",
         "return kind is RefusalKind.OTHER",
-        "policy/test_plan.py::test_a_summary_has_room_for_the_first_refusals",
+        "core/plans/test_plan.py::test_a_summary_has_room_for_the_first_refusals",
     ),
     Mutation(
         "figures",
@@ -109,7 +109,7 @@ ANSWERS = [
         PLAN,
         "        return self.by_reason.get(Reason.ORPHANED.value, Count(0, 0))",
         "        return self.planned",
-        "policy/test_plan.py::test_what_leaders_delete_is_estimated_and_counted_apart",
+        "core/plans/test_plan.py::test_what_leaders_delete_is_estimated_and_counted_apart",
     ),
     Mutation(
         "figures",
@@ -117,7 +117,7 @@ ANSWERS = [
         PLAN,
         "return self in (Reason.LOG_START_OFFSET, Reason.RETENTION_MS, Reason.RETENTION_BYTES)",
         "return False",
-        "policy/test_plan.py::test_what_leaders_delete_is_estimated_and_counted_apart",
+        "core/plans/test_plan.py::test_what_leaders_delete_is_estimated_and_counted_apart",
     ),
     # -- what helps
     Mutation(
@@ -126,14 +126,14 @@ ANSWERS = [
         GUARDS,
         "enough = -(-planned.segments * 100 // known.segments) / 100",
         "enough = planned.segments * 100 // known.segments / 100",
-        "policy/test_guards.py::test_the_share_that_is_named_lets_the_plan_pass",
+        "core/plans/test_guards.py::test_the_share_that_is_named_lets_the_plan_pass",
     ),
     switched_off(
         RUN_REPORT,
         "answers",
         "a task that died is told as a missing plan",
         "    if run.plan is None and failed:",
-        "lifecycle/test_run_report.py::test_a_task_that_died_without_a_document_is_told_as_that",
+        "features/cleanup/test_run_report.py::test_a_task_that_died_without_a_document_is_told_as_that",
     ),
     Mutation(
         "answers",
@@ -149,7 +149,7 @@ ANSWERS = [
         LOCAL_WRITING,
         "        raise OSError(e.errno, words, str(path)) from e",
         "        raise",
-        "test_file_systems.py::test_a_full_disk_names_file_and_remedy_at_whatever_step",
+        "core/base/test_file_systems.py::test_a_full_disk_names_file_and_remedy_at_whatever_step",
     ),
     switched_off(
         OVERVIEW,

@@ -18,11 +18,11 @@ RECORDS = "features/archiving/archive/records.py"
 READING = "features/archiving/archive/reading.py"
 RESTORE = "restore"
 ARCHIVE = "archive before deletion"
-TESTS = "lifecycle/test_archiving.py"
+TESTS = "features/archiving/test_archiving.py"
 DOCUMENTS = "features/archiving/archive_documents.py"
 RUN_DOCUMENTS = "features/archiving/archive/documents.py"
 ARCHIVE_WHOLE = "features/archiving/archive_whole.py"
-WHOLE = "remote_log/test_whole_archives.py"
+WHOLE = "features/archiving/test_whole_archives.py"
 HALF = f"{WHOLE}::test_half_an_archive_is_refused"
 SPOILT = f"{TESTS}::test_an_archive_that_is_changed_afterwards_deletes_nothing_of_it"
 
@@ -297,41 +297,41 @@ ARCHIVING = [
         RESTORING,
         "            log.verify()\n",
         "            pass\n",
-        "remote_log/test_restoring_session.py::test_a_damaged_archive_is_not_restored",
+        "features/archiving/test_restoring_session.py::test_a_damaged_archive_is_not_restored",
     ),
     switched_off(
         READING,
         RESTORE,
         "a file that was changed is taken for the archived one",
         "            if found != file:",
-        "remote_log/test_archive_reading.py::test_a_file_that_was_changed_is_named",
+        "features/archiving/test_archive_reading.py::test_a_file_that_was_changed_is_named",
     ),
     switched_off(
         RESTORING,
         RESTORE,
         "a topic that cannot hold the records is written to",
         "        if found := obstacles(look, measured, system_clock()):",
-        "remote_log/test_restoring_session.py::test_a_topic_that_cannot_hold_them_is_not_written_to",
+        "features/archiving/test_restoring_session.py::test_a_topic_that_cannot_hold_them_is_not_written_to",
     ),
     switched_off(
         RESTORING,
         RESTORE,
         "what was restored is not compared",
         "        if (digest.count, digest.hexdigest()) != (expected.count, expected.content_sha256):",
-        "remote_log/test_restoring_session.py::test_a_record_that_differs_when_read_back_is_noticed",
+        "features/archiving/test_restoring_session.py::test_a_record_that_differs_when_read_back_is_noticed",
     ),
     switched_off(
         RESTORING,
         RESTORE,
         "another writer is not noticed",
         "    if (after.topic_id, after.ends) != (look.topic_id, ends):",
-        "remote_log/test_restoring_session.py::test_another_writer_and_another_topic_of_the_name_are_noticed",
+        "features/archiving/test_restoring_session.py::test_another_writer_and_another_topic_of_the_name_are_noticed",
     ),
     switched_off(
         RESTORING,
         RESTORE,
         "a connection that allows no writes restores",
         "    if not settings.allow_writes:",
-        "remote_log/test_restoring_session.py::test_a_connection_that_does_not_allow_writes_restores_nothing",
+        "features/archiving/test_restoring_session.py::test_a_connection_that_does_not_allow_writes_restores_nothing",
     ),
 ]

@@ -19,7 +19,7 @@ NEEDS_A_PERSON = [
         BATCHES,
         "(KEPT_ADVICE, RefusalKind.STORAGE) if kept",
         "(KEPT_ADVICE, RefusalKind.NEXT_RUN) if kept",
-        "lifecycle/test_cleaner.py::test_objects_that_stay_leave_their_segment_for_the_next_run",
+        "features/cleanup/test_cleaner.py::test_objects_that_stay_leave_their_segment_for_the_next_run",
     ),
     Mutation(
         "I12",
@@ -27,7 +27,7 @@ NEEDS_A_PERSON = [
         PARTITION_WORK,
         " (set {set_of})",
         "",
-        "lifecycle/test_cleaner_missing.py::test_two_sets_of_missing_segments_never_have_the_same_name",
+        "features/cleanup/test_cleaner_missing.py::test_two_sets_of_missing_segments_never_have_the_same_name",
     ),
     Mutation(
         "I12",
@@ -35,7 +35,7 @@ NEEDS_A_PERSON = [
         MARKER,
         "            except PartitionerMismatchError as e:",
         "            except ZeroDivisionError as e:",
-        "lifecycle/test_marker.py::test_a_metadata_partition_of_strangers_keeps_no_other_from_being_marked",
+        "features/cleanup/test_marker.py::test_a_metadata_partition_of_strangers_keeps_no_other_from_being_marked",
     ),
     switched_off(
         OPERATORS,
@@ -58,7 +58,7 @@ NEEDS_A_PERSON = [
         RUN_REPORT,
         "for r in (*run.not_planned, *run.not_marked)]",
         "for r in run.not_planned]",
-        "lifecycle/test_run_report.py::test_refusals_of_marker_planner_and_cleaner_need_a_person_each_once",
+        "features/cleanup/test_run_report.py::test_refusals_of_marker_planner_and_cleaner_need_a_person_each_once",
     ),
     Mutation(
         "I12",
@@ -66,7 +66,7 @@ NEEDS_A_PERSON = [
         PLANNER,
         "        self.refuse(records[: max(0, MAX_QUARANTINED_LISTED - listed)])\n",
         "",
-        "lifecycle/test_planner.py::test_quarantined_records_are_listed_one_by_one_wherever_they_lie_and_up_to_a_bound",
+        "features/cleanup/test_planner.py::test_quarantined_records_are_listed_one_by_one_wherever_they_lie_and_up_to_a_bound",
     ),
     Mutation(
         "I12",
@@ -74,7 +74,7 @@ NEEDS_A_PERSON = [
         RUN_REPORT,
         "for place in listed)) > 0:",
         "for place in listed)) > 1_000:",
-        "lifecycle/test_run_report.py::test_quarantined_records_beyond_those_that_are_listed_are_not_forgotten",
+        "features/cleanup/test_run_report.py::test_quarantined_records_beyond_those_that_are_listed_are_not_forgotten",
     ),
     Mutation(
         "I12",
@@ -82,7 +82,7 @@ NEEDS_A_PERSON = [
         RUN_REPORT,
         "            self.unreadable.append(_unreadable(name, str(e), metadata_partition))\n",
         "",
-        "lifecycle/test_run_report.py::test_a_part_that_cannot_be_read_is_an_entry_and_the_others_count",
+        "features/cleanup/test_run_report.py::test_a_part_that_cannot_be_read_is_an_entry_and_the_others_count",
     ),
     Mutation(
         "I12",
@@ -90,7 +90,7 @@ NEEDS_A_PERSON = [
         RUN_REPORT,
         "    if plan is None or plan.blast_radius is None or plan.within_blast_radius:",
         "    if True:",
-        "lifecycle/test_run_report.py::test_a_run_stopped_by_its_blast_radius_says_so_and_counts_what_is_left",
+        "features/cleanup/test_run_report.py::test_a_run_stopped_by_its_blast_radius_says_so_and_counts_what_is_left",
     ),
     Mutation(
         "I12",
@@ -98,7 +98,7 @@ NEEDS_A_PERSON = [
         ATTENTION,
         "        if word.cluster_id == cluster_id:",
         "        if word:",
-        "policy/test_attention.py::test_another_clusters_acknowledgement_covers_nothing_here",
+        "core/runs/test_attention.py::test_another_clusters_acknowledgement_covers_nothing_here",
     ),
     Mutation(
         "I12",
@@ -106,7 +106,7 @@ NEEDS_A_PERSON = [
         ATTENTION,
         "        if found is not None and now_ms < found.until_ms:",
         "        if found is not None:",
-        "policy/test_attention.py::test_an_expired_acknowledgement_fails_again_and_says_so",
+        "core/runs/test_attention.py::test_an_expired_acknowledgement_fails_again_and_says_so",
     ),
     Mutation(
         "I12",
@@ -114,7 +114,7 @@ NEEDS_A_PERSON = [
         ATTENTION,
         "        one_record = self.topic is None and self.offset",
         "        one_record = self.offset",
-        "policy/test_attention.py::test_two_partitions_refused_for_one_record_are_acknowledged_singly",
+        "core/runs/test_attention.py::test_two_partitions_refused_for_one_record_are_acknowledged_singly",
     ),
     Mutation(
         "I12",
@@ -122,7 +122,7 @@ NEEDS_A_PERSON = [
         ATTENTION,
         "        vague = self.kind in _VAGUE",
         "        vague = False",
-        "policy/test_attention.py::test_where_the_kind_does_not_say_what_is_wrong_the_words_do",
+        "core/runs/test_attention.py::test_where_the_kind_does_not_say_what_is_wrong_the_words_do",
     ),
     Mutation(
         "I12",
@@ -130,7 +130,7 @@ NEEDS_A_PERSON = [
         ATTENTION,
         "acknowledgeable=names_something and refusal",
         "acknowledgeable=refusal",
-        "policy/test_attention.py::test_a_refusal_that_names_nothing_or_one_run_cannot_be_acknowledged",
+        "core/runs/test_attention.py::test_a_refusal_that_names_nothing_or_one_run_cannot_be_acknowledged",
     ),
     Mutation(
         "I12",
@@ -138,21 +138,21 @@ NEEDS_A_PERSON = [
         ATTENTION,
         " if problem.acknowledgeable else None",
         "",
-        "policy/test_attention.py::test_what_ends_with_a_run_cannot_be_acknowledged",
+        "core/runs/test_attention.py::test_what_ends_with_a_run_cannot_be_acknowledged",
     ),
     switched_off(
         ATTENTION,
         "I12",
         "an acknowledgement may last for ever",
         "    if until_ms > now_ms + MAX_ACKNOWLEDGED_MS:",
-        "policy/test_attention.py::test_a_malformed_acknowledgement_fails_by_itself_and_the_others_count",
+        "core/runs/test_attention.py::test_a_malformed_acknowledgement_fails_by_itself_and_the_others_count",
     ),
     switched_off(
         ATTENTION,
         "I12",
         "unknown fields of an acknowledgement are ignored",
         "    if unknown := sorted(entry.keys() - set(FIELDS)):",
-        "policy/test_attention.py::test_a_malformed_acknowledgement_fails_by_itself_and_the_others_count",
+        "core/runs/test_attention.py::test_a_malformed_acknowledgement_fails_by_itself_and_the_others_count",
     ),
     Mutation(
         "I12",
@@ -160,7 +160,7 @@ NEEDS_A_PERSON = [
         ATTENTION,
         '            problems.append(_not_understood(f"entry {number} of {source}", str(e)))\n',
         "            continue\n",
-        "policy/test_attention.py::test_a_malformed_acknowledgement_fails_by_itself_and_the_others_count",
+        "core/runs/test_attention.py::test_a_malformed_acknowledgement_fails_by_itself_and_the_others_count",
     ),
     Mutation(
         "I12",
@@ -168,7 +168,7 @@ NEEDS_A_PERSON = [
         ATTENTION,
         "        return unreadable_acknowledgements(source, str(e))",
         "        return Acknowledgements()",
-        "policy/test_attention.py::test_a_variable_that_is_no_list_of_acknowledgements_fails_and_acknowledges_nothing",
+        "core/runs/test_attention.py::test_a_variable_that_is_no_list_of_acknowledgements_fails_and_acknowledges_nothing",
     ),
     Mutation(
         "I12",
@@ -184,7 +184,7 @@ NEEDS_A_PERSON = [
         REPORTS,
         "        if refusal.kind is not RefusalKind.WAITING:",
         "        if True:",
-        "lifecycle/test_run_report.py::test_a_wait_is_neither_red_nor_a_refusal",
+        "features/cleanup/test_run_report.py::test_a_wait_is_neither_red_nor_a_refusal",
     ),
     Mutation(
         "dry run",
@@ -200,7 +200,7 @@ NEEDS_A_PERSON = [
         REPORTS,
         "IN_A_DRY_RUN.get(name, name) if dry_run else name",
         "name",
-        "lifecycle/test_run_report.py::test_a_dry_run_says_so_where_nothing_was_planned_and_names_its_counts",
+        "features/cleanup/test_run_report.py::test_a_dry_run_says_so_where_nothing_was_planned_and_names_its_counts",
     ),
     Mutation(
         "dry run",
@@ -208,6 +208,6 @@ NEEDS_A_PERSON = [
         RUN_REPORT,
         "    is_dry = False not in run.dry_runs if run.dry_runs else dry_run",
         "    is_dry = dry_run or True in run.dry_runs",
-        "lifecycle/test_run_report.py::test_where_the_tasks_disagree_something_was_done",
+        "features/cleanup/test_run_report.py::test_where_the_tasks_disagree_something_was_done",
     ),
 ]

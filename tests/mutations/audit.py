@@ -11,7 +11,7 @@ PRUNING = "overview/pruning.py"
 HOUSEKEEPING = "overview/housekeeping.py"
 LOG = "audit log"
 OLD = "old runs"
-TESTS = "lifecycle/test_audit.py"
+TESTS = "core/world/test_audit.py"
 KEEPING = "airflow/test_housekeeping.py"
 
 AUDIT = [
@@ -91,7 +91,7 @@ AUDIT = [
         "features/scrub/scrub_cleaner.py",
         "            report.note_problem(trail.end(None))\n            raise\n",
         "            raise\n",
-        "lifecycle/test_scrub_plan.py::test_a_deletion_that_fails_leaves_an_unknown_outcome_in_the_audit_log",
+        "features/scrub/test_scrub_plan.py::test_a_deletion_that_fails_leaves_an_unknown_outcome_in_the_audit_log",
     ),
     switched_off(
         FILES,
@@ -123,7 +123,7 @@ AUDIT = [
         PRUNING,
         "        return newest.get(group_of(self.artifact), self.artifact) != self.artifact",
         "        return True",
-        "policy/test_pruning.py::test_a_young_one_one_of_another_cluster_one_that_may_be_applied_and_the_newest_stay",
+        "overview/test_pruning.py::test_a_young_one_one_of_another_cluster_one_that_may_be_applied_and_the_newest_stay",
     ),
     Mutation(
         OLD,

@@ -32,7 +32,7 @@ CLOCKS = [
         "    return next((o for o in observations if o.bounded and o.time_ms <= now_ms + MAX_CLOCK_SKEW_MS), None)",
         "    sane = [o for o in observations if o.bounded and o.time_ms <= now_ms + MAX_CLOCK_SKEW_MS]\n"
         "    return min(sane, key=lambda o: o.time_ms, default=None)",
-        "policy/test_absence.py::test_a_repeated_marker_with_an_earlier_time_does_not_shorten_the_wait",
+        "core/world/test_absence.py::test_a_repeated_marker_with_an_earlier_time_does_not_shorten_the_wait",
     ),
     Mutation(
         "time",
@@ -40,7 +40,7 @@ CLOCKS = [
         ABSENCE,
         "if o.bounded and o.time_ms <= now_ms + MAX_CLOCK_SKEW_MS)",
         "if o.bounded)",
-        "policy/test_absence.py::test_an_observation_from_the_future_is_replaced_by_the_next_sane_one",
+        "core/world/test_absence.py::test_an_observation_from_the_future_is_replaced_by_the_next_sane_one",
         simulated=True,
     ),
     Mutation(
@@ -49,7 +49,7 @@ CLOCKS = [
         "core/records/fold/deletions.py",
         "    ours = int(events.broker_id[event]) == OWN_BROKER_ID\n",
         "    ours = True\n",
-        "lifecycle/test_marker_bounds.py::test_a_marker_of_a_writer_that_is_behind_is_observed_anew_and_waited_for",
+        "core/world/test_marker_bounds.py::test_a_marker_of_a_writer_that_is_behind_is_observed_anew_and_waited_for",
         simulated=True,
     ),
     Mutation(
@@ -58,7 +58,7 @@ CLOCKS = [
         HISTORY,
         "            ours=event.broker_id == OWN_BROKER_ID,\n",
         "            ours=True,\n",
-        "lifecycle/test_history.py::test_a_foreign_marker_is_bounded_by_the_next_time_to_rely_on_and_the_later_one_counts",
+        "core/records/test_history.py::test_a_foreign_marker_is_bounded_by_the_next_time_to_rely_on_and_the_later_one_counts",
     ),
     Mutation(
         "time",
@@ -66,7 +66,7 @@ CLOCKS = [
         PARTITION_DELETION,
         "time_ms=max(o.time_ms, time_ms)",
         "time_ms=min(o.time_ms, time_ms)",
-        "lifecycle/test_history.py::test_a_foreign_marker_is_bounded_by_the_next_time_to_rely_on_and_the_later_one_counts",
+        "core/records/test_history.py::test_a_foreign_marker_is_bounded_by_the_next_time_to_rely_on_and_the_later_one_counts",
     ),
     Mutation(
         "time",
@@ -74,7 +74,7 @@ CLOCKS = [
         EVENT_DECODING,
         'pc.not_equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)',
         'pc.is_valid(decoded.column("api_key"))',
-        "lifecycle/test_marker_bounds.py::test_what_nobody_can_rely_on_bounds_nothing",
+        "core/world/test_marker_bounds.py::test_what_nobody_can_rely_on_bounds_nothing",
     ),
     Mutation(
         "time",
@@ -82,35 +82,35 @@ CLOCKS = [
         REPLAY,
         "        index = bisect_right(offsets, offset)\n",
         "        index = 0\n",
-        "lifecycle/test_marker_bounds.py::test_the_next_record_of_a_broker_about_any_topic_bounds_it",
+        "core/world/test_marker_bounds.py::test_the_next_record_of_a_broker_about_any_topic_bounds_it",
     ),
     switched_off(
         PARTITION_DELETION,
         "time",
         "a marker without a time is an old one",
         "        if observation.time_ms < 0:",
-        "lifecycle/test_history.py::test_a_marker_without_a_time_marks_and_observes_nothing",
+        "core/records/test_history.py::test_a_marker_without_a_time_marks_and_observes_nothing",
     ),
     switched_off(
         PROVEN_TIME,
         "time",
         "a worker that contradicts the brokers is believed",
         "    if abs(time_ms - other_ms) > MAX_CLOCK_SKEW_MS:",
-        "policy/test_proven_time.py::test_a_worker_that_contradicts_the_brokers_is_refused_with_both_times",
+        "core/world/test_proven_time.py::test_a_worker_that_contradicts_the_brokers_is_refused_with_both_times",
     ),
     switched_off(
         PROVEN_TIME,
         "time",
         "a time before what a broker wrote is believed",
         "    if bound.not_before_ms > time_ms + MAX_CLOCK_SKEW_MS:",
-        "policy/test_proven_time.py::test_a_worker_that_is_behind_what_brokers_wrote_is_refused_even_unproven",
+        "core/world/test_proven_time.py::test_a_worker_that_is_behind_what_brokers_wrote_is_refused_even_unproven",
     ),
     switched_off(
         PROVEN_TIME,
         "time",
         "nothing needs to prove the time",
         "        if required and UNPROVEN_CLOCK not in overrides:",
-        "policy/test_proven_time.py::test_nothing_to_compare_with_is_refused_and_says_why_and_the_way_out",
+        "core/world/test_proven_time.py::test_nothing_to_compare_with_is_refused_and_says_why_and_the_way_out",
     ),
     Mutation(
         "time",
@@ -118,14 +118,14 @@ CLOCKS = [
         CLOCK,
         "        return self.proof.time_ms + elapsed",
         "        return self.proof.worker_ms + elapsed",
-        "test_clock.py::test_it_goes_by_the_proven_time_whatever_the_workers_own_clock_says",
+        "core/base/test_clock.py::test_it_goes_by_the_proven_time_whatever_the_workers_own_clock_says",
     ),
     switched_off(
         CLOCK,
         "time",
         "a proof is never renewed",
         "        if elapsed > MAX_PROOF_AGE_MS or abs(drift) > _MAX_DRIFT_MS:",
-        "test_clock.py::test_an_old_proof_is_renewed",
+        "core/base/test_clock.py::test_an_old_proof_is_renewed",
     ),
     Mutation(
         "time",
@@ -133,13 +133,13 @@ CLOCKS = [
         KAFKA_TIME,
         "                if offset >= end_before and time_ms >= 0:",
         "                if time_ms >= 0:",
-        "kafka/test_broker_time.py::test_a_time_from_before_the_commit_is_none",
+        "core/log/kafka/test_broker_time.py::test_a_time_from_before_the_commit_is_none",
     ),
     switched_off(
         KAFKA_TIME,
         "time",
         "a topic with the producer's time is a clock",
         "        if kind != TIMESTAMP_LOG_APPEND_TIME:",
-        "kafka/test_broker_time.py::test_the_time_of_delivery_counts_where_brokers_stamp_it",
+        "core/log/kafka/test_broker_time.py::test_the_time_of_delivery_counts_where_brokers_stamp_it",
     ),
 ]

@@ -57,6 +57,6 @@ COMMAND = [
         JAVA_PROPERTIES,
         '        raise ConfigurationError(f"{in_quotes(path)} is no properties file in UTF-8") from None',
         '        raise ConfigurationError(f"{in_quotes(path)} is no properties file in UTF-8: {data!r}") from None',
-        "kafka/test_java_properties.py::test_a_file_that_cannot_be_read_is_named_and_not_repeated",
+        "core/log/kafka/test_java_properties.py::test_a_file_that_cannot_be_read_is_named_and_not_repeated",
     ),
 ]

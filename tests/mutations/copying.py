@@ -15,13 +15,13 @@ SEGMENT_COPY = "features/copying/segment_copy.py"
 COMPARISON = "features/copying/leader_comparison.py"
 COPY_REPLAY = "features/copying/copy_replay.py"
 
-_COPIER = "remote_log/test_copier.py::"
-_HOLES = "remote_log/test_copy_holes.py::"
-_RACES = "remote_log/test_copier_races.py::"
+_COPIER = "features/copying/test_copier.py::"
+_HOLES = "features/copying/test_copy_holes.py::"
+_RACES = "features/copying/test_copier_races.py::"
 _FORBIDDEN = f"{_COPIER}test_a_topic_that_must_not_be_copied_is_refused"
 _MID_COPY = f"{_COPIER}test_what_changes_while_a_segment_is_copied_has_it_taken_back"
 
-_GUARD = "event_log/test_copy_guard.py::"
+_GUARD = "core/log/test_copy_guard.py::"
 _HARM = f"{_GUARD}test_what_could_harm_a_broker_or_lose_data_is_not_written"
 
 
@@ -115,7 +115,7 @@ COPYING = [
         HISTORY,
         "event.broker_id != OWN_BROKER_ID or event.state in COPYING:",
         "event.broker_id != OWN_BROKER_ID:",
-        "lifecycle/test_history.py::test_whoever_copies_is_somebody_else_whatever_id_it_has",
+        "core/records/test_history.py::test_whoever_copies_is_somebody_else_whatever_id_it_has",
     ),
     Mutation(
         "foreign",
@@ -123,7 +123,7 @@ COPYING = [
         FOLD_DELETIONS,
         "((self.broker_id != OWN_BROKER_ID) | copying)",
         "(self.broker_id != OWN_BROKER_ID)",
-        "lifecycle/test_topic_view.py::test_whoever_copies_is_somebody_else_to_the_fold_too",
+        "core/world/test_topic_view.py::test_whoever_copies_is_somebody_else_to_the_fold_too",
     ),
     switched_off(
         RULES,
@@ -191,7 +191,7 @@ COPYING = [
         RULES,
         "        if base > expired or max_timestamp_ms >= until_ms:",
         "        if base > expired:",
-        "policy/test_copying.py::test_what_the_leader_is_about_to_delete_ends_at_a_segment",
+        "features/copying/test_copying.py::test_what_the_leader_is_about_to_delete_ends_at_a_segment",
     ),
     Mutation(
         "retention",
@@ -199,7 +199,7 @@ COPYING = [
         RULES,
         "        if base > expired or max_timestamp_ms >= until_ms:",
         "        if max_timestamp_ms >= until_ms:",
-        "policy/test_copying.py::test_nothing_is_known_to_expire_behind_offsets_that_nobody_knows",
+        "features/copying/test_copying.py::test_nothing_is_known_to_expire_behind_offsets_that_nobody_knows",
     ),
     Mutation(
         "no hole",
@@ -307,42 +307,42 @@ COPYING = [
         "one copier",
         "goes on though another copier was announced first",
         "            elif other.state is _STARTED and before_ours:",
-        "policy/test_copying.py::test_whoever_was_announced_first_goes_on",
+        "features/copying/test_copying.py::test_whoever_was_announced_first_goes_on",
     ),
     switched_off(
         SITUATION,
         "no hole",
         "finishes a copy that the log start has passed",
         "        if metadata.end_offset < self.log_start_offset:",
-        "policy/test_copying.py::test_what_nobody_reads_any_more_is_not_copied",
+        "features/copying/test_copying.py::test_what_nobody_reads_any_more_is_not_copied",
     ),
     switched_off(
         SITUATION,
         "committed",
         "finishes what the leader has not committed any more",
         "        if metadata.end_offset >= self.committed_end:",
-        "policy/test_copying.py::test_what_is_not_committed_is_not_copied",
+        "features/copying/test_copying.py::test_what_is_not_committed_is_not_copied",
     ),
     switched_off(
         SITUATION,
         "one copier",
         "finishes a copy of what somebody else has copied meanwhile",
         "        if metadata.end_offset < next_offset and not self._expires(metadata):",
-        "policy/test_copying.py::test_what_is_in_remote_storage_is_not_copied_again",
+        "features/copying/test_copying.py::test_what_is_in_remote_storage_is_not_copied_again",
     ),
     switched_off(
         SITUATION,
         "no hole",
         "announces what begins behind a gap",
         "        if metadata.segment_leader_epochs[0][1] > next_offset:",
-        "policy/test_copying.py::test_what_begins_behind_a_gap_is_not_announced",
+        "features/copying/test_copying.py::test_what_begins_behind_a_gap_is_not_announced",
     ),
     switched_off(
         SITUATION,
         "lineage",
         "announces what nothing proves to be the leader's",
         "        if not self.without_leader and (self.proven_end is None or metadata.end_offset >= self.proven_end):",
-        "policy/test_copying.py::test_what_is_not_proven_is_not_announced",
+        "features/copying/test_copying.py::test_what_is_not_proven_is_not_announced",
     ),
     switched_off(
         SITUATION,
@@ -416,7 +416,7 @@ COPYING = [
         SEGMENT_COPY,
         "        _require(lease.why_lost())\n",
         "",
-        "remote_log/test_copier.py::test_a_copy_that_is_seen_too_late_is_taken_back",
+        "features/copying/test_copier.py::test_a_copy_that_is_seen_too_late_is_taken_back",
     ),
     Mutation(
         "one copier",

@@ -12,8 +12,8 @@ WHAT_IF = "features/retention/spark/executor/what_if.py"
 MANIFEST = "features/retention/spark/generation.py"
 STORE = "features/retention/spark/generations.py"
 
-_READING_ON = "spark/test_reading_on.py"
-_GENERATION = "spark/test_generation.py"
+_READING_ON = "features/retention/test_reading_on.py"
+_GENERATION = "features/retention/test_generation.py"
 
 GENERATIONS = [
     switched_off(
@@ -130,6 +130,6 @@ GENERATIONS = [
         WHAT_IF,
         "        codes[uncertain] = NONE\n",
         "",
-        "spark/test_what_if.py::test_a_segment_that_is_not_certain_never_goes",
+        "features/retention/test_what_if.py::test_a_segment_that_is_not_certain_never_goes",
     ),
 ]

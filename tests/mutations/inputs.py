@@ -49,7 +49,7 @@ INPUTS = [
         "inputs",
         "a port above 65535 leads to another one",
         "        if found is None or not 1 <= int(found[1] or 9092) <= 65_535:",
-        "kafka/test_kafka_config.py::test_an_address_that_librdkafka_takes_for_another_is_refused",
+        "core/log/kafka/test_kafka_config.py::test_an_address_that_librdkafka_takes_for_another_is_refused",
     ),
     switched_off(
         "hooks/connection.py",
@@ -70,7 +70,7 @@ INPUTS = [
         "inputs",
         "a range that ends before it begins is an empty one",
         "        if number in (start_offsets or {}) and end < start:",
-        "lifecycle/test_reader.py::test_an_end_before_the_start_is_refused_and_not_an_empty_range",
+        "features/reading/test_metadata_reader.py::test_an_end_before_the_start_is_refused_and_not_an_empty_range",
     ),
     Mutation(
         "inputs",

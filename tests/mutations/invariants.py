@@ -23,8 +23,8 @@ from tests.mutations.mutation import (
 
 AUDIT_RULES = "core/world/audit.py"
 
-_MISSING = "lifecycle/test_cleaner_missing.py::"
-_RECORD = "lifecycle/test_deletion_record.py::"
+_MISSING = "features/cleanup/test_cleaner_missing.py::"
+_RECORD = "features/cleanup/test_deletion_record.py::"
 
 INVARIANTS = [
     Mutation(
@@ -33,7 +33,7 @@ INVARIANTS = [
         BATCHES,
         "for m in work.current(segments, _STARTED)",
         "for m in work.current(segments)",
-        "lifecycle/test_cleaner.py::test_only_what_was_read_back_as_started_is_deleted",
+        "features/cleanup/test_cleaner.py::test_only_what_was_read_back_as_started_is_deleted",
         simulated=True,
     ),
     Mutation(
@@ -42,7 +42,7 @@ INVARIANTS = [
         BATCHES,
         "        context.effects.advance(context.replay)\n        return [outcome.offset",
         "        return [outcome.offset",
-        "lifecycle/test_cleaner.py::test_a_run_goes_from_marked_to_finished",
+        "features/cleanup/test_cleaner.py::test_a_run_goes_from_marked_to_finished",
         simulated=True,
     ),
     Mutation(
@@ -51,7 +51,7 @@ INVARIANTS = [
         BATCHES,
         "        to_start = [",
         "        self._context.effects.delete([m for _, segments in taken for m in segments])\n        to_start = [",
-        "lifecycle/test_cleaner.py::test_only_what_was_read_back_as_started_is_deleted",
+        "features/cleanup/test_cleaner.py::test_only_what_was_read_back_as_started_is_deleted",
         simulated=True,
     ),
     Mutation(
@@ -60,7 +60,7 @@ INVARIANTS = [
         BATCHES,
         "        if deletion.outcome is DeleteOutcome.GONE or (",
         "        if True or (",
-        "lifecycle/test_cleaner.py::test_objects_that_stay_leave_their_segment_for_the_next_run",
+        "features/cleanup/test_cleaner.py::test_objects_that_stay_leave_their_segment_for_the_next_run",
         simulated=True,
     ),
     Mutation(
@@ -69,7 +69,7 @@ INVARIANTS = [
         BATCHES,
         "        unseen_before = segment_id.id not in work.eligibility.listed",
         "        unseen_before = True",
-        "lifecycle/test_cleaner_missing.py::test_objects_that_vanish_between_listing_and_deletion_are_left_to_the_next_run",
+        "features/cleanup/test_cleaner_missing.py::test_objects_that_vanish_between_listing_and_deletion_are_left_to_the_next_run",
     ),
     Mutation(
         "I2",
@@ -77,7 +77,7 @@ INVARIANTS = [
         BATCHES,
         "        gone = [deleted for",
         "        self._publish([w for w, _ in started], [self._segment_event(m, _FINISHED) for _, m in started], proof)\n        gone = [deleted for",
-        "lifecycle/test_cleaner.py::test_objects_that_stay_leave_their_segment_for_the_next_run",
+        "features/cleanup/test_cleaner.py::test_objects_that_stay_leave_their_segment_for_the_next_run",
         simulated=True,
     ),
     Mutation(
@@ -86,7 +86,7 @@ INVARIANTS = [
         ELIGIBILITY,
         "        places_proven=places <= check.verified_places,",
         "        places_proven=True,",
-        "lifecycle/test_cleaner_missing.py::test_below_a_root_that_is_not_verified_nothing_unseen_is_finished",
+        "features/cleanup/test_cleaner_missing.py::test_below_a_root_that_is_not_verified_nothing_unseen_is_finished",
     ),
     Mutation(
         "I2",
@@ -94,7 +94,7 @@ INVARIANTS = [
         ROOT_PROOF,
         "    freshness.require(places, check.expected_places, overrides, hint=",
         "    freshness.require((), check.expected_places, overrides, hint=",
-        "lifecycle/test_cleaner_missing.py::test_an_old_copy_of_the_root_is_refused_before_anything_is_done",
+        "features/cleanup/test_cleaner_missing.py::test_an_old_copy_of_the_root_is_refused_before_anything_is_done",
     ),
     Mutation(
         "I2",
@@ -102,7 +102,7 @@ INVARIANTS = [
         ELIGIBILITY,
         "        root_is_fresh=all(root.freshness.is_fresh(place, check.expected_places) for place in places),",
         "        root_is_fresh=True,",
-        "lifecycle/test_cleaner_missing.py::"
+        "features/cleanup/test_cleaner_missing.py::"
         "test_what_a_broker_began_to_delete_is_not_finished_unseen_below_a_root_that_is_not_up_to_date",
     ),
     Mutation(
@@ -111,7 +111,7 @@ INVARIANTS = [
         ELIGIBILITY,
         "same_root=all(check.root_ids.get(place) in root.recorded for place in places),",
         "same_root=True,",
-        "lifecycle/test_root_proof.py::test_our_own_start_counts_only_below_the_root_of_an_earlier_run",
+        "core/world/test_root_proof.py::test_our_own_start_counts_only_below_the_root_of_an_earlier_run",
     ),
     Mutation(
         "I2",
@@ -183,7 +183,7 @@ INVARIANTS = [
         ELIGIBILITY,
         "    if decision.verdict is UnseenVerdict.MAY_FINISH:",
         "    if True:",
-        "lifecycle/test_cleaner_missing.py::test_a_copied_segment_without_objects_stays_unfinished_and_is_reported",
+        "features/cleanup/test_cleaner_missing.py::test_a_copied_segment_without_objects_stays_unfinished_and_is_reported",
         simulated=True,
     ),
     Mutation(
@@ -192,7 +192,7 @@ INVARIANTS = [
         ELIGIBILITY,
         "    if missing > tolerated:",
         "    if False:",
-        "lifecycle/test_cleaner_missing.py::test_too_many_missing_segments_stop_the_run_before_anything_is_deleted",
+        "features/cleanup/test_cleaner_missing.py::test_too_many_missing_segments_stop_the_run_before_anything_is_deleted",
     ),
     Mutation(
         "I2",
@@ -200,7 +200,7 @@ INVARIANTS = [
         ELIGIBILITY,
         "context.limits.max_missing_segments if root.verified else 0",
         "context.limits.max_missing_segments",
-        "lifecycle/test_cleaner_missing.py::test_below_a_root_that_is_not_verified_one_missing_segment_stops_the_run",
+        "features/cleanup/test_cleaner_missing.py::test_below_a_root_that_is_not_verified_one_missing_segment_stops_the_run",
     ),
     Mutation(
         "I2",
@@ -208,7 +208,7 @@ INVARIANTS = [
         DELETION,
         "            outcome=DeleteOutcome.PRESENT if left else DeleteOutcome.GONE,",
         "            outcome=DeleteOutcome.GONE,",
-        "storage/test_in_memory.py",
+        "core/storage/test_in_memory.py",
         simulated=True,
     ),
     Mutation(
@@ -217,14 +217,14 @@ INVARIANTS = [
         LAYOUT_STORAGE,
         'batch.outcomes_unknown(f"not confirmed by a listing: {e}", deletion.sent)',
         "batch.outcomes_after([], {}, ())",
-        "storage/test_in_memory.py",
+        "core/storage/test_in_memory.py",
     ),
     switched_off(
         HISTORY,
         "I3",
         "finishes a partition with segments left",
         "        if unfinished:",
-        "lifecycle/test_history.py::test_obstacles_to_finish_in_the_order_in_which_they_are_removed",
+        "core/records/test_history.py::test_obstacles_to_finish_in_the_order_in_which_they_are_removed",
         simulated=True,
     ),
     Mutation(
@@ -233,14 +233,14 @@ INVARIANTS = [
         HISTORY,
         "        if not self.observations:\n",
         "        if False:\n",
-        "lifecycle/test_history.py::test_obstacles_to_finish_in_the_order_in_which_they_are_removed",
+        "core/records/test_history.py::test_obstacles_to_finish_in_the_order_in_which_they_are_removed",
     ),
     switched_off(
         HISTORY,
         "I3",
         "finishes a partition with an incomplete history",
         "        if self.without_add:",
-        "lifecycle/test_history.py::test_obstacles_to_finish_in_the_order_in_which_they_are_removed",
+        "core/records/test_history.py::test_obstacles_to_finish_in_the_order_in_which_they_are_removed",
     ),
     Mutation(
         "I3",
@@ -256,7 +256,7 @@ INVARIANTS = [
         BATCHES,
         "        if obstacle is None and work.outcome_unknown:",
         "        if False:",
-        "lifecycle/test_cleaner.py::test_after_an_unknown_outcome_nothing_is_declared_finished_in_that_run",
+        "features/cleanup/test_cleaner.py::test_after_an_unknown_outcome_nothing_is_declared_finished_in_that_run",
     ),
     Mutation(
         "I3",
@@ -264,7 +264,7 @@ INVARIANTS = [
         BATCHES,
         "                work.outcome_unknown |= isinstance(outcome, Unknown)",
         "            work.outcome_unknown = isinstance(outcome, Unknown)",
-        "lifecycle/test_cleaner.py::test_after_an_unknown_outcome_nothing_is_declared_finished_in_that_run",
+        "features/cleanup/test_cleaner.py::test_after_an_unknown_outcome_nothing_is_declared_finished_in_that_run",
     ),
     Mutation(
         "I3",
@@ -272,7 +272,7 @@ INVARIANTS = [
         BATCHES,
         "work.outcome_unknown |= isinstance(outcome, Unknown)",
         "work.outcome_unknown = isinstance(outcome, Unknown)",
-        "lifecycle/test_cleaner.py::test_an_unknown_outcome_is_remembered_whatever_came_of_later_records",
+        "features/cleanup/test_cleaner.py::test_an_unknown_outcome_is_remembered_whatever_came_of_later_records",
     ),
     Mutation(
         "I3",
@@ -280,14 +280,14 @@ INVARIANTS = [
         PUBLICATION,
         ">= doubts[record].copies:",
         ">= 1:",
-        "manager/test_topic_based.py::TestOutcomes::test_an_event_that_was_lost_twice_may_still_land_after_one_copy",
+        "library/test_topic_based.py::TestOutcomes::test_an_event_that_was_lost_twice_may_still_land_after_one_copy",
     ),
     switched_off(
         WRITE_GUARD,
         "I3",
         "the write guard lets FINISHED pass",
         "        if obstacle is not None:",
-        "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
+        "core/log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     Mutation(
         "I4",
@@ -295,7 +295,7 @@ INVARIANTS = [
         REPLAY,
         "        return min((o for o in offsets if o is not None), default=self.end)",
         "        return self.end",
-        "lifecycle/test_cleaner.py::test_the_committed_offset_stops_at_the_first_unsettled_marker",
+        "features/cleanup/test_cleaner.py::test_the_committed_offset_stops_at_the_first_unsettled_marker",
         simulated=True,
     ),
     Mutation(
@@ -304,7 +304,7 @@ INVARIANTS = [
         REPLAY,
         "        offsets.append(self._first_unread_deletion)\n",
         "",
-        "lifecycle/test_cleaner.py::test_a_topic_that_is_marked_during_a_run_holds_the_committed_offset_back",
+        "features/cleanup/test_cleaner.py::test_a_topic_that_is_marked_during_a_run_holds_the_committed_offset_back",
     ),
     Mutation(
         "I4",
@@ -312,7 +312,7 @@ INVARIANTS = [
         PARTITION_DELETION,
         "            if state is _STARTED:",
         "            self.unsettled_marker_offset = offset\n            if state is _STARTED:",
-        "lifecycle/test_history.py::test_repeated_markers_keep_the_first_observation_and_its_offset",
+        "core/records/test_history.py::test_repeated_markers_keep_the_first_observation_and_its_offset",
     ),
     Mutation(
         "I4",
@@ -320,7 +320,7 @@ INVARIANTS = [
         EFFECTS,
         "        except EventLogError as e:",
         "        except ZeroDivisionError as e:",
-        "lifecycle/test_permissions.py::test_an_offset_that_cannot_be_committed_does_not_lose_the_report",
+        "features/cleanup/test_permissions.py::test_an_offset_that_cannot_be_committed_does_not_lose_the_report",
     ),
     Mutation(
         "I5",
@@ -328,7 +328,7 @@ INVARIANTS = [
         BATCHES,
         "        waiting = [work for work in works if not work.stopped and not work.is_started]\n",
         "        for work in works:\n            work.stopped |= work.is_started\n        waiting = [work for work in works if not work.stopped]\n",
-        "lifecycle/test_cleaner.py::test_resumed_after_the_last_delete_of_a_cluster_it_finishes",
+        "features/cleanup/test_cleaner.py::test_resumed_after_the_last_delete_of_a_cluster_it_finishes",
         simulated=True,
     ),
     Mutation(
@@ -337,7 +337,7 @@ INVARIANTS = [
         BATCHES,
         "for m in work.current(segments, _STARTED)",
         "for m in work.current([m for w, m in to_start if w is work], _STARTED)",
-        "lifecycle/test_cleaner.py::test_resumed_after_the_last_delete_of_a_cluster_it_finishes",
+        "features/cleanup/test_cleaner.py::test_resumed_after_the_last_delete_of_a_cluster_it_finishes",
         simulated=True,
     ),
     Mutation(
@@ -346,7 +346,7 @@ INVARIANTS = [
         MARKER,
         "    return voided or bool(history.unfinished())",
         "    return bool(history.unfinished())",
-        "lifecycle/test_cleaner.py::test_a_leader_that_finished_the_deletion_itself_leaves_a_partition_that_can_be_finished",
+        "features/cleanup/test_cleaner.py::test_a_leader_that_finished_the_deletion_itself_leaves_a_partition_that_can_be_finished",
         simulated=True,
     ),
     Mutation(
@@ -355,7 +355,7 @@ INVARIANTS = [
         BATCHES,
         "        except StorageError as e:\n            if len(works) > 1:",
         "        except ZeroDivisionError as e:\n            if len(works) > 1:",
-        "lifecycle/test_cleaner_refusals.py::test_storage_that_fails_midway_leaves_the_partition_for_the_next_run",
+        "features/cleanup/test_cleaner_refusals.py::test_storage_that_fails_midway_leaves_the_partition_for_the_next_run",
     ),
     Mutation(
         "I5",
@@ -363,7 +363,7 @@ INVARIANTS = [
         EFFECTS,
         "        results = self.storage.stamp_root(check)",
         "        results = ()",
-        "lifecycle/test_cleaner.py::test_resumed_after_the_last_delete_of_a_cluster_it_finishes",
+        "features/cleanup/test_cleaner.py::test_resumed_after_the_last_delete_of_a_cluster_it_finishes",
         simulated=True,
     ),
     Mutation(
@@ -372,7 +372,7 @@ INVARIANTS = [
         BATCHES,
         "for m in work.current(segments) if m.state != _STARTED",
         "for m in segments if m.state != _STARTED",
-        "lifecycle/test_cleaner.py::test_segments_that_another_run_finished_meanwhile_are_left_to_it",
+        "features/cleanup/test_cleaner.py::test_segments_that_another_run_finished_meanwhile_are_left_to_it",
         simulated=True,
     ),
     Mutation(
@@ -381,7 +381,7 @@ INVARIANTS = [
         BATCHES,
         "        self._start_partitions([share.work for share in batch])\n",
         "",
-        "lifecycle/test_cleaner.py::test_a_run_goes_from_marked_to_finished",
+        "features/cleanup/test_cleaner.py::test_a_run_goes_from_marked_to_finished",
         simulated=True,
     ),
     Mutation(
@@ -390,21 +390,21 @@ INVARIANTS = [
         MARKER,
         "_STARTED if started else ",
         "_STARTED if False else ",
-        "lifecycle/test_marker.py::test_a_deletion_that_was_started_is_observed_anew_by_a_repeated_start",
+        "features/cleanup/test_marker.py::test_a_deletion_that_was_started_is_observed_anew_by_a_repeated_start",
     ),
     switched_off(
         WRITE_GUARD,
         "I6",
         "the guard lets any segment transition pass",
         "    if not RemoteLogSegmentState.is_valid_transition(segment.state, event.state):",
-        "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
+        "core/log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     switched_off(
         WRITE_GUARD,
         "I6",
         "the guard lets any partition transition pass",
         "    if not RemotePartitionDeleteState.is_valid_transition(source, event.state):",
-        "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
+        "core/log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     Mutation(
         "I6",
@@ -412,7 +412,7 @@ INVARIANTS = [
         WRITE_GUARD,
         "    if deletion != RemotePartitionDeleteState.DELETE_PARTITION_STARTED:",
         "    if False:",
-        "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
+        "core/log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     Mutation(
         "I7",
@@ -420,7 +420,7 @@ INVARIANTS = [
         BATCHES,
         "        _, proof = self._look(works)\n",
         "        proof = ProvenLook(self._context.log.topic_id, frozenset(work.tip.topic_id for work in works))\n",
-        "lifecycle/test_cleaner.py::test_a_topic_that_comes_back_stops_before_the_next_batch",
+        "features/cleanup/test_cleaner.py::test_a_topic_that_comes_back_stops_before_the_next_batch",
         simulated=True,
     ),
     Mutation(
@@ -429,7 +429,7 @@ INVARIANTS = [
         BATCHES,
         "        undisturbed, proof = self._look(works)\n",
         "        undisturbed = works\n        proof = ProvenLook(self._context.log.topic_id, frozenset(work.tip.topic_id for work in works))\n",
-        "lifecycle/test_cleaner.py::test_a_topic_that_comes_back_after_the_last_batch_is_not_declared_deleted",
+        "features/cleanup/test_cleaner.py::test_a_topic_that_comes_back_after_the_last_batch_is_not_declared_deleted",
         simulated=True,
     ),
     switched_off(
@@ -437,7 +437,7 @@ INVARIANTS = [
         "I7",
         "cleans without looking at the topics",
         "    if observation.presence is not Presence.ABSENT:",
-        "lifecycle/test_cleaner_refusals.py::test_a_marker_for_a_living_topic_is_refused_loudly",
+        "features/cleanup/test_cleaner_refusals.py::test_a_marker_for_a_living_topic_is_refused_loudly",
         simulated=True,
     ),
     switched_off(
@@ -445,7 +445,7 @@ INVARIANTS = [
         "I7",
         "marks what is not absent",
         "    if observation.presence is not Presence.ABSENT:",
-        "lifecycle/test_marker.py::test_a_topic_that_only_describing_finds_is_not_marked",
+        "features/cleanup/test_marker.py::test_a_topic_that_only_describing_finds_is_not_marked",
     ),
     Mutation(
         "I7",
@@ -453,7 +453,7 @@ INVARIANTS = [
         ABSENCE,
         "sorted(bearers.get(topic_id, ()))",
         "sorted(name for name in answers if name in known)",
-        "lifecycle/test_cleaner_refusals.py::test_a_topic_created_again_under_the_same_name_is_not_touched",
+        "features/cleanup/test_cleaner_refusals.py::test_a_topic_created_again_under_the_same_name_is_not_touched",
         simulated=True,
     ),
     switched_off(
@@ -461,7 +461,7 @@ INVARIANTS = [
         "I7",
         "the guard does not ask for absence",
         "    if look is None or topic_id_partition.topic_id not in look.absent:",
-        "event_log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
+        "core/log/test_write_guard.py::test_a_refused_event_keeps_its_whole_batch_from_being_written",
     ),
     Mutation(
         "I8",
@@ -469,7 +469,7 @@ INVARIANTS = [
         MARKER,
         "    if _observation_stands(history, now_ms):\n        return None\n",
         "",
-        "lifecycle/test_marker.py::test_what_is_marked_is_not_marked_again",
+        "features/cleanup/test_marker.py::test_what_is_marked_is_not_marked_again",
         simulated=True,
     ),
     Mutation(
@@ -478,7 +478,7 @@ INVARIANTS = [
         PARTITION_DELETION,
         "(self.delete_state is None or has_unfinished())",
         "True",
-        "lifecycle/test_history.py::test_a_marker_for_a_finished_partition_does_nothing",
+        "core/records/test_history.py::test_a_marker_for_a_finished_partition_does_nothing",
     ),
     Mutation(
         "I8",
@@ -486,7 +486,7 @@ INVARIANTS = [
         MARKER,
         "    return voided or bool(history.unfinished())",
         "    return True",
-        "lifecycle/test_marker.py::test_a_partition_without_segments_is_not_marked_beside_one_that_has_some",
+        "features/cleanup/test_marker.py::test_a_partition_without_segments_is_not_marked_beside_one_that_has_some",
         simulated=True,
     ),
     Mutation(
@@ -495,7 +495,7 @@ INVARIANTS = [
         PARTITION_DELETION,
         "            if state is _STARTED:\n",
         "            self.observations.clear()\n            if state is _STARTED:\n",
-        "lifecycle/test_history.py::test_repeated_markers_keep_the_first_observation_and_its_offset",
+        "core/records/test_history.py::test_repeated_markers_keep_the_first_observation_and_its_offset",
     ),
     Mutation(
         "I8",
@@ -503,6 +503,6 @@ INVARIANTS = [
         PARTITION_DELETION,
         "elif state is _MARKED and (self.delete_state is None or has_unfinished()):",
         "elif state is _MARKED and self.delete_state is None:",
-        "lifecycle/test_history.py::test_new_segments_open_a_finished_partition_again_from_its_next_marker",
+        "core/records/test_history.py::test_new_segments_open_a_finished_partition_again_from_its_next_marker",
     ),
 ]

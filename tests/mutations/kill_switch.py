@@ -15,21 +15,21 @@ KILL_SWITCH = [
         PROMISE,
         "a run that is under way does not ask",
         "            if (stopped := effects.why_stopped(self._context.should_stop)) is not None:",
-        "lifecycle/test_kill_switch.py::test_a_batch_that_began_is_ended_and_the_next_run_goes_on",
+        "features/cleanup/test_kill_switch.py::test_a_batch_that_began_is_ended_and_the_next_run_goes_on",
     ),
     switched_off(
         CLEANER,
         PROMISE,
         "the root is stamped though the switch is on",
         "        if histories and (why := effects.why_stopped(self.should_stop)) is not None:",
-        "lifecycle/test_kill_switch.py::test_a_run_that_is_stopped_from_the_start_writes_and_deletes_nothing",
+        "features/cleanup/test_kill_switch.py::test_a_run_that_is_stopped_from_the_start_writes_and_deletes_nothing",
     ),
     switched_off(
         "features/scrub/scrub_cleaner.py",
         PROMISE,
         "a scrub's deletion does not ask",
         "            if (why := self._why_stopped()) is not None:",
-        "lifecycle/test_scrub_plan.py::test_the_kill_switch_ends_a_deletion_between_two_batches_and_the_next_scrub_goes_on",
+        "features/scrub/test_scrub_plan.py::test_the_kill_switch_ends_a_deletion_between_two_batches_and_the_next_scrub_goes_on",
     ),
     Mutation(
         PROMISE,
@@ -75,7 +75,7 @@ KILL_SWITCH = [
         "core/plans/refusals.py",
         "        return self not in (RefusalKind.WAITING, ",
         "        return self not in (RefusalKind.STOPPED, RefusalKind.WAITING, ",
-        "lifecycle/test_kill_switch.py::test_a_run_that_is_stopped_from_the_start_writes_and_deletes_nothing",
+        "features/cleanup/test_kill_switch.py::test_a_run_that_is_stopped_from_the_start_writes_and_deletes_nothing",
     ),
     Mutation(
         PROMISE,
@@ -83,7 +83,7 @@ KILL_SWITCH = [
         "core/world/kill_switch.py",
         "    if text is None:",
         '    if text is None or text.strip().lower() in {"no", "off", "0", "false"}:',
-        "policy/test_kill_switch.py::test_whatever_it_says_stops_and_is_the_reason",
+        "core/world/test_kill_switch.py::test_whatever_it_says_stops_and_is_the_reason",
     ),
     Mutation(
         PROMISE,
@@ -91,7 +91,7 @@ KILL_SWITCH = [
         "core/world/kill_switch.py",
         "    if text is None:",
         "    if not text:",
-        "policy/test_kill_switch.py::test_an_empty_one_stops_too",
+        "core/world/test_kill_switch.py::test_an_empty_one_stops_too",
     ),
     Mutation(
         PROMISE,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 LEADER = "core/log/kafka/leader.py"
-TESTS = "kafka/test_leader.py"
+TESTS = "core/log/kafka/test_leader.py"
 
 LIVING_LEADER = [
     Mutation(

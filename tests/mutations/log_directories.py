@@ -13,10 +13,10 @@ _VERIFICATION = "features/copying/log_directory/verification.py"
 _ABORTED = "features/copying/log_directory/aborted_transactions.py"
 _TEXTS = "features/copying/log_directory/text_files.py"
 
-_DISKS = "remote_log/test_log_disk.py::"
-_DIRECTORIES = "remote_log/test_log_directory.py::"
-_SNAPSHOTS = "remote_log/test_disk_snapshot.py::"
-_VERIFIED = "remote_log/test_segment_verification.py::"
+_DISKS = "features/copying/test_log_disk.py::"
+_DIRECTORIES = "features/copying/test_log_directory.py::"
+_SNAPSHOTS = "features/copying/test_disk_snapshot.py::"
+_VERIFIED = "features/copying/test_segment_verification.py::"
 
 LOG_DIRECTORIES = [
     Mutation(
@@ -181,7 +181,7 @@ LOG_DIRECTORIES = [
         "features/copying/log_directory/log_end.py",
         "return end if first_open is None else min(end, first_open)",
         "return end",
-        "remote_log/test_lineage_records.py::test_without_a_leader_it_ends_where_something_is_undecided",
+        "features/copying/test_lineage_records.py::test_without_a_leader_it_ends_where_something_is_undecided",
     ),
     Mutation(
         "log directory",
@@ -189,6 +189,6 @@ LOG_DIRECTORIES = [
         "features/copying/log_directory/lineage_records.py",
         "        records = chunk.headers[before & ~chunk.headers.is_control]\n",
         "        records = chunk.headers[before]\n",
-        "remote_log/test_lineage_records.py::test_between_two_offsets",
+        "features/copying/test_lineage_records.py::test_between_two_offsets",
     ),
 ]

@@ -9,8 +9,8 @@ FLOORED_LOG = "core/log/floored_log.py"
 FLOORS = "core/log/floors.py"
 METADATA_TOPIC = "core/runs/metadata_topic.py"
 STAMPING = "core/storage/stamping.py"
-_FLOOR = "event_log/test_floored_log.py::"
-_LOST = "lifecycle/test_lost_records.py::"
+_FLOOR = "core/log/test_floored_log.py::"
+_LOST = "features/cleanup/test_lost_records.py::"
 _COMMAND = "cli/test_lost_log.py::"
 
 LOST_RECORDS = [
@@ -121,14 +121,14 @@ LOST_RECORDS = [
         STAMPING,
         "        if topic_id is None or stamp.metadata_topic_id is not None:",
         "        if True:",
-        "storage/test_in_memory.py",
+        "core/storage/test_in_memory.py",
     ),
     switched_off(
         STAMPING,
         "I19",
         "a confirmation goes on that another run has written over",
         "            if now is None or now.metadata_topic_id != topic_id:",
-        "storage/test_in_memory.py::test_a_confirmation_that_another_run_writes_over_is_an_error",
+        "core/storage/test_in_memory.py::test_a_confirmation_that_another_run_writes_over_is_an_error",
     ),
     switched_off(
         CLEANER,
@@ -156,7 +156,7 @@ LOST_RECORDS = [
         "I19",
         "a metadata topic that was made anew is refused once for each of its partitions",
         "    if lost.replaced is not None:",
-        "lifecycle/test_replaced_topic.py::test_marker_and_planner_say_it_once",
+        "features/doctor/test_replaced_topic.py::test_marker_and_planner_say_it_once",
     ),
     Mutation(
         "I18",
@@ -180,7 +180,7 @@ LOST_RECORDS = [
         WRITE_GUARD,
         "            self._memory.require_unbroken({metadata_partition for metadata_partition, _ in records})\n",
         "            pass\n",
-        "event_log/test_write_guard.py::test_nothing_is_written_where_the_log_has_lost_what_was_read",
+        "core/log/test_write_guard.py::test_nothing_is_written_where_the_log_has_lost_what_was_read",
     ),
     Mutation(
         "I18",
@@ -188,7 +188,7 @@ LOST_RECORDS = [
         WRITE_GUARD,
         "            self._memory.keep()\n",
         "            pass\n",
-        "event_log/test_write_guard.py::test_what_was_read_is_written_down_before_anything_is_changed",
+        "core/log/test_write_guard.py::test_what_was_read_is_written_down_before_anything_is_changed",
     ),
     Mutation(
         "I18",
@@ -196,7 +196,7 @@ LOST_RECORDS = [
         "features/archiving/archiver.py",
         "                    self._require_unbroken(metadata_partition)\n",
         "",
-        "lifecycle/test_archiving.py::test_nothing_is_archived_where_the_log_has_lost_what_earlier_runs_have_read",
+        "features/archiving/test_archiving.py::test_nothing_is_archived_where_the_log_has_lost_what_earlier_runs_have_read",
     ),
     Mutation(
         "I18",

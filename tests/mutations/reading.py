@@ -15,9 +15,9 @@ _SEGMENTS = "core/log/known_segments.py"
 _INDEX_CACHE = "features/reading/index_cache.py"
 _ACCESS = "features/reading/segment_access.py"
 _TIMES = "features/reading/timestamp_search.py"
-_LINEAGE_TEST = "policy/test_lineage.py"
-_WORLD_TEST = "remote_log/test_reader_and_the_world.py"
-_DAMAGE_TEST = "remote_log/test_damaged_segments.py"
+_LINEAGE_TEST = "core/segments/test_lineage.py"
+_WORLD_TEST = "features/reading/test_reader_and_the_world.py"
+_DAMAGE_TEST = "features/reading/test_damaged_segments.py"
 _LOG = f"{_DAMAGE_TEST}::test_a_damaged_log_never_yields_a_wrong_record"
 _INDEX = f"{_DAMAGE_TEST}::test_a_damaged_index_never_yields_a_wrong_record"
 _PROMISE = "only what a broker wrote is read"
@@ -110,7 +110,7 @@ READING = [
         _TRANSACTIONS,
         "(self._producer_id[candidate] == producer_id) & headers.is_transactional",
         "headers.is_transactional",
-        "remote_log/test_transactions.py::test_batches_of_aborted_transactions_are_those_that_a_loop_finds",
+        "features/reading/test_transactions.py::test_batches_of_aborted_transactions_are_those_that_a_loop_finds",
     ),
     Mutation(
         _PROMISE,
@@ -190,7 +190,7 @@ READING = [
         _SEGMENTS,
         "            if metadata.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:\n",
         "            if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:\n",
-        "remote_log/test_segments.py::test_a_list_of_segments_answers_as_the_log_it_came_from",
+        "core/log/test_segments.py::test_a_list_of_segments_answers_as_the_log_it_came_from",
     ),
     Mutation(
         _WHOLE,
@@ -198,7 +198,7 @@ READING = [
         _SEGMENTS,
         "        if mine and record.code not in self._allowed_quarantine:\n",
         "        if False:\n",
-        "remote_log/test_segments.py::test_a_record_that_may_name_a_segment_and_cannot_be_read_is_an_error",
+        "core/log/test_segments.py::test_a_record_that_may_name_a_segment_and_cannot_be_read_is_an_error",
     ),
     Mutation(
         _WHOLE,
@@ -206,7 +206,7 @@ READING = [
         _SEGMENTS,
         "            if begin > 0:\n",
         "            if False:\n",
-        "remote_log/test_segments.py::test_a_metadata_partition_that_has_lost_its_beginning_is_an_error",
+        "core/log/test_segments.py::test_a_metadata_partition_that_has_lost_its_beginning_is_an_error",
     ),
     Mutation(
         _PROMISE,
@@ -214,7 +214,7 @@ READING = [
         _INDEX_CACHE,
         "    if offset > metadata.end_offset:\n",
         "    if False:\n",
-        "remote_log/test_index_cache.py::test_an_index_that_cannot_be_of_its_segment_is_an_error",
+        "features/reading/test_index_cache.py::test_an_index_that_cannot_be_of_its_segment_is_an_error",
     ),
     Mutation(
         _WHOLE,
@@ -222,7 +222,7 @@ READING = [
         _INDEX_CACHE,
         "            if index_type is not IndexType.TRANSACTION:\n",
         "            if False:\n",
-        "remote_log/test_index_cache.py::test_only_a_transaction_index_may_be_missing",
+        "features/reading/test_index_cache.py::test_only_a_transaction_index_may_be_missing",
     ),
     Mutation(
         _WHOLE,

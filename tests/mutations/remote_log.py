@@ -11,11 +11,11 @@ READING = "features/reading/steps.py"
 COPYING = "features/copying/steps.py"
 EXPORTING = "features/reading/export_steps.py"
 
-_RANGE = "policy/test_read_range.py::"
+_RANGE = "core/segments/test_read_range.py::"
 _MISSING = f"{_RANGE}test_what_is_missing_is_refused_unless_somebody_allows_it"
 _READ = "airflow/test_remote_log_operators.py::"
 _COPY = "airflow/test_copying_operator.py::"
-_EXPORT = "session/test_exporting.py::"
+_EXPORT = "features/reading/test_exporting.py::"
 
 
 def _read(file: str, name: str, condition: str, test: str) -> Mutation:

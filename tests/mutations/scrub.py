@@ -23,10 +23,10 @@ UNNAMED = "features/scrub/unnamed.py"
 SUMMARY = "features/scrub/scrub_summary.py"
 GUARD = "features/scrub/unnamed_guard.py"
 
-_FORGOTTEN_TEST = "lifecycle/test_forgotten_prefixes.py::"
-_UNNAMED_TEST = "lifecycle/test_unnamed_objects.py::"
-_SCRUB_TEST = "lifecycle/test_scrub.py::"
-_PLAN_TEST = "lifecycle/test_scrub_plan.py::"
+_FORGOTTEN_TEST = "features/scrub/test_forgotten_prefixes.py::"
+_UNNAMED_TEST = "features/scrub/test_unnamed_objects.py::"
+_SCRUB_TEST = "features/scrub/test_scrub.py::"
+_PLAN_TEST = "features/scrub/test_scrub_plan.py::"
 
 SCRUBS = [
     Mutation(
@@ -385,7 +385,7 @@ SCRUBS = [
         "core/world/named_prefixes.py",
         "                self.left_out += sum(prefix is not None for prefix in named_by)\n",
         "                pass\n",
-        "lifecycle/test_forgotten_prefixes.py::test_more_prefixes_than_are_looked_for_are_counted_and_need_a_person",
+        "features/scrub/test_forgotten_prefixes.py::test_more_prefixes_than_are_looked_for_are_counted_and_need_a_person",
     ),
     Mutation(
         "I21",
@@ -393,7 +393,7 @@ SCRUBS = [
         "core/storage/walk.py",
         "            return Folder(directory, FolderState.UNSEEN, str(e))",
         "            return Folder(directory, FolderState.FOREIGN)",
-        "lifecycle/test_forgotten_prefixes.py::test_a_folder_of_others_that_may_not_be_listed_is_not_taken_for_empty",
+        "features/scrub/test_forgotten_prefixes.py::test_a_folder_of_others_that_may_not_be_listed_is_not_taken_for_empty",
     ),
     Mutation(
         "I21",
@@ -401,14 +401,14 @@ SCRUBS = [
         "core/storage/walk.py",
         '            return Folder(directory, FolderState.UNSEEN, f"no more than {MAX_PEEKS} of them are looked into")',
         "            return Folder(directory, FolderState.FOREIGN)",
-        "lifecycle/test_forgotten_prefixes.py::test_more_folders_of_others_than_are_looked_into_are_counted_and_need_a_person",
+        "features/scrub/test_forgotten_prefixes.py::test_more_folders_of_others_than_are_looked_into_are_counted_and_need_a_person",
     ),
     switched_off(
         "core/world/known_places.py",
         "I21",
         "takes copies below more key prefixes than are told apart for those of deleted topics",
         "            if found > _MOST_PREFIXES:",
-        "lifecycle/test_known_places.py::test_more_prefixes_than_are_told_apart_refuse_the_run",
+        "core/world/test_known_places.py::test_more_prefixes_than_are_told_apart_refuse_the_run",
     ),
     Mutation(
         "I21",
@@ -416,7 +416,7 @@ SCRUBS = [
         "features/scrub/scrub_files.py",
         "            kept = Kept.UNMARKABLE\n",
         "            pass\n",
-        "lifecycle/test_unnamed_objects.py::test_what_no_marker_will_ever_come_for_needs_a_person",
+        "features/scrub/test_unnamed_objects.py::test_what_no_marker_will_ever_come_for_needs_a_person",
     ),
     Mutation(
         "I21",
@@ -424,6 +424,6 @@ SCRUBS = [
         "core/log/topic_state.py",
         "            key_prefixes=frozenset(self.key_prefixes),\n",
         "",
-        "lifecycle/test_forgotten_prefixes.py::test_a_snapshot_knows_the_prefixes_that_the_log_has_lost",
+        "features/scrub/test_forgotten_prefixes.py::test_a_snapshot_knows_the_prefixes_that_the_log_has_lost",
     ),
 ]

@@ -29,11 +29,11 @@ HEAVY_ANSWERS = "plugins/heavy_answers.py"
 RUN_PAGES = "overview/runs.py"
 WEB = "plugins/web.py"
 
-_CLIENT_SECRETS = "kafka/test_client.py::TestSecrets::"
-_TOLD_APART = "kafka/test_client_watch.py::test_what_is_wrong_with_a_certificate_is_told_apart"
+_CLIENT_SECRETS = "core/log/kafka/test_client.py::TestSecrets::"
+_TOLD_APART = "core/log/kafka/test_client_watch.py::test_what_is_wrong_with_a_certificate_is_told_apart"
 _PAGES = "airflow/test_pages_safety.py::"
 _RIGHTS = "airflow/test_page_rights.py::"
-_BOUNDED = "test_bounded_parquet.py::"
+_BOUNDED = "core/base/test_bounded_parquet.py::"
 _HEAVY = "airflow/test_heavy_answers.py::"
 _NO_BUTTON = "airflow/test_cluster_pages.py::test_who_may_start_runs_has_buttons_and_a_viewer_none"
 
@@ -45,7 +45,7 @@ SECRETS = [
         RECORDS,
         ":{name_in_text(self.topic)}-",
         ":{self.topic}-",
-        "test_quoting.py::test_any_other_name_is_quoted",
+        "core/base/test_quoting.py::test_any_other_name_is_quoted",
     ),
     Mutation(
         "names",
@@ -53,7 +53,7 @@ SECRETS = [
         ATTENTION,
         "name_in_text(self.topic)",
         "self.topic",
-        "policy/test_attention.py::test_a_topic_is_quoted_where_kafka_would_not_allow_its_name",
+        "core/runs/test_attention.py::test_a_topic_is_quoted_where_kafka_would_not_allow_its_name",
     ),
     Mutation(
         "names",
@@ -61,7 +61,7 @@ SECRETS = [
         ABSENCE,
         "{list_in_quotes(names)}",
         "{sorted(names)}",
-        "policy/test_absence.py::test_names_from_the_log_are_quoted",
+        "core/world/test_absence.py::test_names_from_the_log_are_quoted",
     ),
     Mutation(
         "names",
@@ -69,7 +69,7 @@ SECRETS = [
         QUOTING,
         "(c if c.isprintable() else _escaped(c) for c in text)",
         "(c for c in text)",
-        "test_quoting.py::test_no_mark_and_no_control_character_gets_through",
+        "core/base/test_quoting.py::test_no_mark_and_no_control_character_gets_through",
     ),
     # -- secrets in texts of others
     Mutation(
@@ -78,7 +78,7 @@ SECRETS = [
         REDACTION,
         'return _REPEATED.sub(rf"<\\1>{HIDDEN}</\\1>", text)',
         "return text",
-        "test_redaction.py::test_what_a_store_repeats_of_a_request_is_hidden_whoever_gave_it",
+        "core/base/test_redaction.py::test_what_a_store_repeats_of_a_request_is_hidden_whoever_gave_it",
     ),
     Mutation(
         "secrets",
@@ -86,7 +86,7 @@ SECRETS = [
         REDACTION,
         "*(value for value in values if len(value) >= _SHORTEST_OF_A_STORE)",
         "*()",
-        "test_redaction.py::test_what_a_store_is_opened_with_by_the_environment_is_hidden",
+        "core/base/test_redaction.py::test_what_a_store_is_opened_with_by_the_environment_is_hidden",
     ),
     Mutation(
         "secrets",
@@ -94,7 +94,7 @@ SECRETS = [
         "core/base/file_systems.py",
         "without_stores_secrets(str(error)).splitlines()",
         "str(error).splitlines()",
-        "test_file_systems.py::test_a_session_that_is_over_is_refused_without_its_token",
+        "core/base/test_file_systems.py::test_a_session_that_is_over_is_refused_without_its_token",
     ),
     Mutation(
         "secrets",
@@ -142,7 +142,7 @@ SECRETS = [
         REDACTION,
         "        yield from _secret_parts(value)\n",
         "        yield from ()\n",
-        "test_redaction.py",
+        "core/base/test_redaction.py",
     ),
     Mutation(
         "secrets",
@@ -150,7 +150,7 @@ SECRETS = [
         REDACTION,
         "    yield from _secrets_in_url(value)\n",
         "",
-        "test_redaction.py::test_a_login_and_a_query_in_a_url_are_hidden_and_the_host_is_not",
+        "core/base/test_redaction.py::test_a_login_and_a_query_in_a_url_are_hidden_and_the_host_is_not",
     ),
     Mutation(
         "secrets",
@@ -158,7 +158,7 @@ SECRETS = [
         KAFKA_CONFIG,
         "            _check_login({**self.properties, **own})\n",
         "            pass\n",
-        "kafka/test_kafka_config.py::test_a_login_that_would_not_be_used_is_refused",
+        "core/log/kafka/test_kafka_config.py::test_a_login_that_would_not_be_used_is_refused",
     ),
     Mutation(
         "secrets",
@@ -189,7 +189,7 @@ SECRETS = [
         CLIENT_WATCH,
         " or is_tls_refusal(error.str())",
         "",
-        "kafka/test_client_watch.py::test_a_refused_certificate_is_final_under_either_code",
+        "core/log/kafka/test_client_watch.py::test_a_refused_certificate_is_final_under_either_code",
     ),
     switched_off(CLIENT_WATCH, "certificates", "another host is no reason", "    if code in _WRONG_NAME:", _TOLD_APART),
     switched_off(
@@ -204,7 +204,7 @@ SECRETS = [
         KAFKA_CLIENT,
         "    check_files(properties)\n",
         "",
-        "kafka/test_kafka_config.py::test_a_missing_file_is_named_before_a_client_is_opened",
+        "core/log/kafka/test_kafka_config.py::test_a_missing_file_is_named_before_a_client_is_opened",
     ),
     # -- plans from elsewhere
     switched_off(
@@ -367,7 +367,7 @@ SECRETS = [
         CSV_LINES,
         ' or unicodedata.category(first)[0] in "ZC"',
         "",
-        "page_data/test_csv_lines.py::test_a_text_is_none_that_a_spreadsheet_calculates",
+        "overview/test_csv_lines.py::test_a_text_is_none_that_a_spreadsheet_calculates",
     ),
     Mutation(
         "pages",
@@ -375,7 +375,7 @@ SECRETS = [
         CSV_LINES,
         'unicodedata.normalize("NFKC", first)[:1]',
         "first",
-        "page_data/test_csv_lines.py::test_a_text_is_none_that_a_spreadsheet_calculates",
+        "overview/test_csv_lines.py::test_a_text_is_none_that_a_spreadsheet_calculates",
     ),
     switched_off(
         BOUNDED_PARQUET,
@@ -459,7 +459,7 @@ SECRETS = [
         REDACTION,
         "(?<![\\w.-])(?P<name>[\\w.-]++)",
         "(?P<name>[\\w.-]+)",
-        "test_redaction.py::test_the_secrets_of_a_long_value_are_found_in_time_that_grows_with_its_length",
+        "core/base/test_redaction.py::test_the_secrets_of_a_long_value_are_found_in_time_that_grows_with_its_length",
     ),
     Mutation(
         "secrets",
@@ -467,7 +467,7 @@ SECRETS = [
         KAFKA_CONFIG,
         '("plugin.library.paths", "ssl.engine.location", "ssl.providers")',
         "()",
-        "kafka/test_kafka_config.py::test_what_correctness_needs_cannot_be_overridden",
+        "core/log/kafka/test_kafka_config.py::test_what_correctness_needs_cannot_be_overridden",
     ),
     Mutation(
         "secrets",
@@ -475,14 +475,14 @@ SECRETS = [
         KAFKA_CONFIG,
         '    "sasl.kerberos.kinit.cmd": "it has every process that opens the connection run a command of its choice in a shell",\n',
         "",
-        "kafka/test_kafka_config.py::test_a_command_of_kerberos_is_refused_and_not_repeated",
+        "core/log/kafka/test_kafka_config.py::test_a_command_of_kerberos_is_refused_and_not_repeated",
     ),
     switched_off(
         KAFKA_CONFIG,
         "secrets",
         "a connection puts a command into librdkafka's own",
         "    if name in _IN_A_COMMAND and not _PLAIN_WORD.fullmatch(str(value)):",
-        "kafka/test_kafka_config.py::test_what_a_shell_would_run_is_refused_and_not_repeated",
+        "core/log/kafka/test_kafka_config.py::test_what_a_shell_would_run_is_refused_and_not_repeated",
     ),
     Mutation(
         "secrets",
@@ -490,7 +490,7 @@ SECRETS = [
         KAFKA_CONFIG,
         "must be 'earliest': the",
         "must be 'earliest', not {value!r}: the",
-        "kafka/test_kafka_config.py::test_a_value_that_is_refused_is_not_repeated",
+        "core/log/kafka/test_kafka_config.py::test_a_value_that_is_refused_is_not_repeated",
     ),
     Mutation(
         "pages",

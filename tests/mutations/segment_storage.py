@@ -12,8 +12,8 @@ LOCAL_FILES = "core/storage/local_files.py"
 OBJECT_STORE = "core/storage/object_store.py"
 UPLOADS = "core/storage/uploads.py"
 
-_FOLDERS = "storage/test_object_store.py::"
-_MANIFESTS = "storage/test_aiven_manifest.py::"
+_FOLDERS = "core/storage/test_object_store.py::"
+_MANIFESTS = "core/storage/test_aiven_manifest.py::"
 
 SEGMENT_STORAGE = [
     switched_off(

@@ -20,7 +20,7 @@ SPARK = [
         ABSENCE,
         "if seen.presence is Presence.ABSENT:",
         "if seen.presence is not Presence.PRESENT:",
-        "policy/test_absence.py::test_everything_else_is_refused_by_name",
+        "core/world/test_absence.py::test_everything_else_is_refused_by_name",
     ),
     Mutation(
         "Spark",
@@ -28,21 +28,21 @@ SPARK = [
         ABSENCE,
         " for name in c.names if is_legal_topic_name(name))",
         " for name in c.names)",
-        "policy/test_absence.py::test_only_names_that_can_decide_are_asked_for",
+        "core/world/test_absence.py::test_only_names_that_can_decide_are_asked_for",
     ),
     switched_off(
         CLUSTER_STATE,
         "Spark",
         "reads another cluster's topic than was listed",
         "        if listed != topic_id:",
-        "policy/test_cluster_state.py::test_listing_of_another_cluster_is_refused",
+        "core/world/test_cluster_state.py::test_listing_of_another_cluster_is_refused",
     ),
     switched_off(
         OBSERVING,
         "Spark",
         "takes a listing without the metadata topic for one",
         "    if metadata_topic not in listing:",
-        "lifecycle/test_observing.py::test_a_listing_without_the_metadata_topic_is_no_listing",
+        "core/world/test_observing.py::test_a_listing_without_the_metadata_topic_is_no_listing",
     ),
     switched_off(
         RETENTION_OPERATORS,

@@ -16,7 +16,7 @@ PLUGIN = "core/world/storage_plugin.py"
 WORK_STORE = "hooks/work_store.py"
 
 _AMAZON = "airflow/test_amazon_connections.py::"
-_CREDENTIALS = "storage/test_credentials.py::"
+_CREDENTIALS = "core/storage/test_credentials.py::"
 
 STORE_ACCESS = [
     switched_off(
@@ -24,7 +24,7 @@ STORE_ACCESS = [
         "another store",
         "an option leads to another storage account than the URI names",
         "    if any(value != where.account for value in named.values()):",
-        "storage/test_opening.py::test_an_option_leads_to_no_other_account_than_the_uri_names",
+        "core/storage/test_opening.py::test_an_option_leads_to_no_other_account_than_the_uri_names",
     ),
     switched_off(
         AZURE,
@@ -60,7 +60,7 @@ STORE_ACCESS = [
         PLUGIN,
         "    if layouts == {layout}:",
         "    if layout in layouts:",
-        "policy/test_storage_plugin.py::test_layouts_and_plugins",
+        "core/world/test_storage_plugin.py::test_layouts_and_plugins",
     ),
     Mutation(
         "another store",

@@ -11,7 +11,7 @@ HIDDEN_COPIES = "core/storage/hidden_copies.py"
 BUCKET_SETTINGS = "core/storage/bucket_settings.py"
 DELETION_WINDOW = "core/plans/deletion_window.py"
 
-_FAULTS = "storage/test_faults.py::"
+_FAULTS = "core/storage/test_faults.py::"
 
 STORES = [
     switched_off(
@@ -26,7 +26,7 @@ STORES = [
         "bounded",
         "tries every refused object singly, however many there are",
         "            if self._refused_requests >= _MAX_REFUSED_REQUESTS:",
-        "storage/test_bulk_delete.py::test_where_all_are_refused_requests_are_bounded_and_nobody_is_without_a_reason",
+        "core/storage/test_bulk_delete.py::test_where_all_are_refused_requests_are_bounded_and_nobody_is_without_a_reason",
     ),
     Mutation(
         "throttling",
@@ -34,7 +34,7 @@ STORES = [
         PACE,
         "too_much * DECREASE)",
         "too_much)",
-        "storage/test_pace.py",
+        "core/storage/test_pace.py",
     ),
     Mutation(
         "throttling",
@@ -49,7 +49,7 @@ STORES = [
         "throttling",
         "asks storage that does not answer for every user partition",
         "        if self._unanswered >= _MOST_UNANSWERED:",
-        "lifecycle/test_batches.py::test_storage_that_answers_nobody_is_not_asked_for_every_partition",
+        "features/cleanup/test_batches.py::test_storage_that_answers_nobody_is_not_asked_for_every_partition",
     ),
     Mutation(
         "throttling",
@@ -80,7 +80,7 @@ STORES = [
         BUCKET_SETTINGS,
         '    return None if expiry.get("NewerNoncurrentVersions") else expiry',
         "    return expiry",
-        "storage/test_bucket_settings.py",
+        "core/storage/test_bucket_settings.py",
     ),
     Mutation(
         "hidden copies",
@@ -88,7 +88,7 @@ STORES = [
         BUCKET_SETTINGS,
         'chosen.keys() <= {"Prefix"} and prefix.startswith(chosen.get("Prefix", ""))',
         'prefix.startswith(chosen.get("Prefix", ""))',
-        "storage/test_bucket_settings.py",
+        "core/storage/test_bucket_settings.py",
     ),
     Mutation(
         "hidden copies",
@@ -104,7 +104,7 @@ STORES = [
         GUARDS,
         '        return DeletionWindow.of("deletion_window", self.deletion_window).why_closed(now_ms)',
         "        return None",
-        "lifecycle/test_limits_of_deletion.py",
+        "features/cleanup/test_limits_of_deletion.py",
     ),
     Mutation(
         "deletion window",
@@ -112,6 +112,6 @@ STORES = [
         DELETION_WINDOW,
         ".astimezone(self.zone)",
         ".astimezone(UTC)",
-        "policy/test_deletion_window.py",
+        "core/plans/test_deletion_window.py",
     ),
 ]

@@ -10,10 +10,10 @@ TABLES, FILES, HISTORY = "overview/tables.py", "features/survey/inventory_files.
 
 SURVEY = "features/survey/survey.py"
 
-_SURVEY = "lifecycle/test_survey.py::"
-_PROGRESS = "lifecycle/test_progress.py::"
-_INVENTORIES = "page_data/test_inventories.py::"
-_RUNS = "page_data/test_runs.py::"
+_SURVEY = "features/survey/test_survey.py::"
+_PROGRESS = "features/cleanup/test_progress.py::"
+_INVENTORIES = "overview/test_inventories.py::"
+_RUNS = "overview/test_runs.py::"
 _SUMMARIES = "airflow/test_run_summaries.py::"
 _REFUSED = f"{_INVENTORIES}test_what_is_not_the_file_of_a_survey_is_refused"
 
@@ -114,7 +114,7 @@ WATCHED_RUNS = [
         FILES,
         "    if named is None or not created_at_ms <= named < created_at_ms + _UNFINISHED_FOR_MS:",
         "    if True:",
-        "lifecycle/test_inventory_files.py::test_a_survey_that_was_overtaken_does_not_take_the_place_of_a_newer_one",
+        "features/survey/test_inventory_files.py::test_a_survey_that_was_overtaken_does_not_take_the_place_of_a_newer_one",
     ),
     Mutation(
         "watching",
@@ -122,7 +122,7 @@ WATCHED_RUNS = [
         FILES,
         "            if name not in kept and not is_under_way:",
         "            if name not in kept:",
-        "lifecycle/test_inventory_files.py::"
+        "features/survey/test_inventory_files.py::"
         "test_what_another_survey_is_writing_is_left_alone_and_what_a_killed_one_left_is_not",
     ),
 ]

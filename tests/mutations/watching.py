@@ -11,7 +11,7 @@ SESSION = "features/cleanup/topic_gone_steps.py"
 SENSOR = "sensors/proving.py"
 WALK = "core/storage/walk.py"
 
-_PROOF_TEST = "lifecycle/test_topic_gone.py::"
+_PROOF_TEST = "features/cleanup/test_topic_gone.py::"
 _SENSOR_TEST = "airflow/test_gone_sensor.py::"
 _PROMISE = "gone is proved"
 

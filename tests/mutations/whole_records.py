@@ -20,8 +20,8 @@ TIME_INDEX = "core/segments/indexes/time_index.py"
 TRANSACTION_INDEX = "core/segments/indexes/transaction_index.py"
 PRODUCER_SNAPSHOT = "core/segments/indexes/producer_snapshot.py"
 
-_BATCHES = "remote_log/test_record_batches.py::"
-_INDEXES = "remote_log/test_indexes.py::"
+_BATCHES = "core/segments/test_record_batches.py::"
+_INDEXES = "core/segments/test_indexes.py::"
 _RECORDS_THAT_CANNOT_BE = f"{_BATCHES}test_records_that_cannot_be"
 _DAMAGED_INDEXES = f"{_INDEXES}test_damaged_ones_are_refused"
 
@@ -74,14 +74,14 @@ WHOLE_RECORDS = [
         "believes many batches though their checksums do not agree with their bytes",
         "[int(begin[0]) : int(end[-1])]) == expected",
         "[int(begin[0]) : int(end[-1])]) >= 0",
-        "remote_log/test_many_checksums.py::test_every_flipped_bit_is_seen",
+        "core/segments/test_many_checksums.py::test_every_flipped_bit_is_seen",
     ),
     _without(
         BATCH_SIZES,
         "takes for a batch what only looks like one",
         "self._is_followed = np.zeros(len(places), bool)",
         "self._is_followed = np.ones(len(places), bool)",
-        "remote_log/test_batch_sizes.py::test_all_are_found",
+        "core/segments/test_batch_sizes.py::test_all_are_found",
     ),
     _off(
         BOUNDARIES,

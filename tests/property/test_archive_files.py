@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
 from tests.archiving import ArchivingCluster, Run
-from tests.unit.lifecycle.builders import CLUSTER_ID, tip
+from tests.builders import CLUSTER_ID, tip
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABw"
 NEW_NAMES = ("x", "x.json", "run-1.0123456789abcdef.json", "00000000000000000000-x.log", "part-00009.parquet")

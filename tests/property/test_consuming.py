@@ -15,8 +15,8 @@ from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from tests.builders import add, tip, update
 from tests.contracts.consuming import Consuming
-from tests.unit.lifecycle.builders import add, tip, update
 
 PARTITIONS = [tip(f"topic-{n}", topic_id=n) for n in range(1, 5)]
 METADATA_PARTITIONS = 2

@@ -12,7 +12,7 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, LocalTieredStorageLayout, TemplateLayout
-from tests.unit.remote_log.copying import CopyWorld
+from tests.unit.features.copying.copying import CopyWorld
 
 FILES: list[IndexType | None] = [None, *IndexType]
 PATTERNS = (

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.world.cluster_state import ListedTopic
 from airflow_provider_rlmm.features.doctor.examine import examine
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, FindingKind
 from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
+from tests.builders import Cluster
 from tests.contracts.folds import (
     FOLDS,
     FORGETFUL,
@@ -41,10 +42,9 @@ from tests.contracts.folds import (
 )
 from tests.property.broker_lives import broker_lives
 from tests.property.written_topics import NOW_MS, Record, WrittenTopic, any_events, home_of
-from tests.unit.lifecycle.builders import Cluster
-from tests.unit.manager.topics import TieredTopics, topics
-from tests.unit.metadata.events import PARTITION, copied, deleted, deleting, partition_delete, started, update
-from tests.unit.spark.reference import expected_rows, in_order
+from tests.unit.core.records.events import PARTITION, copied, deleted, deleting, partition_delete, started, update
+from tests.unit.features.retention.reference import expected_rows, in_order
+from tests.unit.library.topics import TieredTopics, topics
 
 GENERATORS: dict[str, Callable[[int], WrittenTopic]] = {"event by event": any_events, "broker lives": broker_lives}
 generators = pytest.mark.parametrize("written", GENERATORS.values(), ids=GENERATORS.keys())

@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode, iter_
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot
 from airflow_provider_rlmm.core.records.serde import deserialize
 from tests.property import strategies
-from tests.unit.metadata.recorded import GOLDEN_VALUES, REAL_VALUES
+from tests.unit.core.records.recorded import GOLDEN_VALUES, REAL_VALUES
 
 # Long leader epoch lists are mostly alike inside: shorter values put the damage where it matters.
 SHORT = [value for value in GOLDEN_VALUES if len(value) < 250]

@@ -21,7 +21,7 @@ from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_files import rows_of
 from airflow_provider_rlmm.features.scrub.scrub_plan import Choice
 from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED
-from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
+from tests.builders import START_MS, Cluster, add, tip, update
 
 LIFE = (S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
 TOPICS = [tip("a", 0, 7), tip("a", 1, 7), tip("b", 0, 8), tip("c-0", 0, 9)]

@@ -19,8 +19,8 @@ from airflow_provider_rlmm.core.base.errors import RlmmError, StorageUnavailable
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from tests.unit.lifecycle.builders import DAY_MS, Cluster, add, tip, update
-from tests.unit.lifecycle.test_scrub_plan import WAIT_MS, Scrubs
+from tests.builders import DAY_MS, Cluster, add, tip, update
+from tests.unit.features.scrub.test_scrub_plan import WAIT_MS, Scrubs
 
 LIFE = (S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
 TOPICS = [tip("a", 0, 7), tip("a", 1, 7), tip("b", 0, 8), tip("never-named", 0, 9)]

@@ -20,7 +20,7 @@ from tests.simulation.model import OURS, LogModel
 from tests.simulation.roots import ELSEWHERE
 from tests.simulation.witness import MIN_ABSENCE_MS
 from tests.simulation.world import World
-from tests.unit.storage.test_aiven import custom_prefix
+from tests.unit.core.storage.test_aiven import custom_prefix
 
 CUT = "a log that lost its end"
 REMADE = "a metadata topic made anew"

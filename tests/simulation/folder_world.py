@@ -39,7 +39,7 @@ from tests.simulation.folder_run import FolderRun, Memory
 from tests.simulation.roots import CLUSTER_ID, HERE
 from tests.simulation.witness import Process
 from tests.simulation.world import CALM, Trouble
-from tests.unit.storage.test_aiven import custom_prefix
+from tests.unit.core.storage.test_aiven import custom_prefix
 
 _LOSS = re.compile(r"--confirm-lost-records (\d+@\d+)")
 WIDE = BlastRadius(max_share=1.0)

@@ -30,7 +30,7 @@ from tests.simulation.model import View
 from tests.simulation.runs import play, remembered_decoding
 from tests.simulation.witness import MIN_ABSENCE_MS
 from tests.simulation.world import World
-from tests.unit.lifecycle.test_scrub_plan import WAIT_MS, Scrubs
+from tests.unit.features.scrub.test_scrub_plan import WAIT_MS, Scrubs
 
 SEEDS = 20
 

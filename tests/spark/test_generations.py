@@ -32,7 +32,7 @@ from tests.spark.events import random_topic
 from tests.spark.plain_evaluation import Record, evaluate_plan
 from tests.spark.test_plan import CLUSTER, DEAD, LIMITS, MIN_AGE, NOW, PARTITIONS, evaluation_of, frame_of, range_of
 from tests.spark.test_plan import rows_of as data_set_rows
-from tests.unit.spark.reference import expected_rows, in_order
+from tests.unit.features.retention.reference import expected_rows, in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

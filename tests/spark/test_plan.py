@@ -41,7 +41,7 @@ from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataS
 from airflow_provider_rlmm.features.retention.spark.source import TopicRange
 from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING, Record, evaluate_plan, replay
-from tests.unit.spark.reference import expected_rows, in_order
+from tests.unit.features.retention.reference import expected_rows, in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -35,7 +35,7 @@ from dev import ensure_spark_jars, tiering
 from dev.broker import LocalKafka, await_condition
 from tests.spark_scale.standalone import StandaloneSpark, lean_python
 from tests.spark_scale.topics import MIN_AGE, NOW, LargeTopic, mixed_topic, skewed_topic
-from tests.unit.spark.reference import Expected, expected_rows, in_order
+from tests.unit.features.retention.reference import Expected, expected_rows, in_order
 
 pytestmark = [pytest.mark.scale, pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(7200)]
 

@@ -19,7 +19,7 @@ from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.system.receivers import StatsdListener, awaited, lineage_events
-from tests.unit.policy.test_run_metrics import RUN
+from tests.unit.overview.test_run_metrics import RUN
 
 pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(1800)]
 

@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric
 from airflow_provider_rlmm.observability.stats import plain_name
 from airflow_provider_rlmm.overview.run_metrics import METRICS, as_markdown, metrics_of
 from airflow_provider_rlmm.overview.run_summary import RunOutcome
-from tests.unit.policy.test_run_metrics import RUN
+from tests.unit.overview.test_run_metrics import RUN
 
 FOLDER = Path(__file__).parents[2] / "examples" / "monitoring"
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text())

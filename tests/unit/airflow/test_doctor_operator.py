@@ -18,8 +18,8 @@ from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
-from tests.unit.manager.topics import new_log, put, topics
-from tests.unit.metadata.events import PARTITION, copied, started
+from tests.unit.core.records.events import PARTITION, copied, started
+from tests.unit.library.topics import new_log, put, topics
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePart
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.triggers.markers import RemoteLogMarkersTrigger
-from tests.unit.lifecycle.builders import START_MS, Cluster, tip
+from tests.builders import START_MS, Cluster, tip
 
 CONTROLLER = 3
 SOON_S = 20.0

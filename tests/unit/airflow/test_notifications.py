@@ -25,7 +25,7 @@ from airflow_provider_rlmm.notifications.remote_log import RemoteLogNotifier, bu
 from airflow_provider_rlmm.overview.pruning import is_file_of_run
 from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER, RunOutcome, RunSummary
 from airflow_provider_rlmm.settings import artifact_name_of
-from tests.unit.policy.test_run_news import DAY_MS, RED
+from tests.unit.overview.test_run_news import DAY_MS, RED
 
 
 @pytest.fixture

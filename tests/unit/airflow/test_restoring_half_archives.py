@@ -19,8 +19,8 @@ from airflow_provider_rlmm.features.archiving import restore_steps as session_re
 from airflow_provider_rlmm.features.archiving.restore_rules import INCOMPLETE_ARCHIVE
 from airflow_provider_rlmm.operators.archive import RestoreRemoteLogOperator
 from tests.archiving import ArchivingCluster, Run
-from tests.unit.lifecycle.builders import CLUSTER_ID, START_MS, tip
-from tests.unit.remote_log.test_restoring_session import GONE_ID, FakeAccess, FakeTopic
+from tests.builders import CLUSTER_ID, START_MS, tip
+from tests.unit.features.archiving.test_restoring_session import GONE_ID, FakeAccess, FakeTopic
 
 
 @pytest.fixture

@@ -48,8 +48,8 @@ from airflow_provider_rlmm.operators.scrub import (
     ReportRemoteStorageScrubOperator,
 )
 from airflow_provider_rlmm.plugins.pages import scrub_page, scrub_plan_page
-from tests.unit.lifecycle.builders import START_MS, Cluster, add, tip, update
-from tests.unit.storage.test_aiven import custom_prefix
+from tests.builders import START_MS, Cluster, add, tip, update
+from tests.unit.core.storage.test_aiven import custom_prefix
 
 TOPIC = tip("orders", 0, 7)
 GONE = tip("gone", 0, 9)

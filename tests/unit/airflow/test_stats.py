@@ -18,7 +18,7 @@ from airflow_provider_rlmm.observability.stats import send_metrics
 from airflow_provider_rlmm.operators.history import keep_summary
 from airflow_provider_rlmm.overview.run_metrics import metrics_of
 from tests.otlp_receiver import OtlpReceiver
-from tests.unit.policy.test_run_metrics import RUN
+from tests.unit.overview.test_run_metrics import RUN
 
 
 class Recorder:
@@ -111,7 +111,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
 from airflow_provider_rlmm.observability.stats import send_metrics
-from tests.unit.policy.test_run_metrics import RUN
+from tests.unit.overview.test_run_metrics import RUN
 
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=conf.getboolean("metrics", "legacy_names_on"))
 send_metrics(RUN)

@@ -25,14 +25,14 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
 from airflow_provider_rlmm.operators.scrub import RemoteStorageScrubOperator
+from tests.builders import Cluster, add, update
 from tests.unit.airflow.test_scrub_operators import (
     Run,
     cluster,  # noqa: F401  # a fixture
     connect,
     work,  # noqa: F401  # a fixture
 )
-from tests.unit.lifecycle.builders import Cluster, add, update
-from tests.unit.storage.test_aiven import custom_prefix
+from tests.unit.core.storage.test_aiven import custom_prefix
 
 Check = Callable[[], list[dict[str, Any]]]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.cli.main import run
+from tests.builders import HOUR_MS, Cluster
 from tests.unit.cli.test_lost_log import CLEAN, GONE, SCRUB, WRITES, cluster, said  # noqa: F401  # cluster is a fixture
-from tests.unit.lifecycle.builders import HOUR_MS, Cluster
 
 HERE = "memory://kafka-tiered-storage"
 NAMED = ("--expected-root", HERE)

@@ -29,8 +29,8 @@ from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck
 from airflow_provider_rlmm.core.runs.metadata_topic import NoStamps, why_replaced
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.storage.stamps import Stamp, is_stamp
+from tests.builders import Cluster, add, tip
 from tests.roots import the_work_folder_is_older_than_all_copies  # noqa: F401  # a fixture
-from tests.unit.lifecycle.builders import Cluster, add, tip
 
 CLUSTER = "cluster-1"
 GONE = tip("gone", 0, 9)

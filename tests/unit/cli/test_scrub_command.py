@@ -19,7 +19,7 @@ from airflow_provider_rlmm.features.scrub import steps as scrubbing
 from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.overview import housekeeping
-from tests.unit.lifecycle.test_scrub_plan import Scrubs
+from tests.unit.features.scrub.test_scrub_plan import Scrubs
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding
 from airflow_provider_rlmm.core.world.hold import Hold
-from tests.unit.lifecycle.builders import Cluster, tip
+from tests.builders import Cluster, tip
 
 GONE, HIDDEN = tip(), tip("hidden", 0, 8)
 

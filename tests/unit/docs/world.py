@@ -39,7 +39,7 @@ from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from tests.archiving import files_of
 from tests.kafka_log import Batch, Record
 from tests.unit.airflow.test_operators import connect, put_behind_the_hooks
-from tests.unit.manager.topics import TieredTopics
+from tests.unit.library.topics import TieredTopics
 
 PARTITIONS = 3
 DAY_MS = 86_400_000

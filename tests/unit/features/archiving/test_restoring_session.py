@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A restore is refused before it writes, or compared after it: a topic that differs in anything is no restored one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
+from airflow_provider_rlmm.core.log.answers import TargetTopic
+from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
+from airflow_provider_rlmm.features.archiving import restore_steps as session_restoring
+from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
+from tests.archiving import ArchivingCluster, Run, records_of
+from tests.builders import CLUSTER_ID, START_MS, tip
+
+GONE_ID = "AAAAAAAAAAAAAAAAAAAABw"
+SETTINGS: dict[str, int | bool | str] = {
+    "message.timestamp.type": "CreateTime", "retention.ms": -1, "max.message.bytes": 1_000_000,
+}  # fmt: skip
+
+
+@dataclass
+class FakeTopic:
+    """A topic in memory, in the place of the one in Kafka."""
+
+    topic_id: UUID = field(default_factory=lambda: UUID(int=5))
+    settings: dict[str, int | bool | str] = field(default_factory=lambda: dict(SETTINGS))
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    spoil: Callable[[FakeTopic], object] = lambda topic: None
+    later: Callable[[FakeTopic], object] = lambda topic: None
+
+    def __call__(self, *_: object) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def look(self) -> TargetTopic:
+        return TargetTopic("restored", self.topic_id, {0: 0}, {0: len(self.rows)}, self.settings)
+
+    def write(self, partition: int, batches: Iterable[pa.RecordBatch], begin: int, max_message_bytes: int) -> int:
+        assert (partition, begin, max_message_bytes) == (0, 0, 1_000_000)
+        self.rows += [row for batch in batches for row in batch.to_pylist()]
+        written = len(self.rows)
+        self.spoil(self)
+        return written
+
+    def read_back(self, partition: int, begin: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist(self.rows[begin:end], schema)
+        self.later(self)
+
+
+@dataclass
+class FakeAccess:
+    """Settings and a cluster, in the place of a connection."""
+
+    settings: RemoteLogSettings
+    stopped: str | None = None
+
+    def get_connection_settings(self) -> RemoteLogSettings:
+        return self.settings
+
+    def check_cluster(self) -> str:
+        return CLUSTER_ID
+
+    def get_client_config(self) -> None:
+        return None
+
+    def naming_connection(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def read_stop(self) -> str | None:
+        return self.stopped
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> FakeAccess:
+    """A cluster whose deleted topic is archived."""
+    cluster = ArchivingCluster()
+    cluster.real_segments(tip(), 2)
+    cluster.mark_and_wait()
+    run = Run(cluster, tmp_path)
+    run.archive()
+    return FakeAccess(RemoteLogSettings(archive_uri=run.archive_uri, allow_writes=True, expected_cluster_id=CLUSTER_ID))
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
+    fake = FakeTopic()
+    monkeypatch.setattr(kafka_restoring, "RestoringTopic", fake)
+    monkeypatch.setattr(session_restoring, "system_clock", lambda: START_MS)
+    return fake
+
+
+def restored(access: Any, *, dry_run: bool = False, **kwargs: Any) -> RestoreReport:
+    return restore(access, GONE_ID, "restored", dry_run=dry_run, **kwargs)
+
+
+def test_every_record_is_written_as_it_was(access: FakeAccess, topic: FakeTopic) -> None:
+    report = restored(access)
+    assert topic.rows == [record.as_row() for number in range(2) for record in records_of(number)]
+    assert (report.records, report.left_out, report.archived_topic, report.dry_run) == (20, 0, "gone", False)
+    assert report.to_dict()["partitions"][0]["content_sha256"] == report.partitions[0].content_sha256
+
+
+def test_a_dry_run_writes_nothing(access: FakeAccess, topic: FakeTopic) -> None:
+    access.settings = replace(access.settings, allow_writes=False)
+    assert restored(access, dry_run=True).records == 20
+    assert topic.rows == []
+
+
+def test_a_connection_that_does_not_allow_writes_restores_nothing(access: FakeAccess, topic: FakeTopic) -> None:
+    access.settings = replace(access.settings, allow_writes=False)
+    with pytest.raises(WritesNotAllowedError):
+        restored(access)
+    assert topic.rows == []
+
+
+def test_the_kill_switch_stops_a_restore(access: FakeAccess, topic: FakeTopic) -> None:
+    access.stopped = "the switch is on"
+    with pytest.raises(StoppedError, match="the switch is on"):
+        restored(access)
+    assert (topic.rows, restored(access, dry_run=True).records) == ([], 20)
+
+
+def test_a_topic_that_cannot_hold_them_is_not_written_to(access: FakeAccess, topic: FakeTopic) -> None:
+    topic.settings["message.timestamp.type"] = "LogAppendTime"
+    with pytest.raises(RestoreError, match=r"^nothing was written: .*LogAppendTime"):
+        restored(access)
+    assert topic.rows == []
+
+
+def test_a_damaged_archive_is_not_restored(access: FakeAccess, topic: FakeTopic) -> None:
+    log = next(Path(access.settings.required_archive_uri()).rglob("*.log"))
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    with pytest.raises(ArchiveError, match="is not as it was archived"):
+        restored(access)
+    assert topic.rows == []
+
+
+@pytest.mark.parametrize("name", ["timestamp", "key", "value", "headers"])
+def test_a_record_that_differs_when_read_back_is_noticed(access: FakeAccess, topic: FakeTopic, name: str) -> None:
+    other: dict[str, Any] = {"timestamp": 1, "key": b"?", "value": b"?", "headers": [{"key": "?", "value": None}]}
+    topic.spoil = lambda topic: topic.rows[7].update({name: other[name]})
+    with pytest.raises(RestoreError, match="does not hold what the archive does"):
+        restored(access)
+
+
+def test_a_record_that_is_lost_is_noticed(access: FakeAccess, topic: FakeTopic) -> None:
+    topic.spoil = lambda topic: topic.rows.pop()
+    with pytest.raises(RestoreError, match="19 records"):
+        restored(access)
+
+
+def test_another_writer_and_another_topic_of_the_name_are_noticed(access: FakeAccess, topic: FakeTopic) -> None:
+    topic.later = lambda topic: topic.rows.append(topic.rows[0])
+    with pytest.raises(RestoreError, match="is not as it was left"):
+        restored(access)
+    topic.rows.clear()
+    topic.later = lambda topic: setattr(topic, "topic_id", UUID(int=6))
+    with pytest.raises(RestoreError, match="it was replaced"):
+        restored(access)
+
+
+def test_the_archive_of_another_cluster_is_named(access: FakeAccess, topic: FakeTopic) -> None:
+    with pytest.raises(ArchiveError, match="check archive_uri, cluster and topic id"):
+        restored(access, archived_cluster_id="elsewhere")

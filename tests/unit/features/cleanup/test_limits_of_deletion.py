@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects per second and the time of day: the cleaner asks between batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.features.cleanup import batches
+from tests.builders import START_MS, Cluster, reasons, tip
+
+GONE = tip()
+OPEN, CLOSED = "08:00-09:00 UTC", "09:00-08:00 UTC"
+"""The tests begin at 08:00 UTC."""
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster()
+    cluster.segments(GONE, 6)
+    cluster.mark_and_wait()
+    return cluster
+
+
+def test_the_tests_begin_at_eight() -> None:
+    assert START_MS % 86_400_000 == 8 * 3_600_000
+
+
+def test_outside_of_the_window_nothing_is_started_or_deleted_and_nobody_is_needed(cluster: Cluster) -> None:
+    before, written = cluster.keys_of(GONE), cluster.ours()
+    report = cluster.clean(deletion_window=CLOSED)
+    (partition,) = report.partitions
+    (refusal,) = partition.refusals
+    assert (refusal.kind, refusal.kind.needs_person) == (RefusalKind.NEXT_RUN, False)
+    assert f"it is 08:00 in UTC, and deletion may run {CLOSED}" in refusal.why
+    assert (cluster.keys_of(GONE), cluster.ours()) == (before, written)
+
+
+def test_within_it_all_is_deleted(cluster: Cluster) -> None:
+    assert cluster.clean(deletion_window=OPEN).partitions[0].outcome == "FINISHED"
+
+
+def test_when_it_closes_the_run_ends_between_two_batches_and_the_next_goes_on(cluster: Cluster) -> None:
+    def an_hour_passes(effect: str, key: str) -> None:
+        if effect == "delete":
+            cluster.now_ms += 3_600_000
+            cluster.storage.after_effect = None
+
+    cluster.storage.after_effect = an_hour_passes
+    report = cluster.clean(deletion_window=OPEN, batch_segments=2)
+    (partition,) = report.partitions
+    assert (partition.segments_deleted, partition.segments_left, partition.outcome) == (2, 4, "INCOMPLETE")
+    assert {r.kind for r in partition.refusals} == {RefusalKind.NEXT_RUN}
+    cluster.now_ms += 23 * 3_600_000
+    assert cluster.clean(deletion_window=OPEN).partitions[0].outcome == "FINISHED"
+
+
+def test_a_dry_run_says_at_any_time_what_it_would_do(cluster: Cluster) -> None:
+    report = cluster.clean(deletion_window=CLOSED, dry_run=True)
+    assert report.partitions[0].outcome == "FINISHED", reasons(report)
+
+
+def test_between_batches_it_rests_so_that_the_rate_is_kept(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "monotonic_clock", lambda: 0)
+    slept: list[float] = []
+    per_segment = len(cluster.keys_of(GONE)) // 6
+    cluster.sleep = slept.append
+    cluster.clean(batch_segments=2, objects_per_second=10)
+    assert slept == [2 * per_segment / 10] * 2
+    assert cluster.keys_of(GONE) == set()

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest of a generation, and the folder in which generations lie."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_rlmm.core.base import strict_json
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
+from airflow_provider_rlmm.features.retention.spark.executor.files import located, new_file, read_whole
+from airflow_provider_rlmm.features.retention.spark.generation import (
+    MANIFEST_NAME,
+    Anchor,
+    Generation,
+    GenerationFile,
+    GenerationPart,
+)
+from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
+from tests.unit.features.retention.s3_server import pyarrow_s3_server
+
+ROWS = GenerationFile("metadata_partition=0/a.parquet", 7, "ab")
+STATE = GenerationFile("metadata_partition=0/_a.state", 9, "cd")
+PART = GenerationPart(20, 3, 300, 1, 2, (Anchor(17, "x"), Anchor(19, "y")), ROWS, STATE)
+GENERATION = Generation(4, "cluster", "AAAAAAAAAAAAAAAAAAAACA", 3, 1_800_000_000_000, {0: PART, 1: GenerationPart(0)})
+BEGIN, END = {0: 0, 1: 0}, {0: 25, 1: 5}
+
+
+def changed(**parts: Any) -> Generation:
+    return replace(GENERATION, parts={0: replace(PART, **parts), 1: GenerationPart(0)})
+
+
+def test_a_manifest_reads_back_as_it_was_written() -> None:
+    for generation in (GENERATION, changed(bytes=-5), replace(GENERATION, parts={})):
+        assert Generation.from_json(generation.to_json()) == generation
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"anchors": ()},
+        {"rows": None},
+        {"state": None},
+        {"anchors": (Anchor(19, "y"), Anchor(17, "x"))},
+        {"anchors": (Anchor(17, "x"), Anchor(17, "x"))},
+        {"anchors": (Anchor(20, "y"),)},
+        {"anchors": tuple(Anchor(n, "x") for n in range(17))},
+        {"rows": replace(ROWS, name="metadata_partition=1/a.parquet")},
+        {"rows": replace(ROWS, name="metadata_partition=0/../../a.parquet")},
+        {"state": replace(STATE, name="/etc/passwd")},
+        {"next_offset": -1},
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_not_written_or_read(parts: dict[str, Any]) -> None:
+    with pytest.raises(SnapshotRefusedError):
+        changed(**parts).to_json()
+
+
+def test_metadata_partitions_are_all_there() -> None:
+    with pytest.raises(SnapshotRefusedError, match=r"it has the metadata partitions \[0, 2\]"):
+        replace(GENERATION, parts={0: PART, 2: GenerationPart(0)}).to_json()
+
+
+def test_a_manifest_with_another_byte_is_refused() -> None:
+    text = GENERATION.to_json()
+    for damaged in (
+        text.replace('"next_offset": 20', '"next_offset": 21'),
+        text[:-1],
+        "",
+        "[]",
+        text.replace("cluster", "c"),
+    ):
+        with pytest.raises(SnapshotRefusedError, match="manifest cannot be read"):
+            Generation.from_json(damaged)
+
+
+def test_a_manifest_of_another_format_is_refused() -> None:
+    document = json.loads(GENERATION.to_json())
+    del document["sha256"]
+    document["format_version"] = 2
+    text = json.dumps({**document, "sha256": strict_json.checksum(document)})
+    with pytest.raises(SnapshotRefusedError, match="format_version is 2"):
+        Generation.from_json(text)
+
+
+MISFITS: dict[str, tuple[Generation, dict[int, int], dict[int, int]]] = {
+    "its cluster is cluster": (replace(GENERATION, cluster_id="other"), BEGIN, END),
+    "its topic id is": (replace(GENERATION, topic_id="AAAAAAAAAAAAAAAAAAAACQ"), BEGIN, END),
+    "its metadata partitions is": (replace(GENERATION, parts={0: PART}), {0: 0}, {0: 25}),
+    "its fold version is 3": (replace(GENERATION, fold_version=4), BEGIN, END),
+    "high watermark is 19 now": (GENERATION, BEGIN, {0: 19, 1: 5}),
+    "begins at offset 21 now": (GENERATION, {0: 21, 1: 0}, END),
+    "begins at offset 18 now": (GENERATION, {0: 18, 1: 0}, END),
+    "metadata partition 1 begins at offset 1 now": (GENERATION, {0: 0, 1: 1}, END),
+}
+
+
+@pytest.mark.parametrize("why", MISFITS)
+def test_what_a_generation_does_not_fit(why: str) -> None:
+    other, begin, end = MISFITS[why]
+    found = GENERATION.misfit(other, begin, end)
+    assert found is not None
+    assert why in found
+
+
+def test_what_a_generation_fits() -> None:
+    assert GENERATION.misfit(replace(GENERATION, number=5, created_at_ms=0), {0: 17, 1: 0}, {0: 20, 1: 0}) is None
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> GenerationStore:
+    return GenerationStore(str(tmp_path / "data set"))
+
+
+def test_only_generations_with_a_manifest_are_there(store: GenerationStore, tmp_path: Path) -> None:
+    assert store.numbers() == []
+    for number in (3, 12, 4):
+        store.create(replace(GENERATION, number=number))
+    with new_file(store.folder(13), ROWS.name) as file:
+        file.write(b"of a run that was killed")
+    (tmp_path / "data set" / "segments" / "generation=x").mkdir()
+    assert store.numbers() == [12, 4, 3]
+    assert store.read(4) == GENERATION
+    assert store.uri == (tmp_path / "data set").as_uri()
+
+
+def test_of_two_that_write_one_generation_one_fails(store: GenerationStore) -> None:
+    store.create(GENERATION)
+    with pytest.raises(PlanError, match=r"another run has written generation 4 .* at the same time; run again"):
+        store.create(replace(GENERATION, created_at_ms=5))
+    assert store.read(4) == GENERATION
+
+
+def test_a_manifest_under_another_number_is_refused(store: GenerationStore, tmp_path: Path) -> None:
+    store.create(GENERATION)
+    folder = tmp_path / "data set" / "segments"
+    (folder / "generation=9").mkdir()
+    (folder / "generation=9" / MANIFEST_NAME).write_text(GENERATION.to_json())
+    (folder / "generation=8").mkdir()
+    (folder / "generation=8" / MANIFEST_NAME).write_bytes(b"\xff")
+    with pytest.raises(SnapshotRefusedError, match="its manifest is that of generation 4"):
+        store.read(9)
+    with pytest.raises(SnapshotRefusedError, match="cannot be read"):
+        store.read(8)
+
+
+def test_the_last_two_generations_stay(store: GenerationStore) -> None:
+    for number in (1, 2, 4, 5):
+        store.create(replace(GENERATION, number=number))
+    with new_file(store.folder(3), ROWS.name) as file:
+        file.write(b"of a run that was killed")
+    with new_file(store.folder(6), ROWS.name) as file:
+        file.write(b"of a run that is under way")
+    assert store.remove_old(5) == [1, 2, 3]
+    assert store.numbers() == [5, 4]
+    assert store.remove_old(5) == []
+    assert read_whole(store.folder(6), file.described()).to_pybytes() == b"of a run that is under way"
+
+
+def test_a_file_is_read_only_as_it_was_written(store: GenerationStore, tmp_path: Path) -> None:
+    with new_file(store.folder(1), ROWS.name) as file:
+        assert [file.write(b"some "), file.write(memoryview(b"bytes"))] == [5, 5]
+    described = file.described()
+    assert read_whole(store.folder(1), described).to_pybytes() == b"some bytes"
+    for other in (replace(described, bytes=9), replace(described, sha256="0"), replace(described, name="no such file")):
+        with pytest.raises(SnapshotRefusedError):
+            read_whole(store.folder(1), other)
+
+
+def test_a_file_that_fails_is_gone(store: GenerationStore, tmp_path: Path) -> None:
+    with suppress(ZeroDivisionError), new_file(store.folder(1), ROWS.name) as file:
+        file.write(b"half")
+        _ = 1 // 0
+    assert file.closed
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_what_is_kept_lies_where_a_file_can_be_created_only_if_there_is_none(tmp_path: Path) -> None:
+    for uri in (
+        str(tmp_path),
+        tmp_path.as_uri(),
+        "s3a://bucket/x",
+        "gs://bucket/x",
+        "abfss://c@a.dfs.core.windows.net/x",
+    ):
+        GenerationStore(uri).require_lasting()
+    assert GenerationStore("hdfs://name/a/").folder(1) == "hdfs://name/a/segments/generation=1"
+    with pytest.raises(ConfigurationError, match="hdfs://name/a"):
+        GenerationStore("hdfs://name/a").require_lasting()
+
+
+def test_object_stores_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    files, path = located("s3a://bucket/a folder")
+    assert (files.type_name, path, files.region) == ("s3", "bucket/a folder", "eu-central-1")
+    assert located("s3://bucket/a folder")[0].equals(files)
+    with pytest.raises(ConfigurationError, match="abfs"):
+        located("az://container/x")
+
+
+def test_a_data_set_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pyarrow_s3_server() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        store = GenerationStore("s3a://bucket/some/data/")
+        assert store.numbers() == []
+        large = bytes(range(256)) * 50_000
+        for number in (1, 2, 3):
+            with new_file(store.folder(number), STATE.name) as file:
+                file.write(large)
+            assert read_whole(store.folder(number), file.described()).to_pybytes() == large
+            store.create(replace(GENERATION, number=number))
+        with pytest.raises(PlanError, match="another run has written generation 3"):
+            store.create(replace(GENERATION, number=3, created_at_ms=5))
+        assert store.numbers() == [3, 2, 1]
+        assert store.read(3) == replace(GENERATION, number=3)
+        assert store.remove_old(3) == [1]
+        assert store.numbers() == [3, 2]
+        keys = {f"some/data/segments/generation={n}/{name}" for n in (2, 3) for name in (STATE.name, MANIFEST_NAME)}
+        assert {key for key in server.objects if not key.endswith("/")} == keys
+        with pytest.raises(SnapshotRefusedError, match="cannot be read"):
+            read_whole(store.folder(1), file.described())
