@@ -139,6 +139,8 @@ def producer_snapshot(entries: Sequence[tuple[int, int]], *, last_offset: int = 
 
 def varint(number: int) -> bytes:
     """Return a number in zigzag encoding, of 32 or 64 bits."""
+    # Kafka's difference of two times is a long, which wraps.
+    number = (number + 2**63) % 2**64 - 2**63
     raw = (number << 1) ^ (number >> 63)
     encoded = bytearray()
     while raw >= 0x80:
