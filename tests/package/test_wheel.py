@@ -156,7 +156,7 @@ def test_dags_and_job_are_found_in_the_installed_package(installed: Installed) -
         "application": job,
     }
     used = installed.ask(USE_ZIP, archive)
-    assert used == {"file": f"{archive}/airflow_provider_rlmm/metadata/columnar/__init__.py", "airflow": False}
+    assert used == {"file": f"{archive}/airflow_provider_rlmm/core/records/columnar.py", "airflow": False}
     assert "the metadata topic" in installed.run(job, "--help")
 
 
@@ -171,9 +171,18 @@ def test_an_editable_install_copies_nothing(tmp_path: Path, monkeypatch: pytest.
 
 CORE = """
 import importlib
-for name in ("metadata.columnar", "policy.plan", "event_log.write_guard", "kafka.event_log", "storage.object_store",
-             "lifecycle.cleaner", "lifecycle.scrub", "doctor.examine", "manager.topic_based"):
-    importlib.import_module(f"airflow_provider_rlmm.{name}")
+for name in (
+    "airflow_provider_rlmm.core.records.columnar",
+    "airflow_provider_rlmm.core.plans.plan",
+    "airflow_provider_rlmm.core.log.write_guard",
+    "airflow_provider_rlmm.core.log.kafka.event_log",
+    "airflow_provider_rlmm.core.storage.object_store",
+    "airflow_provider_rlmm.features.cleanup.cleaner",
+    "airflow_provider_rlmm.features.scrub.comparison",
+    "airflow_provider_rlmm.features.doctor.examine",
+    "airflow_provider_rlmm.library.topic_based",
+):
+    importlib.import_module(name)
 from airflow_provider_rlmm.core.storage.layouts import layout_named
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 root = Path.cwd() / "storage"
