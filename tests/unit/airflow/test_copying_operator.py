@@ -47,6 +47,7 @@ from airflow_provider_rlmm.observability import stats
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from tests.kafka_log import Batch
 from tests.log_directories import CLUSTER_ID, TOPIC_ID, HandmadeDisk
+from tests.recording import Recorder
 from tests.tiered_orders import START_MS, TieredOrders, batches, record
 from tests.unit.airflow.test_operators import connect
 
@@ -152,8 +153,9 @@ def files(folder: Path) -> list[str]:
 
 
 def test_a_disk_is_copied_and_left_as_it_is(world: Decommissioned, tmp_path: Path) -> None:
-    before = files(tmp_path / "kafka")
+    before, recorder = files(tmp_path / "kafka"), Recorder(tmp_path, world.log, world.storage)
     told = copy(world)
+    assert {effect.split(" ")[1] for effect in recorder.effects()} == {"publish", "put"}
     assert (told["segments"], told["dry_run"]) == (6, False)
     assert [(p["partition"], p["remote_end"], p["stopped_by"]) for p in told["partitions"]] == [
         (0, 90, None),
@@ -167,13 +169,15 @@ def test_a_disk_is_copied_and_left_as_it_is(world: Decommissioned, tmp_path: Pat
 
 
 def test_a_dry_run_says_what_would_go_and_writes_nothing(
-    world: Decommissioned, monkeypatch: pytest.MonkeyPatch
+    world: Decommissioned, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     connect(monkeypatch, allow_writes=False, expected_cluster_id=CLUSTER_ID, expected_root=ROOT)
-    events = world.events
+    recorder = Recorder(tmp_path, world.log, world.storage)
     told = copy(world, dry_run_only=True, partitions=[1])
     assert [s["start_offset"] for s in told["partitions"][0]["planned"]] == [0, 30, 60]
-    assert (told["segments"], world.events) == (3, events)
+    assert (told["segments"], recorder.effects()) == (3, [])
+    left = {file for file in recorder.files() if not any(r in file for r in (".snapshot", "floors/", "metadata-topic"))}
+    assert left == {"work/dag.run/copy.json"}
     assert told["bytes"] == sum(len(b.to_bytes()) for start in (0, 30, 60) for b in batches(start))
 
 

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.features.archiving import restore_steps as session_re
 from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
 from tests.archiving import ArchivingCluster, Run, records_of
 from tests.builders import CLUSTER_ID, START_MS, tip
+from tests.recording import Recorder
 
 GONE_ID = "AAAAAAAAAAAAAAAAAAAABw"
 SETTINGS: dict[str, int | bool | str] = {
@@ -115,10 +116,11 @@ def test_every_record_is_written_as_it_was(access: FakeAccess, topic: FakeTopic)
     assert report.to_dict()["partitions"][0]["content_sha256"] == report.partitions[0].content_sha256
 
 
-def test_a_dry_run_writes_nothing(access: FakeAccess, topic: FakeTopic) -> None:
+def test_a_dry_run_writes_nothing(access: FakeAccess, topic: FakeTopic, tmp_path: Path) -> None:
     access.settings = replace(access.settings, allow_writes=False)
+    recorder = Recorder(tmp_path)
     assert restored(access, dry_run=True).records == 20
-    assert topic.rows == []
+    assert (topic.rows, recorder.files()) == ([], set())
 
 
 def test_a_connection_that_does_not_allow_writes_restores_nothing(access: FakeAccess, topic: FakeTopic) -> None:
