@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
@@ -14,7 +15,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 from airflow.sdk.definitions.param import ParamsDict
 
-from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, duration_in_words, system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, ApprovalLimits
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
@@ -38,7 +39,17 @@ MIN_RESPONSE_TIMEOUT_MS = 1_000
 Plan = TypeVar("Plan", PlanSummary, ScrubPlan)
 
 
-class ApprovePlanOperator(CheckedOperator, ApprovalOperator, Generic[Plan]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalArguments:
+    """Arguments of :class:`ApprovePlanOperator`, as they were meant."""
+
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    approve_above: ApprovalLimits | None = given.read_by(given.approval_limits, None)
+    answer_within: int = given.read_by(partial(given.duration_ms, minimum=MIN_RESPONSE_TIMEOUT_MS), 18 * HOUR_MS)
+    dry_run_only: bool | str = given.read_by(given.flag, False)
+
+
+class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, Generic[Plan]):
     """
     Base of the operators that ask a person to approve a run's plan, where it is large.
 
@@ -51,12 +62,7 @@ class ApprovePlanOperator(CheckedOperator, ApprovalOperator, Generic[Plan]):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "approve_above", "answer_within", "dry_run_only")
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "rlmm_conn_id": given.text,
-        "approve_above": given.approval_limits,
-        "answer_within": partial(given.duration_ms, minimum=MIN_RESPONSE_TIMEOUT_MS),
-        "dry_run_only": given.flag,
-    }
+    arguments = ApprovalArguments
     link: ClassVar[type[ArtifactLink]]
     ui_color = "#f7e7a9"
 
@@ -159,6 +165,11 @@ class ApprovePlanOperator(CheckedOperator, ApprovalOperator, Generic[Plan]):
         return {"asked": True, "decision": decision, "decided_by": user}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CleanupApprovalArguments(ApprovalArguments):
+    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+
+
 class ApproveRemoteLogCleanupOperator(ApprovePlanOperator[PlanSummary]):
     """
     Ask a person to approve the run's plan, where it is large; go on without a question where it is not, or in a dry run.
@@ -183,7 +194,7 @@ class ApproveRemoteLogCleanupOperator(ApprovePlanOperator[PlanSummary]):
     :raises AirflowFailException: naming who has rejected the plan, or that nobody has answered in time.
     """
 
-    readers: ClassVar[Mapping[str, given.Reader]] = {**ApprovePlanOperator.readers, "dry_run_only": flag_or_as_checked}
+    arguments = _CleanupApprovalArguments
     link = PlanLink
     operator_extra_links = (PlanLink(),)
 

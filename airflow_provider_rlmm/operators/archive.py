@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -22,7 +25,15 @@ from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
 
-class ArchivePlannedSegmentsOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ArchivePlannedArguments:
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
+    archive_first: bool = given.read_by(given.flag, True)
+    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+
+
+class ArchivePlannedSegmentsOperator(CheckedOperator[_ArchivePlannedArguments]):
     """
     Archive every segment that the run's plan would delete, read it back and compare it, before the cleaning tasks run.
 
@@ -46,12 +57,7 @@ class ArchivePlannedSegmentsOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "archive_first", "dry_run_only")
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "rlmm_conn_id": given.text,
-        "limits": given.cleaner_limits,
-        "archive_first": given.flag,
-        "dry_run_only": flag_or_as_checked,
-    }
+    arguments = _ArchivePlannedArguments
     operator_extra_links = (PlanLink(),)
     ui_color = "#d5e8d4"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
@@ -92,7 +98,15 @@ class ArchivePlannedSegmentsOperator(CheckedOperator):
         return self.told({"archived": True, **archive.counts(), "archive_uri": archive.archive_uri})
 
 
-class ArchiveRemoteLogOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ArchiveArguments:
+    topic_id: UUID = given.read_by(given.topic_id)
+    partitions: tuple[int, ...] | None = given.read_by(given.partitions, None)
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
+
+
+class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
     """
     Archive all remote segments of a topic id, or of some of its partitions: raw segments, records as Parquet, and a manifest
     with counts and checksums for each user partition. Nothing is deleted, and the topic may live.
@@ -111,12 +125,7 @@ class ArchiveRemoteLogOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("topic_id", "partitions", "rlmm_conn_id", "limits")
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "topic_id": given.topic_id,
-        "partitions": given.partitions,
-        "rlmm_conn_id": given.text,
-        "limits": given.cleaner_limits,
-    }
+    arguments = _ArchiveArguments
     ui_color = "#d5e8d4"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
 
@@ -152,7 +161,17 @@ class ArchiveRemoteLogOperator(CheckedOperator):
         return self.told({"archive": name, "partitions": [found.to_report() for found in archived]})
 
 
-class RestoreRemoteLogOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RestoreArguments:
+    topic_id: UUID = given.read_by(given.topic_id)
+    topic: str = given.read_by(given.text)
+    archived_cluster_id: str | None = given.read_by(given.text_or_none, None)
+    overrides: frozenset[str] = given.read_by(given.restore_overrides, frozenset())
+    dry_run_only: bool = given.read_by(given.flag, False)
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+
+
+class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
     """
     Write the committed records of an archived topic into an empty one: each into its partition, in its order, with its time,
     key, value and headers; only its offset is another one. What was written is read back and compared.
@@ -181,14 +200,7 @@ class RestoreRemoteLogOperator(CheckedOperator):
     template_fields: Sequence[str] = (
         "topic_id", "topic", "archived_cluster_id", "overrides", "dry_run_only", "rlmm_conn_id",
     )  # fmt: skip
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "topic_id": given.topic_id,
-        "topic": given.text,
-        "archived_cluster_id": given.text_or_none,
-        "overrides": given.restore_overrides,
-        "dry_run_only": given.flag,
-        "rlmm_conn_id": given.text,
-    }
+    arguments = _RestoreArguments
     ui_color = "#d5e8d4"
     touched = Touched()
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from dataclasses import fields as fields_of
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from uuid import UUID
 
 from airflow.sdk import Context
@@ -54,6 +56,38 @@ Takes the name of an argument, for the error, and what was given; returns the va
 
 Raises :class:`~airflow_provider_rlmm.core.base.errors.ConfigurationError` for anything else than the reader's kind.
 """
+
+Value = TypeVar("Value")
+
+_READER: Final = "reader"
+_REQUIRED: Final = object()
+
+
+def read_by(reader: Callable[[str, object], Value], default: object = _REQUIRED) -> Value:
+    """
+    Return the field of an argument, in the data class of what an operator's arguments mean.
+
+    To the type checker it is a value of the reader's kind, so a field whose type is another one is an error.
+
+    :param reader: what reads the argument: a :data:`Reader`.
+    :param default: what the argument means where the operator is given none; without it the operator must be given one.
+    """
+    metadata = {_READER: reader}
+    made: Any = field(metadata=metadata)
+    if default is not _REQUIRED:
+        # An empty mapping is none that a data class takes as it is.
+        made = field(metadata=metadata, default_factory=lambda: default)
+    return cast("Value", made)
+
+
+def readers_of(arguments: type) -> Mapping[str, Reader]:
+    """
+    Return argument → what reads it.
+
+    :param arguments: a data class whose fields :func:`read_by` has made.
+    """
+    return {found.name: found.metadata[_READER] for found in fields_of(arguments)}
+
 
 _NO_ID = UUID(int=0)
 _UUID_CHARS = 36

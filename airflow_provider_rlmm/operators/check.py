@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
@@ -16,7 +19,22 @@ from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
 
-class CheckRemoteLogCleanupOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CheckArguments:
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
+    blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
+    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    max_segments_this_run: int | None = given.read_by(given.canary, None)
+    dry_run_only: bool = given.read_by(given.flag, False)
+    source_plan: str | None = given.read_by(given.text_or_none, None)
+    archive_first: bool = given.read_by(given.flag, False)
+    scheduled_by_connection: bool = given.read_by(given.flag, False)
+    confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
+    confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
+
+
+class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
     """
     Check parameters, overrides, limits, layout, cluster, permissions, clock, storage root and work folder. No event
     is written and nothing is deleted.
@@ -54,19 +72,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator):
         "source_plan", "archive_first", "confirm_lost_records",
         "confirm_metadata_topic_id",
     )  # fmt: skip
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "rlmm_conn_id": given.text,
-        "limits": given.cleaner_limits,
-        "blast_radius": given.blast_radius,
-        "hold": given.hold_entries,
-        "max_segments_this_run": given.canary,
-        "dry_run_only": given.flag,
-        "source_plan": given.text_or_none,
-        "archive_first": given.flag,
-        "scheduled_by_connection": given.flag,
-        "confirm_lost_records": given.lost_records,
-        "confirm_metadata_topic_id": given.topic_id_or_none,
-    }
+    arguments = _CheckArguments
     ui_color = "#d9d2e9"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
 

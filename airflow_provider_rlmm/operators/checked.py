@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from airflow.sdk import BaseOperator
 
 from airflow_provider_rlmm.observability.lineage import Place, Told, Touched, lineage_of, told_by
-from airflow_provider_rlmm.operators.arguments import FieldsReader, Reader
+from airflow_provider_rlmm.operators.arguments import FieldsReader, readers_of
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -23,16 +22,19 @@ if TYPE_CHECKING:
 
 _JINJA: Final = ("{{", "{%", "{#")
 
+Read = TypeVar("Read")
+"""What the arguments of an operator mean: a data class whose fields ``read_by`` of ``operators.arguments`` has made."""
 
-class CheckedOperator(BaseOperator):
+
+class CheckedOperator(BaseOperator, Generic[Read]):
     """
     An operator that says once what reads each of its arguments, and what it touches.
 
     Its ``__init__`` ends with :meth:`check_literals`.
     """
 
-    readers: ClassVar[Mapping[str, Reader]] = {}
-    """Argument, which is an attribute of the operator, too → what reads it."""
+    arguments: type[Read]
+    """What the arguments mean: each field is an argument, and an attribute of the operator, too."""
 
     touched: ClassVar[Touched] = Touched(reads=(Place.TOPIC,))
     """What it reads and writes, for OpenLineage."""
@@ -45,15 +47,16 @@ class CheckedOperator(BaseOperator):
 
         :raises ConfigurationError: naming the argument, or a field of it.
         """
-        _check_literals(type(self), {name: getattr(self, name) for name in self.readers})
+        _check_literals(type(self), {name: getattr(self, name) for name in readers_of(self.arguments)})
 
-    def read_arguments(self) -> SimpleNamespace:
+    def read_arguments(self) -> Read:
         """
         Return what the arguments mean, all of them, when the task runs.
 
         :raises ConfigurationError: naming the argument, or a field of it.
         """
-        return SimpleNamespace(**{name: read(name, getattr(self, name)) for name, read in self.readers.items()})
+        readers = readers_of(self.arguments)
+        return self.arguments(**{name: read(name, getattr(self, name)) for name, read in readers.items()})
 
     def told(self, result: dict[str, Any]) -> dict[str, Any]:
         """
@@ -93,13 +96,14 @@ class CheckedOperator(BaseOperator):
         :param kwargs: arguments that all mapped tasks have.
         :raises ConfigurationError: as :meth:`check_literals`.
         """
-        _check_literals(cls, {name: kwargs[name] for name in cls.readers if name in kwargs})
+        _check_literals(cls, {name: kwargs[name] for name in readers_of(cls.arguments) if name in kwargs})
         return super().partial(**kwargs)
 
 
-def _check_literals(operator: type[CheckedOperator], given: Mapping[str, Any]) -> None:
+def _check_literals(operator: type[CheckedOperator[Any]], given: Mapping[str, Any]) -> None:
+    readers = readers_of(operator.arguments)
     for name, value in given.items():
-        reader = operator.readers[name]
+        reader = readers[name]
         if name not in operator.template_fields:
             # Airflow fills in nothing there.
             reader(name, value)

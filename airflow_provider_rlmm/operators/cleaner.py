@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, cast
+from dataclasses import dataclass, replace
+from typing import Any, cast
+from uuid import UUID
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
@@ -14,6 +15,8 @@ from airflow.sdk import Context
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
+from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_document
 from airflow_provider_rlmm.features.cleanup import run_report as documents
 from airflow_provider_rlmm.features.cleanup.reports import named, totals
@@ -36,7 +39,18 @@ from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 
-class MarkDeletedPartitionsOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MarkArguments:
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    source_plan: str | None = given.read_by(given.text_or_none, None)
+    limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
+    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+    confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
+    confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
+
+
+class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
     """
     Write DELETE_PARTITION_MARKED for every partition of a deleted topic that still has remote segments.
 
@@ -60,15 +74,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         "rlmm_conn_id", "source_plan", "limits", "hold", "dry_run_only", "confirm_lost_records",
         "confirm_metadata_topic_id",
     )  # fmt: skip
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "rlmm_conn_id": given.text,
-        "source_plan": given.text_or_none,
-        "limits": given.cleaner_limits,
-        "hold": given.hold_entries,
-        "dry_run_only": flag_or_as_checked,
-        "confirm_lost_records": given.lost_records,
-        "confirm_metadata_topic_id": given.topic_id_or_none,
-    }
+    arguments = _MarkArguments
     ui_color = "#f4d9a8"
     touched = Touched(reads=(Place.TOPIC,), writes=(Place.TOPIC,))
 
@@ -124,7 +130,19 @@ class MarkDeletedPartitionsOperator(CheckedOperator):
         )
 
 
-class PlanRemoteLogCleanupOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlanArguments:
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    source_plan: str | None = given.read_by(given.text_or_none, None)
+    limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
+    blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
+    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    max_segments_this_run: int | None = given.read_by(given.canary, None)
+    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+    expires_in_ms: int = given.read_by(given.expiry, DAY_MS)
+
+
+class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
     """
     Find the marked partitions that may be cleaned now, and write the plan of every segment that would go.
 
@@ -144,16 +162,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator):
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "source_plan", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
     )  # fmt: skip
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "rlmm_conn_id": given.text,
-        "source_plan": given.text_or_none,
-        "limits": given.cleaner_limits,
-        "blast_radius": given.blast_radius,
-        "hold": given.hold_entries,
-        "max_segments_this_run": given.canary,
-        "dry_run_only": flag_or_as_checked,
-        "expires_in_ms": given.expiry,
-    }
+    arguments = _PlanArguments
     operator_extra_links = (PlanLink(),)
     ui_color = "#cfe3f7"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
@@ -215,7 +224,18 @@ class PlanRemoteLogCleanupOperator(CheckedOperator):
         return parts
 
 
-class CleanMetadataPartitionOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CleanArguments:
+    metadata_partition: int = given.read_by(given.metadata_partition)
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
+    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+    archive_first: bool = given.read_by(given.flag, False)
+    approve_above: ApprovalLimits | None = given.read_by(given.approval_limits, None)
+
+
+class CleanMetadataPartitionOperator(CheckedOperator[_CleanArguments]):
     """
     Clean one metadata partition as the run's plan allows. Restartable: a retry goes on where the topic stands.
 
@@ -248,15 +268,7 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         "archive_first",
         "approve_above",
     )
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "metadata_partition": given.metadata_partition,
-        "rlmm_conn_id": given.text,
-        "limits": given.cleaner_limits,
-        "hold": given.hold_entries,
-        "dry_run_only": flag_or_as_checked,
-        "archive_first": given.flag,
-        "approve_above": given.approval_limits,
-    }
+    arguments = _CleanArguments
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#f2b8b5"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE), writes=(Place.TOPIC, Place.STORAGE))
@@ -319,7 +331,13 @@ class CleanMetadataPartitionOperator(CheckedOperator):
         return self.told({**named(counts, dry_run), "dry_run": dry_run})
 
 
-class ReportRemoteLogCleanupOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReportArguments:
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+
+
+class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
     """
     Put what the run's tasks left into one report, and emit the counts with the task's outlet assets.
 
@@ -335,7 +353,7 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "dry_run_only")
-    readers: ClassVar[Mapping[str, given.Reader]] = {"rlmm_conn_id": given.text, "dry_run_only": flag_or_as_checked}
+    arguments = _ReportArguments
     operator_extra_links = (PlanLink(), ReportLink())
     ui_color = "#c8e6c9"
     touched = Touched()
@@ -402,7 +420,7 @@ class ReportRemoteLogCleanupOperator(CheckedOperator):
             return
         tidy_up_after(name, plan.cluster_id, plan.created_at_ms)
 
-    def _was_dry(self, context: Context, read: Any) -> bool:
+    def _was_dry(self, context: Context, read: _ReportArguments) -> bool:
         """Tell what the run was told to be; a run for which nothing was decided has done nothing."""
         try:
             return mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run

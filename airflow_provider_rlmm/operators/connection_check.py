@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
@@ -12,12 +13,17 @@ from airflow.sdk import Context
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.observability.lineage import Place, Touched
-from airflow_provider_rlmm.operators.arguments import Reader, text
+from airflow_provider_rlmm.operators.arguments import read_by, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 
 
-class RemoteLogCheckOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CheckArguments:
+    rlmm_conn_id: str = read_by(text, "rlmm_default")
+
+
+class RemoteLogCheckOperator(CheckedOperator[_CheckArguments]):
     """
     Look at everything that a connection names: cluster, metadata topic, permissions, layout, storage, and whether deletion
     frees space there; then ask of the storage what every run asks before it begins. Nothing is changed.
@@ -28,7 +34,7 @@ class RemoteLogCheckOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id",)
-    readers: ClassVar[Mapping[str, Reader]] = {"rlmm_conn_id": text}
+    arguments = _CheckArguments
     ui_color = "#d9d2e9"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
 

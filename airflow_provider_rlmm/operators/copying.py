@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
+from uuid import UUID
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Context
 from airflow.sdk.bases.xcom import BaseXCom
 
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.features.copying.rules import CopyLimits
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.observability.stats import send_remote_log_metrics
 from airflow_provider_rlmm.operators import arguments as given
@@ -20,7 +23,20 @@ from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
 
-class CopyLogSegmentsOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CopyArguments:
+    log_dir: str = given.read_by(given.text)
+    topic: str = given.read_by(given.text)
+    partitions: tuple[int, ...] | None = given.read_by(given.partitions, None)
+    snapshot_in: str | None = given.read_by(given.text_or_none, None)
+    limits: CopyLimits = given.read_by(given.copy_limits, CopyLimits())
+    dry_run_only: bool = given.read_by(given.flag, False)
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
+    confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
+
+
+class CopyLogSegmentsOperator(CheckedOperator[_CopyArguments]):
     """
     Copy the closed segments of a living topic from a disk that no broker runs on into remote storage, for a leader that does
     not copy: ``remote.log.copy.disable`` of the topic is on. Brokers go on from there once it is off.
@@ -61,17 +77,7 @@ class CopyLogSegmentsOperator(CheckedOperator):
         "confirm_lost_records",
         "confirm_metadata_topic_id",
     )
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "log_dir": given.text,
-        "topic": given.text,
-        "partitions": given.partitions,
-        "snapshot_in": given.text_or_none,
-        "limits": given.copy_limits,
-        "dry_run_only": given.flag,
-        "rlmm_conn_id": given.text,
-        "confirm_lost_records": given.lost_records,
-        "confirm_metadata_topic_id": given.topic_id_or_none,
-    }
+    arguments = _CopyArguments
     ui_color = "#fce5cd"
     touched = Touched(reads=(Place.TOPIC,), writes=(Place.TOPIC, Place.STORAGE))
 

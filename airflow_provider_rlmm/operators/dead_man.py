@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
@@ -16,14 +17,20 @@ from airflow_provider_rlmm.core.runs.run_decision import ScheduledRuns
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.notifications.configured import configured_notifier
 from airflow_provider_rlmm.observability.lineage import Touched
-from airflow_provider_rlmm.operators.arguments import Reader, optional_integer, text
+from airflow_provider_rlmm.operators.arguments import optional_integer, read_by, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.settings import MAX_ALARM_AFTER_DAYS, alarm_after_days, work_uri
 
 _DAY_MS = 86_400_000
 
 
-class RemoteLogDeadManOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DeadManArguments:
+    after_days: int | None = read_by(partial(optional_integer, maximum=MAX_ALARM_AFTER_DAYS), None)
+    rlmm_conn_id: str = read_by(text, "rlmm_default")
+
+
+class RemoteLogDeadManOperator(CheckedOperator[_DeadManArguments]):
     """
     Fail where no run of the cleaner has ended green for some days.
 
@@ -42,10 +49,7 @@ class RemoteLogDeadManOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("after_days", "rlmm_conn_id")
-    readers: ClassVar[Mapping[str, Reader]] = {
-        "after_days": partial(optional_integer, maximum=MAX_ALARM_AFTER_DAYS),
-        "rlmm_conn_id": text,
-    }
+    arguments = _DeadManArguments
     ui_color = "#f9e2c8"
     touched = Touched()
 

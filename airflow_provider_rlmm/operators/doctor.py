@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
@@ -17,14 +18,23 @@ from airflow_provider_rlmm.core.runs.attention import Judgement
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
-from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, flag, integer, text
+from airflow_provider_rlmm.operators.arguments import artifact_name, flag, integer, read_by, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 
-class RemoteLogMetadataDoctorOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DoctorArguments:
+    min_age_ms: int = read_by(integer, DEFAULT_MIN_AGE_MS)
+    max_copy_ms: int = read_by(integer, DEFAULT_MAX_COPY_MS)
+    limit_per_kind: int = read_by(partial(integer, maximum=100_000), 100)
+    fail_on_critical: bool = read_by(flag, True)
+    rlmm_conn_id: str = read_by(text, "rlmm_default")
+
+
+class RemoteLogMetadataDoctorOperator(CheckedOperator[_DoctorArguments]):
     """
     Examine the whole metadata topic and report what is wrong with it; nothing is written to the topic.
 
@@ -41,13 +51,7 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("min_age_ms", "max_copy_ms", "limit_per_kind", "fail_on_critical", "rlmm_conn_id")
-    readers: ClassVar[Mapping[str, Reader]] = {
-        "min_age_ms": integer,
-        "max_copy_ms": integer,
-        "limit_per_kind": partial(integer, maximum=100_000),
-        "fail_on_critical": flag,
-        "rlmm_conn_id": text,
-    }
+    arguments = _DoctorArguments
     operator_extra_links = (DoctorLink(),)
     ui_color = "#f9e2c8"
 

@@ -4,21 +4,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.errors import LostRecordsError
+from airflow_provider_rlmm.core.log.write_guard import WritableEvent
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.observability.lineage import Place, Touched
-from airflow_provider_rlmm.operators.arguments import Reader, cleaner_limits, events, folder, offsets, text
+from airflow_provider_rlmm.operators.arguments import cleaner_limits, events, folder, offsets, read_by, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import work_uri
 
 
-class ReadRemoteLogMetadataOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadArguments:
+    output_uri: str = read_by(folder)
+    start_offsets: Mapping[int, int] = read_by(offsets, {})
+    end_offsets: Mapping[int, int] = read_by(offsets, {})
+    rlmm_conn_id: str = read_by(text, "rlmm_default")
+
+
+class ReadRemoteLogMetadataOperator(CheckedOperator[_ReadArguments]):
     """
     Read a range of the metadata topic into Parquet, decoded, one file per metadata partition.
 
@@ -35,12 +46,7 @@ class ReadRemoteLogMetadataOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("output_uri", "start_offsets", "end_offsets", "rlmm_conn_id")
-    readers: ClassVar[Mapping[str, Reader]] = {
-        "output_uri": folder,
-        "start_offsets": offsets,
-        "end_offsets": offsets,
-        "rlmm_conn_id": text,
-    }
+    arguments = _ReadArguments
     ui_color = "#dcd3ee"
 
     def __init__(
@@ -79,7 +85,14 @@ class ReadRemoteLogMetadataOperator(CheckedOperator):
         )
 
 
-class PublishRemoteLogMetadataOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PublishArguments:
+    limits: CleanerLimits = read_by(cleaner_limits, CleanerLimits())
+    events: Sequence[WritableEvent] = read_by(events)
+    rlmm_conn_id: str = read_by(text, "rlmm_default")
+
+
+class PublishRemoteLogMetadataOperator(CheckedOperator[_PublishArguments]):
     """
     Publish events through the write guard, under the conditions of marker and cleaner.
 
@@ -100,7 +113,7 @@ class PublishRemoteLogMetadataOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("events", "limits", "rlmm_conn_id")
-    readers: ClassVar[Mapping[str, Reader]] = {"limits": cleaner_limits, "events": events, "rlmm_conn_id": text}
+    arguments = _PublishArguments
     ui_color = "#f7d6e6"
     touched = Touched(reads=(Place.TOPIC,), writes=(Place.TOPIC,))
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.sdk import Context
 
@@ -19,7 +20,22 @@ from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 
 
-class RemoteLogReadOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadArguments:
+    topic: str = given.read_by(given.text)
+    output_uri: str = given.read_by(given.folder)
+    partitions: tuple[int, ...] | None = given.read_by(given.partitions, None)
+    start_offsets: Mapping[int, int] = given.read_by(given.partition_offsets, {})
+    end_offsets: Mapping[int, int] = given.read_by(given.partition_offsets, {})
+    start_time: int | None = given.read_by(given.moment_or_none, None)
+    end_time: int | None = given.read_by(given.moment_or_none, None)
+    isolation_level: ReadIsolation = given.read_by(given.isolation, ReadIsolation.READ_UNCOMMITTED)
+    allow_incomplete: bool = given.read_by(given.flag, False)
+    bytes_per_second: int | None = given.read_by(partial(given.optional_integer, minimum=1), None)
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+
+
+class RemoteLogReadOperator(CheckedOperator[_ReadArguments]):
     """
     Read records of a topic from remote storage into Parquet, one file per user partition, without loading a broker.
 
@@ -59,19 +75,7 @@ class RemoteLogReadOperator(CheckedOperator):
         "bytes_per_second",
         "rlmm_conn_id",
     )
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "topic": given.text,
-        "output_uri": given.folder,
-        "partitions": given.partitions,
-        "start_offsets": given.partition_offsets,
-        "end_offsets": given.partition_offsets,
-        "start_time": given.moment_or_none,
-        "end_time": given.moment_or_none,
-        "isolation_level": given.isolation,
-        "allow_incomplete": given.flag,
-        "bytes_per_second": partial(given.optional_integer, minimum=1),
-        "rlmm_conn_id": given.text,
-    }
+    arguments = _ReadArguments
     ui_color = "#cfe2f3"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
 

@@ -7,9 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Context
@@ -32,7 +33,7 @@ from airflow_provider_rlmm.features.retention.spark.package import (
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMaster
 from airflow_provider_rlmm.links.artifacts import PlanLink
-from airflow_provider_rlmm.operators.arguments import Reader, artifact_name, duration_ms, text, text_or_none
+from airflow_provider_rlmm.operators.arguments import artifact_name, duration_ms, read_by, text, text_or_none
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
@@ -54,7 +55,15 @@ _POLL_S = 5
 _JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 
 
-class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RetentionArguments:
+    rlmm_conn_id: str = read_by(text, "rlmm_default")
+    min_age_ms: int = read_by(partial(duration_ms, minimum=MIN_AGE_FLOOR_MS), DEFAULT_MIN_AGE_MS)
+    jars: str | None = read_by(text_or_none, None)
+    kafka_properties_file: str | None = read_by(text_or_none, None)
+
+
+class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmitOperator):
     """
     Compute the plan of orphaned, dangling and retention-breached segments with Spark.
 
@@ -92,12 +101,7 @@ class SegmentRetentionOperator(CheckedOperator, SparkSubmitOperator):
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms", "kafka_properties_file",
     )  # fmt: skip
-    readers: ClassVar[Mapping[str, Reader]] = {
-        "rlmm_conn_id": text,
-        "min_age_ms": partial(duration_ms, minimum=MIN_AGE_FLOOR_MS),
-        "jars": text_or_none,
-        "kafka_properties_file": text_or_none,
-    }
+    arguments = _RetentionArguments
     operator_extra_links = (PlanLink(),)
     ui_color = "#cfe3f7"
 
@@ -300,7 +304,12 @@ def _words(arguments: Mapping[str, str]) -> list[str]:
     return [part for pair in arguments.items() for part in pair]
 
 
-class PublishRetentionPlanOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PublishArguments:
+    rlmm_conn_id: str = read_by(text, "rlmm_default")
+
+
+class PublishRetentionPlanOperator(CheckedOperator[_PublishArguments]):
     """
     Report what the Spark job planned, and emit the counts with the task's outlet assets.
 
@@ -320,7 +329,7 @@ class PublishRetentionPlanOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id",)
-    readers: ClassVar[Mapping[str, Reader]] = {"rlmm_conn_id": text}
+    arguments = _PublishArguments
     operator_extra_links = (PlanLink(),)
     ui_color = "#c8e6c9"
 

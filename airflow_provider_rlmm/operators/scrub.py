@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, CleanerLimits
+from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
+from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, BlastRadius, CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.core.runs.attention import Attention, Judgement, RunProblem
 from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
@@ -23,7 +26,18 @@ from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 
-class RemoteStorageScrubOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ScrubArguments:
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    max_copy_ms: int = given.read_by(given.duration_ms, DEFAULT_MAX_COPY_MS)
+    price_per_gb_month: int | None = given.read_by(given.price_micros, None)
+    fail_on_problems: bool = given.read_by(given.flag, True)
+    overrides: frozenset[str] = given.read_by(given.overrides, frozenset())
+    confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
+    confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
+
+
+class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
     """
     Compare what lies in remote storage with the metadata topic; nothing is written to either.
 
@@ -51,15 +65,7 @@ class RemoteStorageScrubOperator(CheckedOperator):
         "rlmm_conn_id", "max_copy_ms", "price_per_gb_month", "fail_on_problems", "overrides", "confirm_lost_records",
         "confirm_metadata_topic_id",
     )  # fmt: skip
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "rlmm_conn_id": given.text,
-        "max_copy_ms": given.duration_ms,
-        "price_per_gb_month": given.price_micros,
-        "fail_on_problems": given.flag,
-        "overrides": given.overrides,
-        "confirm_lost_records": given.lost_records,
-        "confirm_metadata_topic_id": given.topic_id_or_none,
-    }
+    arguments = _ScrubArguments
     operator_extra_links = (ScrubLink(),)
     ui_color = "#d5e8d4"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
@@ -119,7 +125,18 @@ class RemoteStorageScrubOperator(CheckedOperator):
         return self.told({**counts, "scrub": uri})
 
 
-class PlanRemoteStorageScrubOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlanArguments:
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    limits: ScrubLimits = given.read_by(given.scrub_limits, ScrubLimits())
+    blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
+    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    max_segments_this_run: int | None = given.read_by(given.canary, None)
+    dry_run_only: bool = given.read_by(given.flag, False)
+    expires_in_ms: int = given.read_by(given.expiry, DAY_MS)
+
+
+class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
     """
     Write down which of the objects that the scrub of this run has found may go: those of finished segments, and those that no
     record has named for long enough, of topics that are absent by the full rule.
@@ -140,15 +157,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator):
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
     )  # fmt: skip
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "rlmm_conn_id": given.text,
-        "limits": given.scrub_limits,
-        "blast_radius": given.blast_radius,
-        "hold": given.hold_entries,
-        "max_segments_this_run": given.canary,
-        "dry_run_only": given.flag,
-        "expires_in_ms": given.expiry,
-    }
+    arguments = _PlanArguments
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#cfe3f7"
 
@@ -201,7 +210,18 @@ class PlanRemoteStorageScrubOperator(CheckedOperator):
         return counts
 
 
-class DeleteScrubbedObjectsOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _DeleteArguments:
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    limits: ScrubLimits = given.read_by(given.scrub_limits, ScrubLimits())
+    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    dry_run_only: bool = given.read_by(given.flag, False)
+    approve_above: ApprovalLimits | None = given.read_by(given.approval_limits, None)
+    confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
+    confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
+
+
+class DeleteScrubbedObjectsOperator(CheckedOperator[_DeleteArguments]):
     """
     Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written.
 
@@ -230,15 +250,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         "rlmm_conn_id", "limits", "hold", "dry_run_only", "approve_above", "confirm_lost_records",
         "confirm_metadata_topic_id",
     )  # fmt: skip
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "rlmm_conn_id": given.text,
-        "limits": given.scrub_limits,
-        "hold": given.hold_entries,
-        "dry_run_only": given.flag,
-        "approve_above": given.approval_limits,
-        "confirm_lost_records": given.lost_records,
-        "confirm_metadata_topic_id": given.topic_id_or_none,
-    }
+    arguments = _DeleteArguments
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#f2b8b5"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE), writes=(Place.STORAGE,))
@@ -287,7 +299,12 @@ class DeleteScrubbedObjectsOperator(CheckedOperator):
         return self.told(done.counts())
 
 
-class ReportRemoteStorageScrubOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReportArguments:
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+
+
+class ReportRemoteStorageScrubOperator(CheckedOperator[_ReportArguments]):
     """
     Say what of a run needs a person, and fail for it: what the scrub has found, and what could not be deleted.
 
@@ -301,7 +318,7 @@ class ReportRemoteStorageScrubOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id",)
-    readers: ClassVar[Mapping[str, given.Reader]] = {"rlmm_conn_id": given.text}
+    arguments = _ReportArguments
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#c8e6c9"
 

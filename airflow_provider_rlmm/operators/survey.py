@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import read_document
 from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
 from airflow_provider_rlmm.observability.stats import send_survey_metrics
@@ -21,7 +23,15 @@ from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
 
-class SurveyRemoteLogOperator(CheckedOperator):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SurveyArguments:
+    rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
+    limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
+    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    dry_run_only: bool = given.read_by(given.flag, False)
+
+
+class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
     """
     Judge every topic that has remote segments, living or gone, and write the inventory that the pages show.
 
@@ -42,12 +52,7 @@ class SurveyRemoteLogOperator(CheckedOperator):
     """
 
     template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only")
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "rlmm_conn_id": given.text,
-        "limits": given.cleaner_limits,
-        "hold": given.hold_entries,
-        "dry_run_only": given.flag,
-    }
+    arguments = _SurveyArguments
     ui_color = "#d9d2e9"
 
     def __init__(

@@ -7,7 +7,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSensorTimeout, conf
@@ -16,7 +15,7 @@ from airflow.sdk.bases.sensor import PokeReturnValue
 from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_rlmm.core.base.errors import RlmmError
-from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.checked import CheckedOperator, Read
 
 
 class Look(Protocol):
@@ -34,7 +33,7 @@ class Look(Protocol):
 L = TypeVar("L", bound=Look)
 
 
-class ProvingSensor(CheckedOperator, BaseSensorOperator, Generic[L]):
+class ProvingSensor(CheckedOperator[Read], BaseSensorOperator, Generic[Read, L]):
     """
     A sensor whose looks prove what it waits for, or say why they do not.
 
@@ -54,7 +53,7 @@ class ProvingSensor(CheckedOperator, BaseSensorOperator, Generic[L]):
         self.deferrable = deferrable
 
     @abstractmethod
-    def look(self, context: Context, read: SimpleNamespace) -> L:
+    def look(self, context: Context, read: Read) -> L:
         """
         Look once.
 

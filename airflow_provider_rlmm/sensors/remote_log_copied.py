@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk import Context
@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 POKE_INTERVAL_S = 300.0
 
 
-class RemoteLogCopiedSensor(ProvingSensor["CopiesLook"]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CopiedArguments:
+    topic: str = given.read_by(given.text)
+    up_to: int = given.read_by(given.moment)
+    partitions: tuple[int, ...] | None = given.read_by(given.partitions, None)
+    rlmm_conn_id: str = given.read_by(given.text, DEFAULT_CONN_ID)
+
+
+class RemoteLogCopiedSensor(ProvingSensor[_CopiedArguments, "CopiesLook"]):
     """
     Waits until all records of a living topic up to a time are in remote storage: a task behind it can read them there.
 
@@ -49,12 +57,7 @@ class RemoteLogCopiedSensor(ProvingSensor["CopiesLook"]):
     """
 
     template_fields: Sequence[str] = ("topic", "up_to", "partitions", "rlmm_conn_id")
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "topic": given.text,
-        "up_to": given.moment,
-        "partitions": given.partitions,
-        "rlmm_conn_id": given.text,
-    }
+    arguments = _CopiedArguments
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
     not_yet = "not in remote storage"
 
@@ -75,7 +78,7 @@ class RemoteLogCopiedSensor(ProvingSensor["CopiesLook"]):
         self.rlmm_conn_id = rlmm_conn_id
         self.check_literals()
 
-    def look(self, context: Context, read: SimpleNamespace) -> CopiesLook:
+    def look(self, context: Context, read: _CopiedArguments) -> CopiesLook:
         """Ask leaders and log."""
         from airflow_provider_rlmm.features.reading.remote_copies_steps import look_for_copies
 

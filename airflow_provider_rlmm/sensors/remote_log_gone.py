@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from airflow.sdk import Context
 from airflow.triggers.base import BaseTrigger
@@ -25,7 +26,16 @@ if TYPE_CHECKING:
 RECHECK_INTERVAL = timedelta(hours=1)
 
 
-class RemoteLogGoneSensor(ProvingSensor["TopicGone"]):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _GoneArguments:
+    topic_id: UUID = given.read_by(given.topic_id)
+    topic: str | None = given.read_by(given.text_or_none, None)
+    rlmm_conn_id: str = given.read_by(given.text, DEFAULT_CONN_ID)
+    allowed_quarantine: frozenset[str] = given.read_by(given.quarantine_kinds, frozenset())
+    overrides: frozenset[str] = given.read_by(given.overrides, frozenset())
+
+
+class RemoteLogGoneSensor(ProvingSensor[_GoneArguments, "TopicGone"]):
     """
     Waits until every byte of a topic id is gone. It deletes nothing and writes nothing to the log.
 
@@ -60,13 +70,7 @@ class RemoteLogGoneSensor(ProvingSensor["TopicGone"]):
     """
 
     template_fields: Sequence[str] = ("topic_id", "topic", "rlmm_conn_id", "allowed_quarantine", "overrides")
-    readers: ClassVar[Mapping[str, given.Reader]] = {
-        "topic_id": given.topic_id,
-        "topic": given.text_or_none,
-        "rlmm_conn_id": given.text,
-        "allowed_quarantine": given.quarantine_kinds,
-        "overrides": given.overrides,
-    }
+    arguments = _GoneArguments
     not_yet = "not gone"
 
     def __init__(
@@ -89,7 +93,7 @@ class RemoteLogGoneSensor(ProvingSensor["TopicGone"]):
         self.recheck_interval = self._coerce_poke_interval(recheck_interval).total_seconds()
         self.check_literals()
 
-    def look(self, context: Context, read: SimpleNamespace) -> TopicGone:
+    def look(self, context: Context, read: _GoneArguments) -> TopicGone:
         """Ask log, cluster and storage."""
         from airflow_provider_rlmm.features.cleanup.topic_gone import WantedTopic
         from airflow_provider_rlmm.features.cleanup.topic_gone_steps import look_for_topic

@@ -40,7 +40,7 @@ INPUTS = [
         "inputs",
         "arguments of a mapped operator wait for their task",
         CHECKED,
-        "        _check_literals(cls, {name: kwargs[name] for name in cls.readers if name in kwargs})\n",
+        "        _check_literals(cls, {name: kwargs[name] for name in readers_of(cls.arguments) if name in kwargs})\n",
         "",
         "airflow/test_wrong_inputs.py::test_a_mapped_operator_is_checked_where_its_arguments_stand",
     ),

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import re
 from collections.abc import Callable
@@ -457,10 +459,28 @@ def test_a_wrong_argument_is_named_and_nothing_is_touched(
 def test_the_table_has_every_argument_of_every_operator() -> None:
     for operator, _, bad in OPERATORS:
         assert issubclass(operator, CheckedOperator)  # type: ignore[arg-type]
-        assert operator.readers.keys() == bad.keys(), operator
+        readers = arguments.readers_of(operator.arguments)
+        assert readers.keys() == bad.keys(), operator
         inherited = set(SparkSubmitOperator.template_fields) if operator is SegmentRetentionOperator else set()
-        assert set(operator.template_fields) - inherited <= operator.readers.keys(), operator
+        assert set(operator.template_fields) - inherited <= readers.keys(), operator
     assert {operator for operator, _, _ in OPERATORS} == set(checked_operators())
+
+
+UNREAD = {"self", "kwargs", "poke_interval", "recheck_interval"}
+"""Airflow reads these itself."""
+
+
+@pytest.mark.parametrize("operator", list(checked_operators()), ids=lambda operator: operator.__name__)
+def test_a_signature_and_what_it_means_say_the_same(operator: type[CheckedOperator[Any]]) -> None:
+    signature = inspect.signature(operator.__init__).parameters
+    declared = {field.name: field for field in dataclasses.fields(operator.arguments)}
+    assert signature.keys() - UNREAD == declared.keys()
+    assert operator.arguments.__dataclass_params__.frozen
+    for name, read in arguments.readers_of(operator.arguments).items():
+        default, meant = signature[name].default, declared[name].default_factory
+        assert (default is inspect.Parameter.empty) == (meant is dataclasses.MISSING), name
+        if default is not inspect.Parameter.empty:
+            assert read(name, default) == meant(), name
 
 
 # --- the toolkit ------------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_document
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.operators.arguments import readers_of
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.cleaner import (
@@ -420,11 +421,11 @@ def later() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("operator", CHECKED, ids=lambda operator: operator.__name__)
-def test_what_airflow_fills_in_later_is_taken(operator: type[CheckedOperator]) -> None:
+def test_what_airflow_fills_in_later_is_taken(operator: type[CheckedOperator[Any]]) -> None:
     with DAG("dag"):
         before = EmptyOperator(task_id="before")
         for number, value in enumerate([*later(), before.output]):
-            given = dict.fromkeys(set(operator.readers) & set(operator.template_fields), value)
+            given = dict.fromkeys(set(readers_of(operator.arguments)) & set(operator.template_fields), value)
             task: Any = operator(task_id=f"task-{number}", **{**REQUIRED.get(operator, {}), **given})
             assert all(getattr(task, name) is value for name in given)
     assert task.upstream_task_ids == {"before"}
