@@ -88,8 +88,8 @@ AUDIT = [
     Mutation(
         LOG,
         "a scrub writes nothing down where its deletion fails",
-        "features/scrub/scrub_cleaner.py",
-        "            report.note_problem(trail.end(None))\n            raise\n",
+        "features/scrub/scrub_effects.py",
+        "            note_problem(trail.end(None))\n            raise\n",
         "            raise\n",
         "features/scrub/test_scrub_plan.py::test_a_deletion_that_fails_leaves_an_unknown_outcome_in_the_audit_log",
     ),

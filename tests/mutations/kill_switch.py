@@ -28,7 +28,7 @@ KILL_SWITCH = [
         "features/scrub/scrub_cleaner.py",
         PROMISE,
         "a scrub's deletion does not ask",
-        "            if (why := self._why_stopped()) is not None:",
+        "            if (why := self.effects.why_stopped()) is not None:",
         "features/scrub/test_scrub_plan.py::test_the_kill_switch_ends_a_deletion_between_two_batches_and_the_next_scrub_goes_on",
     ),
     Mutation(

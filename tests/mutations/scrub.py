@@ -303,10 +303,17 @@ SCRUBS = [
     Mutation(
         "writing is opt-in",
         "deletes what a scrub has found though writes are off",
-        DELETER,
-        '            self.require_writes(f"delete {len(going)} objects that a scrub has found")\n',
+        "features/scrub/scrub_effects.py",
+        '        self.require_writes(f"delete {len(going)} objects that a scrub has found")\n',
         "",
         _PLAN_TEST + "test_nothing_goes_where_writes_are_off_or_in_a_dry_run",
+    ),
+    switched_off(
+        "features/scrub/steps.py",
+        "writing is opt-in",
+        "a dry run deletes what a scrub has found",
+        "    if dry_run:",
+        "features/test_dry_runs.py::test_a_scrub",
     ),
     Mutation(
         "I2",

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
-from airflow_provider_rlmm.core.base.errors import PlanError, RlmmError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import PlanError, StorageRootError
 from airflow_provider_rlmm.core.base.file_systems import read_file
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, ScrubLimits
@@ -29,10 +28,9 @@ from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.core.storage.root import RootCheck
-from airflow_provider_rlmm.core.world.audit_log import AuditLog
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.hold import HoldSource
-from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
+from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE
 from airflow_provider_rlmm.core.world.replay import refusal_of_lost
 from airflow_provider_rlmm.features.scrub.rules import (
     ScrubClass,
@@ -40,9 +38,9 @@ from airflow_provider_rlmm.features.scrub.rules import (
     settled_copies,
     size_differs,
 )
+from airflow_provider_rlmm.features.scrub.scrub_effects import ScrubEffects
 from airflow_provider_rlmm.features.scrub.scrub_reading import ScrubReading
 from airflow_provider_rlmm.features.scrub.scrub_summary import MAX_LISTED, UNNAMED_ADVICE, Amount
-from airflow_provider_rlmm.features.scrub.scrub_trail import ScrubTrail
 from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED
 from airflow_provider_rlmm.features.scrub.unnamed_guard import UnnamedGuard
 
@@ -200,12 +198,8 @@ class ScrubCleaner:
     :param limits: how much at once.
     :param clock: time.
     :param hold: what is never touched, asked before every batch.
-    :param require_writes: raises where nothing may be deleted; gets what was to be done.
-    :param audit: where every deletion is written down, before and after; a dry run writes nothing there.
+    :param effects: everything that changes the world: a dry run's only say it.
     :param sole_owner: whether topic ids that the log never named may go, too.
-    :param dry_run: say what would be deleted, delete nothing.
-    :param should_stop: why no batch may be begun, asked before every one; a dry run goes on and says it.
-    :param sleep: waits for seconds, where the limits want a rest between batches.
     """
 
     log: MetadataLogReader
@@ -214,12 +208,8 @@ class ScrubCleaner:
     limits: ScrubLimits
     clock: Clock
     hold: HoldSource
-    require_writes: Callable[[str], None]
-    audit: AuditLog
+    effects: ScrubEffects
     sole_owner: bool = False
-    dry_run: bool = False
-    should_stop: StopSource = never_stopped
-    sleep: Callable[[float], object] = time.sleep
 
     def clean(self, planned: pa.Table, report: ScrubDeletion) -> None:
         """
@@ -244,32 +234,25 @@ class ScrubCleaner:
         guard = UnnamedGuard(self.log, self.topics, self.storage, self.clock, self.limits.min_absence_ms)
         guard.begin(planned)
         for at in range(0, len(segments), self.limits.batch_segments):
-            if (why := self._why_stopped()) is not None:
+            if (why := self.effects.why_stopped()) is not None:
                 report.note_stopped(sum(map(len, segments[at:])), why)
                 return
             batch = segments[at : at + self.limits.batch_segments]
             self._clean_batch(list(chain.from_iterable(batch)), reading, report, guard)
-        if report.deleted and not self.dry_run:
-            report.folders_removed = len(self._remove_empty_folders(rows))
+        if report.deleted:
+            report.folders_removed = len(self.effects.remove_empty_folders(lambda: self._of_absent_topics(rows)))
 
-    def _why_stopped(self) -> str | None:
-        why = self.should_stop()
-        if why is not None and self.dry_run:
-            logger.warning("dry run: %s; a real run would end here", why)
-            return None
-        return why
-
-    def _remove_empty_folders(self, rows: Sequence[Row]) -> Sequence[str]:
-        """Remove what is empty by now of topics that are gone: into a living one's folder a broker may write right now."""
+    def _of_absent_topics(self, rows: Sequence[Row]) -> Sequence[str]:
+        """Return the objects of topics that are gone: into a living one's folder a broker may write right now."""
         names = {_tip(row).topic_id: frozenset({_tip(row).topic}) for row in rows}
         absent = look(self.topics, self.log, names).proof.absent
-        return self.storage.remove_empty_folders([row["key"] for row in rows if _tip(row).topic_id in absent])
+        return [row["key"] for row in rows if _tip(row).topic_id in absent]
 
     def _clean_batch(
         self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion, guard: UnnamedGuard
     ) -> None:
-        limits, began = self.limits.of_the_cleaner, monotonic_clock()
-        if not self.dry_run and (why := limits.why_closed(self.clock())) is not None:
+        began = monotonic_clock()
+        if (why := self.effects.why_closed()) is not None:
             for row in rows:
                 report.note_left(row, why, RefusalKind.NEXT_RUN)
             return
@@ -280,30 +263,13 @@ class ScrubCleaner:
         going = {row["key"]: row for row in self._still_as_planned(free, reading, report, guard)}
         if not going:
             return
-        left: Mapping[str, str] = {}
-        if not self.dry_run:
-            self.require_writes(f"delete {len(going)} objects that a scrub has found")
-            left = self._delete(going, report)
+        left = self.effects.delete(going, report.note_problem)
         for key, row in going.items():
             if key in left:
                 report.note_left(row, left[key], RefusalKind.STORAGE)
             else:
                 report.note_deleted(row["class"], row["bytes"])
-                if not self.dry_run:
-                    logger.info("deleted %s (%s)", key, row["class"])
-        if not self.dry_run and (seconds := limits.rest_s(len(going), (monotonic_clock() - began) / 1000)) > 0:
-            self.sleep(seconds)
-
-    def _delete(self, going: Mapping[str, Row], report: ScrubDeletion) -> Mapping[str, str]:
-        """Delete objects, and write down that and what became of them; return why which of them are still there."""
-        trail = ScrubTrail.begin(self.audit, list(going.values()))
-        try:
-            left = self.storage.delete_objects(tuple(going))
-        except RlmmError:
-            report.note_problem(trail.end(None))
-            raise
-        report.note_problem(trail.end(left))
-        return left
+        self.effects.rest(len(going), (monotonic_clock() - began) / 1000)
 
     def _still_as_planned(
         self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion, guard: UnnamedGuard

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
     from airflow_provider_rlmm.core.plans.guards import ScrubLimits
+    from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
+    from airflow_provider_rlmm.features.scrub.scrub_effects import ScrubEffects
     from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
     from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 
@@ -236,10 +238,25 @@ def _delete(
         limits,
         session.clock,
         hold=lambda: Hold.of(session.hold().entries, plan.hold),
-        should_stop=session.should_stop,
-        audit=session.audit_log(run.applying(plan.plan_id, plan.sha256), SCRUB),
-        require_writes=session.access.get_publisher(session.log).require_writes,
+        effects=_effects(session, storage, limits, run.applying(plan.plan_id, plan.sha256), dry_run=report.dry_run),
         sole_owner=sole_owner and plan.sole_owner,
-        dry_run=report.dry_run,
     )
     cleaner.clean(rows, report)
+
+
+def _effects(
+    session: CleanerSession, storage: RemoteStorageManager, limits: ScrubLimits, run: RunIdentity, *, dry_run: bool
+) -> ScrubEffects:
+    """Make what deletes: the only place where anything does that is not a dry run's."""
+    from airflow_provider_rlmm.features.scrub.scrub_effects import DryRunScrubEffects, RealScrubEffects
+
+    if dry_run:
+        return DryRunScrubEffects(session.should_stop)
+    return RealScrubEffects(
+        storage,
+        limits,
+        session.clock,
+        require_writes=session.access.get_publisher(session.log).require_writes,
+        audit=session.audit_log(run, SCRUB),
+        should_stop=session.should_stop,
+    )

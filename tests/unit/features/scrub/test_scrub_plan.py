@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,10 +35,12 @@ from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteSto
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.kill_switch import never_stopped
 from airflow_provider_rlmm.core.world.root_proof import prove_root
 from airflow_provider_rlmm.features.scrub.comparison import scrub
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubCleaner, ScrubDeletion, require_places
+from airflow_provider_rlmm.features.scrub.scrub_effects import DryRunScrubEffects, RealScrubEffects, ScrubEffects
 from airflow_provider_rlmm.features.scrub.scrub_files import (
     ScrubOrigin,
     latest_rows,
@@ -111,11 +114,13 @@ class Scrubs:
     def delete(self, *, allow_writes: bool = True, hold: Hold = NOBODY, **changes: Any) -> ScrubDeletion:
         _, rows = read_scrub_plan(self.uri)
         c, report = self.cluster, ScrubDeletion(changes.get("dry_run", False))
-        guard = GuardedPublisher(c.log, allow_writes=allow_writes)
-        cleaner = ScrubCleaner(
-            c.log, c.topics, c.storage, changes.pop("limits", ScrubLimits()), c.clock, lambda: hold,
-            guard.require_writes, self.audit, **changes,
-        )  # fmt: skip
+        limits, stop = changes.pop("limits", ScrubLimits()), changes.pop("should_stop", never_stopped)
+        effects: ScrubEffects = DryRunScrubEffects(stop)
+        if not changes.pop("dry_run", False):
+            guard = GuardedPublisher(c.log, allow_writes=allow_writes)
+            sleep = changes.pop("sleep", time.sleep)
+            effects = RealScrubEffects(c.storage, limits, c.clock, guard.require_writes, self.audit, stop, sleep)
+        cleaner = ScrubCleaner(c.log, c.topics, c.storage, limits, c.clock, lambda: hold, effects, **changes)
         cleaner.clean(rows, report)
         return report
 
