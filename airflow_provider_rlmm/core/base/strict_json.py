@@ -19,6 +19,7 @@ MAX_INTEGER = 2**63 - 1
 MAX_TEXT = 10_000
 MAX_DEPTH = 16
 
+K = TypeVar("K")
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
@@ -202,11 +203,39 @@ def array(read: Reader[T]) -> Reader[tuple[T, ...]]:
 
     :param read: reader of each element.
     """
+    return lambda value, what: tuple(
+        read(element, f"{what}[{number}]") for number, element in enumerate(_elements(value, what))
+    )
 
-    def read_all(value: object, what: str) -> tuple[T, ...]:
-        if not isinstance(value, list):
-            raise ValueError(f"{what} is {shown(value)}, not an array")
-        return tuple(read(element, f"{what}[{number}]") for number, element in enumerate(value))
+
+def array_of(*reads: Reader[Any]) -> Reader[tuple[Any, ...]]:
+    """
+    Return a reader of an array that has as many elements as there are readers.
+
+    :param reads: reader of each element.
+    """
+
+    def read_all(value: object, what: str) -> tuple[Any, ...]:
+        elements = _elements(value, what)
+        if len(elements) != len(reads):
+            raise ValueError(f"{what} has {len(elements)} elements, not {len(reads)}")
+        return tuple(read(e, f"{what}[{i}]") for i, (read, e) in enumerate(zip(reads, elements, strict=True)))
+
+    return read_all
+
+
+def by_key(read_name: Reader[K], read: Reader[T]) -> Reader[dict[K, T]]:
+    """
+    Return a reader of an object with any names of a kind.
+
+    :param read_name: reader of each name.
+    :param read: reader of each value.
+    """
+
+    def read_all(value: object, what: str) -> dict[K, T]:
+        if not isinstance(value, dict):
+            raise ValueError(f"{what} is {shown(value)}, not an object")
+        return {read_name(k, what): read(v, f"{what}.{shown(k)}") for k, v in value.items()}
 
     return read_all
 
@@ -217,13 +246,7 @@ def by_name(read: Reader[T]) -> Reader[dict[str, T]]:
 
     :param read: reader of each value.
     """
-
-    def read_all(value: object, what: str) -> dict[str, T]:
-        if not isinstance(value, dict):
-            raise ValueError(f"{what} is {shown(value)}, not an object")
-        return {string(k, what): read(v, f"{what}.{shown(k)}") for k, v in value.items()}
-
-    return read_all
+    return by_key(string, read)
 
 
 def by_partition(read: Reader[T]) -> Reader[dict[int, T]]:
@@ -232,12 +255,15 @@ def by_partition(read: Reader[T]) -> Reader[dict[int, T]]:
 
     :param read: reader of each value.
     """
+    return by_key(partition_name, read)
 
-    def read_all(value: object, what: str) -> dict[int, T]:
-        found = by_name(read)(value, what)
-        return {_partition(name, what): element for name, element in found.items()}
 
-    return read_all
+def partition_name(value: object, what: str) -> int:
+    """Read the number of a partition from the name of a field (a :data:`Reader`): below 2^31, written in one way only."""
+    name = string(value, what)
+    if not name.isascii() or not name.isdecimal() or len(name) > 10 or str(int(name)) != name or int(name) >= 2**31:
+        raise ValueError(f"{what} names the partition {shown(name)}")
+    return int(name)
 
 
 def record(
@@ -264,10 +290,10 @@ def record(
     return read
 
 
-def _partition(name: str, what: str) -> int:
-    if not name.isascii() or not name.isdecimal() or len(name) > 10 or str(int(name)) != name or int(name) >= 2**31:
-        raise ValueError(f"{what} names the partition {shown(name)}")
-    return int(name)
+def _elements(value: object, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{what} is {shown(value)}, not an array")
+    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

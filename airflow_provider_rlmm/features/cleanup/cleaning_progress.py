@@ -8,12 +8,12 @@ It is for people. Nothing that deletes reads it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import AtMost, Number, Text, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 
 PROGRESS_FORMAT = 1
@@ -35,9 +35,9 @@ class ProgressState(StrEnum):
 class Left:
     """Something that the task refused or left."""
 
-    what: str  # which partition or segment
-    why: str  # the reason
-    what_to_do: str  # what a person can do about it
+    what: Text  # which partition or segment
+    why: Text  # the reason
+    what_to_do: Text  # what a person can do about it
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class CleaningProgress:
     :param state: whether it works.
     """
 
-    artifact: str
+    artifact: Text
     metadata_partition: int
     dry_run: bool
     began_at_ms: int
@@ -70,10 +70,10 @@ class CleaningProgress:
     segments_done: int
     bytes_total: int
     bytes_done: int
-    objects_per_second: float
+    objects_per_second: Number
     partitions_total: int
     partitions_done: int
-    refused: tuple[Left, ...]
+    refused: Annotated[tuple[Left, ...], AtMost(MAX_PROGRESS_REFUSALS)]
     state: ProgressState
 
     def to_json(self) -> str:
@@ -90,12 +90,9 @@ class CleaningProgress:
         """
         try:
             document = strict.versioned_fields(strict.parse_object(text), PROGRESS_FORMAT)
-            progress: CleaningProgress = strict.record(cls, _FIELDS)(document, "progress")
-            if len(progress.refused) > MAX_PROGRESS_REFUSALS:
-                raise ValueError(f"progress.refused has {len(progress.refused)} entries")
+            return _READ(document, "progress")
         except ValueError as e:
             raise DocumentError(f"how far a cleaning task is cannot be read ({e})") from e
-        return progress
 
 
 def progress_name(metadata_partition: int) -> str:
@@ -107,17 +104,4 @@ def progress_name(metadata_partition: int) -> str:
     return f"progress-{metadata_partition}.json"
 
 
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    "artifact": strict.string,
-    "dry_run": strict.boolean,
-    **dict.fromkeys(
-        (
-            "metadata_partition", "began_at_ms", "updated_at_ms", "segments_total", "segments_done", "bytes_total",
-            "bytes_done", "partitions_total", "partitions_done",
-        ),
-        strict.integer,
-    ),
-    "objects_per_second": strict.number,
-    "refused": strict.array(strict.record(Left, dict.fromkeys(("what", "why", "what_to_do"), strict.string))),
-    "state": strict.one_of(ProgressState),
-}  # fmt: skip
+_READ = reader_of(CleaningProgress)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the derived readers of documents accept and refuse is what their tables did, to the message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import reader_of
+from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress
+from tests.property.mutated_documents import VERSION, mutated
+from tests.property.old_documents import OLD_READERS
+from tests.property.sample_documents import SAMPLES
+
+DOCUMENTS = 2_000
+DERIVED = (CleaningProgress,)
+
+REWORDED = ("values to unpack", "not enough values", " entries", " elements, not ")
+"""In messages that name the field now, and did not, or say more of it."""
+
+
+def _outcome(read: strict.Reader[object], text: str) -> tuple[str, str]:
+    try:
+        found = read(strict.unsealed(text, VERSION), "it")
+    except ValueError as e:
+        return "refused", str(e)
+    # 1, 1.0 and True are equal, and nothing else that a document holds is the same in words and is not.
+    return "accepted", f"{type(found).__name__} {found!r}"
+
+
+@pytest.mark.parametrize("kind", DERIVED, ids=lambda kind: kind.__name__)
+def test_derived_and_old_reader_agree_on_mutated_documents(kind: type) -> None:
+    old, new = OLD_READERS[kind], reader_of(kind)
+    random = Random(kind.__name__)
+    seen: Counter[str] = Counter()
+    for number in range(DOCUMENTS):
+        text = mutated(random, SAMPLES[kind])
+        (was, said), (is_, says) = _outcome(old, text), _outcome(new, text)
+        assert is_ == was, f"document {number} was {was} ({said}) and is {is_} ({says}): {text[:2000]}"
+        if not any(word in said + says for word in REWORDED):
+            assert says == said, f"document {number}: {text[:2000]}"
+        seen[is_] += 1
+    assert min(seen["accepted"], seen["refused"]) > DOCUMENTS // 20, seen
+
+
+def test_every_kind_of_document_is_compared() -> None:
+    assert OLD_READERS.keys() == SAMPLES.keys()
