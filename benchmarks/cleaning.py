@@ -16,11 +16,10 @@ from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
-from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import write_plan
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, DryRunMarkerEffects
 from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
 from benchmarks.topic import TOPIC
 
@@ -65,8 +64,7 @@ def mark_and_plan(properties: dict[str, str], folder: Path) -> Run:
 def _mark_and_plan(properties: dict[str, str], folder: Path) -> Run:
     config, began = KafkaClientConfig(properties), time.perf_counter()
     with _topic(config, folder) as topic:
-        publisher = GuardedPublisher(topic.log, allow_writes=False)
-        DeletedPartitionMarker(topic, publisher, clock=system_clock, dry_run=True).mark()
+        DeletedPartitionMarker(topic, DryRunMarkerEffects(topic.log), clock=system_clock).mark()
         records = topic.records_read
     marked = time.perf_counter()
     limits = CleanerLimits()

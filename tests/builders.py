@@ -46,7 +46,12 @@ from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopp
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, MarkReport
+from airflow_provider_rlmm.features.cleanup.marker import (
+    DeletedPartitionMarker,
+    DryRunMarkerEffects,
+    MarkReport,
+    RealMarkerEffects,
+)
 from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport
 from tests.roots import KNOWN_FROM_THE_BEGINNING
@@ -183,7 +188,9 @@ class Cluster:
 
     def mark(self, **kwargs: Any) -> MarkReport:
         only = kwargs.pop("only", None)
-        return DeletedPartitionMarker(self.topic(), self.publisher, clock=self.clock, **kwargs).mark(only)
+        dry_run = kwargs.pop("dry_run", False)
+        effects = DryRunMarkerEffects(self.log) if dry_run else RealMarkerEffects(self.publisher)
+        return DeletedPartitionMarker(self.topic(), effects, clock=self.clock, **kwargs).mark(only)
 
     def mark_and_wait(self) -> None:
         """Mark, and let ``min_absence`` pass."""

@@ -30,7 +30,12 @@ from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, MarkReport
+from airflow_provider_rlmm.features.cleanup.marker import (
+    DeletedPartitionMarker,
+    DryRunMarkerEffects,
+    MarkReport,
+    RealMarkerEffects,
+)
 from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, totals
 from dev.broker import LocalKafka
@@ -94,7 +99,8 @@ class Cleaning:
 
     def mark(self, *, dry_run: bool = False) -> MarkReport:
         topic = self._topic()
-        report = DeletedPartitionMarker(topic, self._publisher, clock=system_clock, dry_run=dry_run).mark()
+        effects = DryRunMarkerEffects(topic.log) if dry_run else RealMarkerEffects(self._publisher)
+        report = DeletedPartitionMarker(topic, effects, clock=system_clock).mark()
         topic.keep()
         return report
 

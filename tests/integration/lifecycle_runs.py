@@ -30,7 +30,7 @@ from airflow_provider_rlmm.core.world.audit_log import AuditFiles
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, MarkReport
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, MarkReport, RealMarkerEffects
 from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner, Plan
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, UserPartitionReport
 from dev import formatter, tiering
@@ -82,7 +82,7 @@ class Runs:
         with KafkaMetadataEventLog(self.config) as log:
             publisher = GuardedPublisher(log, allow_writes=True)
             topic = self.open_topic(log)
-            report = DeletedPartitionMarker(topic, publisher, clock=system_clock).mark()
+            report = DeletedPartitionMarker(topic, RealMarkerEffects(publisher), clock=system_clock).mark()
             topic.keep()
         return report
 

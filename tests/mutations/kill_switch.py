@@ -35,8 +35,8 @@ KILL_SWITCH = [
         PROMISE,
         "the marker does not ask",
         "features/cleanup/steps.py",
-        "    session.require_running(dry_run=dry_run)\n    work = session.work_of(source_plan)\n    publisher",
-        "    work = session.work_of(source_plan)\n    publisher",
+        "    session.require_running(dry_run=dry_run)\n    work = session.work_of(source_plan)\n",
+        "    work = session.work_of(source_plan)\n",
         "airflow/test_kill_switch.py::test_a_real_run_ends_before_its_first_event_and_says_how_to_put_it_back",
     ),
     switched_off(

@@ -18,7 +18,6 @@ from tests.mutations.mutation import (
     LOCAL_WRITING,
     LOG_TAIL,
     LOOK,
-    MARKER,
     PARTITION_WORK,
     PLAN,
     PLAN_FILES,
@@ -729,11 +728,10 @@ RULES = [
     Mutation(
         "dry run",
         "a dry run of the marker writes",
-        MARKER,
-        "        if not self.dry_run:\n            return",
-        "        if True:\n            return",
-        "features/cleanup/test_marker.py::test_dry_run_says_the_same_and_writes_nothing",
-        simulated=True,
+        "features/cleanup/steps.py",
+        "    if not dry_run:\n        effects = RealMarkerEffects(",
+        "    if True:\n        effects = RealMarkerEffects(",
+        "features/test_dry_runs.py::test_a_cleanup",
     ),
     switched_off(
         CLEANER,

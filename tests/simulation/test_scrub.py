@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, RealMarkerEffects
 from tests.simulation import actors
 from tests.simulation.model import View
 from tests.simulation.runs import play, remembered_decoding
@@ -112,7 +112,7 @@ class Remains:
         """Let the marker observe which topics are deleted."""
         publisher = GuardedPublisher(self.log, allow_writes=True)
         try:
-            DeletedPartitionMarker(self.topic(), publisher, clock=self.clock).mark()
+            DeletedPartitionMarker(self.topic(), RealMarkerEffects(publisher), clock=self.clock).mark()
         finally:
             for number, end in self.log.high_water_marks().items():
                 for batch in self.log.read(number, self.world.model.ends[number], end):

@@ -37,7 +37,7 @@ from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.proven_time import prove_time
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
-from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, DryRunMarkerEffects, RealMarkerEffects
 from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.simulation import actors
@@ -331,7 +331,8 @@ class World(Mistakes):
         clock, dry_run = self._clock_of(process), process.dry_run
         denied, losses = self.looks_denied(), self.losses
         topic = TopicReplay(self.log, self.topics, clock, self.snapshots)
-        marking = DeletedPartitionMarker(topic, publisher, clock=clock, dry_run=dry_run).mark()
+        effects = DryRunMarkerEffects(self.log) if dry_run else RealMarkerEffects(publisher)
+        marking = DeletedPartitionMarker(topic, effects, clock=clock).mark()
         topic.keep()
         # Of a log that loses records meanwhile nobody can say what the marker has read.
         process.told += check_marking(marking, denied & self.looks_denied() if self.losses == losses else ())

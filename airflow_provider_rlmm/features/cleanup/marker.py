@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from typing import ClassVar, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError
-from airflow_provider_rlmm.core.log.protocol import Acked, PublishOutcome
+from airflow_provider_rlmm.core.log.protocol import Acked, MetadataTopic, PublishOutcome
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, check_events
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -60,22 +61,68 @@ class MarkReport:
     records_read: int = 0
 
 
+class MarkerEffects(Protocol):
+    """What :class:`DeletedPartitionMarker` does, or says."""
+
+    is_dry: ClassVar[bool]
+
+    def publish(
+        self, events: Sequence[RemotePartitionDeleteMetadata], belief: Belief[MetadataPartitionView]
+    ) -> list[PublishOutcome]:
+        """
+        Publish through the write guard; one outcome per event.
+
+        :param events: markers of one metadata partition.
+        :param belief: what they rest on.
+        :raises UnsafeEventError: if one could harm a broker or is not ours to write.
+        :raises PartitionerMismatchError: if our partitioner is not proven there.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RealMarkerEffects:
+    """Markers are written."""
+
+    publisher: GuardedPublisher  # the write guard
+    is_dry: ClassVar[bool] = False
+
+    def publish(
+        self, events: Sequence[RemotePartitionDeleteMetadata], belief: Belief[MetadataPartitionView]
+    ) -> list[PublishOutcome]:
+        """See :class:`MarkerEffects`."""
+        return self.publisher.publish(events, belief)
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunMarkerEffects:
+    """Markers pass the same guard, and are only said."""
+
+    log: MetadataTopic  # the log, for its id and its partition count only
+    is_dry: ClassVar[bool] = True
+
+    def publish(
+        self, events: Sequence[RemotePartitionDeleteMetadata], belief: Belief[MetadataPartitionView]
+    ) -> list[PublishOutcome]:
+        """See :class:`MarkerEffects`."""
+        if events:
+            check_events(events, belief, self.log)
+        return [Acked(-1) for _ in events]
+
+
 @dataclass(frozen=True, slots=True)
 class DeletedPartitionMarker:
     """
     :param topic: the metadata topic.
-    :param publisher: the write guard.
+    :param effects: what writes, or only says it.
     :param clock: time.
     :param hold: what is never touched, as of now: it is not marked; a marker that it has stays.
-    :param dry_run: say what would be written, write nothing.
     """
 
     topic: TopicReplay
-    publisher: GuardedPublisher
+    effects: MarkerEffects
     _: KW_ONLY
     clock: Clock
     hold: HoldSource = nothing_held
-    dry_run: bool = False
 
     def mark(self, only: frozenset[tuple[UUID, int]] | None = None) -> MarkReport:
         """
@@ -118,7 +165,7 @@ class DeletedPartitionMarker:
             refusals += [replace(r, metadata_partition=metadata_partition) for r in found]
             marked += done
             already += standing
-        return MarkReport(tuple(marked), already, tuple(refusals), self.dry_run, topic.records_read)
+        return MarkReport(tuple(marked), already, tuple(refusals), self.effects.is_dry, topic.records_read)
 
     def _mark_metadata_partition(
         self,
@@ -141,12 +188,12 @@ class DeletedPartitionMarker:
         # The time is taken after the look: an observation must not claim to be older than it is.
         events = [e for h, o in looked_at if (e := due_observation(h, o, self.clock())) is not None]
         standing = sum(1 for h in work if _observation_stands(h, now_ms))
-        outcomes = self._publish(events, Belief(replay, seen.proof))
+        outcomes = self.effects.publish(events, Belief(replay, seen.proof))
         done = []
         for event, outcome in zip(events, outcomes, strict=True):
             if isinstance(outcome, Acked):
                 done.append(describe_event(event))
-                logger.info("%s%s", "would write " if self.dry_run else "", done[-1])
+                logger.info("%s%s", "would write " if self.effects.is_dry else "", done[-1])
             else:
                 topic, kind = event.topic_id_partition.topic, RefusalKind.NEXT_RUN
                 refusals.append(
@@ -166,15 +213,6 @@ class DeletedPartitionMarker:
             else:
                 refusals.append(held)
         return free
-
-    def _publish(
-        self, events: Sequence[RemotePartitionDeleteMetadata], belief: Belief[MetadataPartitionView]
-    ) -> list[PublishOutcome]:
-        if not self.dry_run:
-            return self.publisher.publish(events, belief)
-        if events:
-            check_events(events, belief, self.topic.log)
-        return [Acked(-1) for _ in events]
 
 
 def due_observation(

@@ -48,15 +48,23 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
     :raises StorageRootError: if living topics have copies at places that the connection does not name.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
-    from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker
+    from airflow_provider_rlmm.features.cleanup.marker import (
+        DeletedPartitionMarker,
+        DryRunMarkerEffects,
+        MarkerEffects,
+        RealMarkerEffects,
+    )
 
     session.require_running(dry_run=dry_run)
     work = session.work_of(source_plan)
-    publisher = session.access.get_publisher(session.log)
+    # The only place where anything marks that is not a dry run.
+    effects: MarkerEffects = DryRunMarkerEffects(session.log)
+    if not dry_run:
+        effects = RealMarkerEffects(session.access.get_publisher(session.log))
     with step(uri, "mark"), session.topic() as topic:
         session.require_known_places(topic)
         require_known_hold(session, topic)
-        marker = DeletedPartitionMarker(topic, publisher, clock=session.clock, hold=session.hold, dry_run=dry_run)
+        marker = DeletedPartitionMarker(topic, effects, clock=session.clock, hold=session.hold)
         report = marker.mark(work)
     write_document(uri, MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))
     log_refusals(report.refusals)
