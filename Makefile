@@ -10,14 +10,18 @@ AZURITE := azurite@3.37.0
 
 SIDE_BY_SIDE ?= 3
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format unit coverage simulate simulate-protections mutations differential integration full manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix \
-	stores browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-records bench-publish bench-read lock clean
+.PHONY: help setup demo test lint format quick unit coverage simulate simulate-protections mutations differential integration \
+	full rare manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix stores \
+	browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-records bench-publish bench-read lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+	@awk '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		match($$0, /^[a-z-]+:.*## /) {sub(/:.*## /, ":"); at = index($$0, ":"); printf "  %-20s %s\n", substr($$0, 1, at - 1), substr($$0, at + 1)}' $(MAKEFILE_LIST)
 
 # Tests, demo and benchmarks start hundreds of interpreters: each would compile all that it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
+
+##@ To begin
 
 setup: .venv/.ready ## Make .venv with everything of requirements.lock
 
@@ -31,13 +35,20 @@ setup: .venv/.ready ## Make .venv with everything of requirements.lock
 demo: setup ## Run the main job on embedded defaults: real Kafka, Spark, Airflow; a table of before and after
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.demo
 
-# The longest first. A lane keeps half a core busy on average: brokers and schedulers are waited for.
-LANES := system unit integration package spark simulate differential docs
+lock: setup ## Resolve the dependencies anew into requirements.lock and requirements-stores.lock
+	$(UV_COMPILE) --extra airflow --extra spark --group dev --upgrade -o requirements.lock
+	$(UV_COMPILE) --extra airflow --extra spark --group stores --upgrade -o requirements-stores.lock
 
-# All 2,000 stories of `make simulate` are 9 minutes of processor time.
-test: export SEEDS ?= 500
-test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
-	$(BIN)/python -m dev.lanes --side-by-side $(SIDE_BY_SIDE) $(LANES)
+clean: ## Remove what the targets made
+	rm -rf .venv .venv-stores dev/lib dev/target build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+##@ While you work
+
+quick: setup ## Half a minute: lint of what differs from main, unit tests that neither import Airflow nor are slow
+	$(BIN)/python -m dev.quick
+
+unit: setup ## Unit and property tests: no server (ARGS="tests/unit/cli -x": what pytest takes)
+	$(PYTEST) $(if $(filter tests/%,$(ARGS)),,tests/unit tests/property) $(ARGS)
 
 lint: setup ## Style, types, layers
 	$(BIN)/ruff check .
@@ -49,39 +60,60 @@ format: setup ## Rewrite the sources in the house style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-unit: setup ## Unit and property tests: no server
-	$(PYTEST) tests/unit tests/property
-
 coverage: setup ## Which lines of the package unit and property tests reach, worst modules first
 	$(BIN)/python -m coverage run -m pytest -q tests/unit tests/property
 	$(BIN)/python -m coverage report --sort=cover
 
+docs: setup ## Build the documentation site into build/docs: every warning, and every link within it that leads nowhere, is an error
+	$(BIN)/sphinx-build -q -E -W --keep-going -n docs build/docs
+
+##@ What CI runs
+
+# The longest first. A lane keeps half a core busy on average: brokers and schedulers are waited for.
+LANES := system unit integration package spark simulate differential docs
+
+# All 2,000 stories of `make simulate` are 9 minutes of processor time.
+test: export SEEDS ?= 500
+test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
+	$(BIN)/python -m dev.lanes --side-by-side $(SIDE_BY_SIDE) $(LANES)
+
 simulate: setup ## Deterministic simulation of cleaner and copier (SEEDS=n for more)
 	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS))
-
-simulate-protections: setup ## Switch each protection off alone; the simulation must miss it within 2,000 seeds
-	$(BIN)/python -m tests.simulation.protections
-
-mutations: setup ## Break the code on purpose and see every break caught
-	$(BIN)/python -m tests.mutations
 
 differential: setup ## 200,000 random events: the same as Kafka's own classes in a JVM (SEED=n repeats a run)
 	$(PYTEST) tests/differential $(if $(SEED),--differential-seed=$(SEED))
 
 integration: setup ## Tests on a real Kafka broker
-	$(PYTEST) -m "not cluster and not manager and not copying and not scenarios and not full" tests/integration
+	$(PYTEST) -m "not cluster and not manager and not copying and not scenarios and not rare" tests/integration
 
-full: setup ## What make test has no time for: each right alone, brokers that die, pages' commands, Spark on a cluster (minutes)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m full tests/integration tests/system tests/spark tests/package
+spark: setup ## Tests on a real Spark
+	$(PYTEST) -m "not rare" tests/spark
+
+system: setup ## Tests on a real Airflow with its scheduler
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m "not scenarios and not clusters and not rare" tests/system
+
+package: setup ## Build the wheel and try it in a clean environment
+	$(PYTEST) -m "not rare" tests/package
+
+##@ Heavy suites, in minutes to an hour each
+
+FULL := cluster manager copying scenarios week soak stores two-clusters browser matrix mutations simulate-protections \
+	test-spark-scale export-scale rare
+
+full: setup ## All of these suites, one after the other, whatever fails; what each took comes last (hours, 8 GB of memory)
+	$(BIN)/python -m dev.lanes --side-by-side 1 $(FULL)
+
+rare: setup ## What make test has no time for: each right alone, brokers that die, pages' commands, Spark on a cluster (minutes)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m rare tests/integration tests/system tests/spark tests/package
+
+cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of memory)
+	$(PYTEST) -m cluster tests/integration
 
 manager: setup ## Consuming, snapshots and the doctor on real brokers that restart, die and are poisoned (minutes)
 	$(PYTEST) -m manager tests/integration
 
 copying: setup ## Log directories that we copy instead of their brokers: adopted, interrupted, killed, diverged (minutes, 1 GB of memory)
 	$(PYTEST) -m copying tests/integration
-
-cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of memory)
-	$(PYTEST) -m cluster tests/integration
 
 scenarios: setup ## What real brokers leave behind, provoked and cleaned: faults, foreign actors, process kills (minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m scenarios tests/integration tests/system
@@ -91,18 +123,6 @@ week: setup ## A week of hourly runs in compressed time, topics coming and going
 
 soak: setup ## 20,000 segments, three cleaners at once, an S3 server and a broker that fail under them (SEGMENTS=n; minutes, needs Go)
 	$(BIN)/python -m tests.soak $(if $(SEGMENTS),--segments=$(SEGMENTS))
-
-spark: setup ## Tests on a real Spark
-	$(PYTEST) -m "not full" tests/spark
-
-test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on a cluster that loses a worker (SCALE=0.01 tries it; 8 GB)
-	$(PYTEST) -s tests/spark_scale $(if $(SCALE),--scale=$(SCALE))
-
-export-scale: setup ## The Spark export of 2 GiB of segments on two cores, with workers that are killed (GIB=10 for more; minutes, as much disk twice)
-	$(PYTEST) -s tests/export_scale $(if $(GIB),--gib=$(GIB))
-
-system: setup ## Tests on a real Airflow with its scheduler
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m "not scenarios and not clusters and not full" tests/system
 
 two-clusters: setup ## Two clusters at once, schedules, plans that start cleaners and people who are asked, under a real scheduler (minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m clusters tests/system
@@ -120,21 +140,25 @@ dev/target/azurite/.ready:
 	npm install --silent --no-audit --no-fund --no-save --prefix dev/target/azurite $(AZURITE)
 	touch $@
 
-package: setup ## Build the wheel and try it in a clean environment
-	$(PYTEST) -m "not full" tests/package
-
-docs: setup ## Build the documentation site into build/docs: every warning, and every link within it that leads nowhere, is an error
-	$(BIN)/sphinx-build -q -E -W --keep-going -n docs build/docs
-
 browser: setup ## The pages in a real browser, on a real broker and a real Airflow (needs Chromium; 5 minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) tests/browser
 
-pictures: setup ## Make the pictures of the documentation anew: the command and the UI on real brokers (needs Chromium; 7 minutes)
-	$(BIN)/python -m dev.recording
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.ui_pictures
-
 matrix: setup ## Other versions: the wheel on Airflow 3.1 to 3.3 and Python 3.11 to 3.13, and Kafka 3.9 to 4.2 (CELLS=3.1/3.11,3.3/3.13 for some; 20 minutes)
 	$(BIN)/python -m tests.matrix $(if $(CELLS),--cells=$(CELLS)); cells=$$?; $(PYTEST) -m matrix tests/matrix && exit $$cells
+
+mutations: setup ## Break the code on purpose and see every break caught
+	$(BIN)/python -m tests.mutations
+
+simulate-protections: setup ## Switch each protection off alone; the simulation must miss it within 2,000 seeds
+	$(BIN)/python -m tests.simulation.protections
+
+test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on a cluster that loses a worker (SCALE=0.01 tries it; 8 GB)
+	$(PYTEST) -s tests/spark_scale $(if $(SCALE),--scale=$(SCALE))
+
+export-scale: setup ## The Spark export of 2 GiB of segments on two cores, with workers that are killed (GIB=10 for more; minutes, as much disk twice)
+	$(PYTEST) -s tests/export_scale $(if $(GIB),--gib=$(GIB))
+
+##@ Benchmarks and pictures
 
 bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (10 minutes, 8 GB of memory)
 	$(BIN)/python -m benchmarks.replay
@@ -157,9 +181,6 @@ bench-publish: setup ## Measure publishing in a batch beside one by one, on a re
 bench-read: setup ## Reading and copying the remote log beside the broker, with their budgets, and reading from S3 (7 minutes, 8 GB of disk, needs Go)
 	$(BIN)/python -m benchmarks.remote_log
 
-lock: setup ## Resolve the dependencies anew into requirements.lock and requirements-stores.lock
-	$(UV_COMPILE) --extra airflow --extra spark --group dev --upgrade -o requirements.lock
-	$(UV_COMPILE) --extra airflow --extra spark --group stores --upgrade -o requirements-stores.lock
-
-clean: ## Remove what the targets made
-	rm -rf .venv .venv-stores dev/lib dev/target build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+pictures: setup ## Make the pictures of the documentation anew: the command and the UI on real brokers (needs Chromium; 7 minutes)
+	$(BIN)/python -m dev.recording
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m dev.ui_pictures

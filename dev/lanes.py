@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Run the lanes of ``make test`` side by side, and say what each of them took.
+Run the lanes of ``make test`` side by side, or the suites of ``make full``, and say what each of them took.
 
-A lane is a target of the Makefile. It prints as a whole when it ends, so that lanes do not mix their lines.
+A lane is a target of the Makefile. All of them run, whichever fails. Each prints as a whole when it ends, so that lanes do
+not mix their lines.
 A table of wall and processor time comes last; a server counts where its lane has waited for its end.
 """
 
@@ -74,8 +75,11 @@ def table(took: Sequence[Took], wall_s: float) -> str:
     rows = [(t.lane, t.wall_s, t.cpu_s, "" if t.code == 0 else f"failed: exit code {t.code}") for t in took]
     rows.sort(key=lambda row: -row[1])
     rows.append(("all", wall_s, sum(t.cpu_s for t in took), ""))
-    lines = [f"{'lane':<14} {'wall':>7} {'CPU':>7}"]
-    lines += [f"{lane:<14} {_minutes(wall):>7} {_minutes(cpu):>7}  {end}".rstrip() for lane, wall, cpu, end in rows]
+    width = max(14, *(len(lane) for lane, *_ in rows))
+    lines = [f"{'lane':<{width}} {'wall':>7} {'CPU':>7}"]
+    lines += [
+        f"{lane:<{width}} {_minutes(wall):>7} {_minutes(cpu):>7}  {end}".rstrip() for lane, wall, cpu, end in rows
+    ]
     return "\n".join(lines)
 
 

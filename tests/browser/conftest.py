@@ -17,7 +17,7 @@ from dev.ui_scene import Scene
 def opened() -> Iterator[Browser]:
     """The browser."""
     if ui_scene.chromium() is None:
-        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
+        pytest.fail("no Chromium is installed (Debian: apt-get install chromium)")
     with ui_scene.browser() as browser:
         yield browser
 

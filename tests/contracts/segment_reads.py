@@ -92,6 +92,7 @@ class SegmentReadContract:
         hold(storage, pack, segment(1), CONTENTS)
         assert storage.manager.fetch_log_segment(segment(1), start, end) == expected
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("step", [1, 3, 4, 7, 999, 5_000, 9_999, 10_000])
     def test_ranges_put_together_are_the_log(self, storage: StorageUnderTest, pack: Pack, step: int) -> None:
         metadata = replace(segment(1), segment_size_in_bytes=len(LARGE.log))

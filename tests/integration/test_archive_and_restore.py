@@ -25,7 +25,7 @@ from dev.roots import expected_root_of
 from tests.integration.copying.writing import Record, Writer, read_records
 from tests.scrub import scrub
 
-pytestmark = [pytest.mark.integration, pytest.mark.full]
+pytestmark = [pytest.mark.integration, pytest.mark.rare]
 
 PARTITIONS = 2
 SEGMENTS = 6

@@ -121,7 +121,7 @@ class TestOffsetStoreOfALongLife:
 
         assert store.committed() == {0: 7}
 
-    @pytest.mark.full
+    @pytest.mark.rare
     def test_a_client_opened_before_a_kill_commits_after_it(self, mortal):
         topic, group = create_topic(mortal, 1), f"cleaner-{uuid4().hex}"
         store = KafkaOffsetStore(config_of(mortal), group, topic)
@@ -272,7 +272,7 @@ class TestOpenedAhead:
         assert reader.high_water_marks() == {0: 0}
 
 
-@pytest.mark.full
+@pytest.mark.rare
 class TestBrokerDies:
     @pytest.fixture(autouse=True)
     def alive_again(self, mortal):

@@ -222,8 +222,8 @@ def role(
 
 
 def tried(role: str, *more: object, name: str = "") -> object:
-    """Return a case; one that takes long is left to ``make full``."""
-    marks = [pytest.mark.full] if role in LONG else []
+    """Return a case; one that takes long is left to ``make rare``."""
+    marks = [pytest.mark.rare] if role in LONG else []
     if role == SPARK:
         # Airflow's Spark hook leaves the pipe from spark-submit open.
         marks.append(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
@@ -236,7 +236,7 @@ def test_each_job_runs_with_exactly_the_rights_of_its_table(role: str, world: Wo
     assert outcomes(role) == {}
 
 
-@pytest.mark.full
+@pytest.mark.rare
 @pytest.mark.parametrize(
     ("role", "missing"),
     [tried(role, right, name=f"{role}-{right}") for role in JOBS for right in own_rights_of(role)],

@@ -15,7 +15,7 @@ from dev.roots import expected_root_of
 from tests.integration.operators import connect, run_cleaner
 from tests.scrub import unfinished_segments
 
-pytestmark = [pytest.mark.integration, pytest.mark.full]
+pytestmark = [pytest.mark.integration, pytest.mark.rare]
 
 CONNECTION = {
     "layout": "template",

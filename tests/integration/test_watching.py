@@ -21,7 +21,7 @@ from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.integration.operators import connect
 from tests.unit.airflow.test_markers_trigger import running
 
-pytestmark = [pytest.mark.integration, pytest.mark.full]
+pytestmark = [pytest.mark.integration, pytest.mark.rare]
 
 SOON_S = 90.0
 

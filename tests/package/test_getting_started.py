@@ -119,7 +119,7 @@ def test_the_page_in_a_terminal(tmp_path: Path, wheels: Path) -> None:
         assert scrub(kafka) == []
 
 
-@pytest.mark.full
+@pytest.mark.rare
 def test_the_page_in_a_terminal_over_s3(tmp_path: Path, wheels: Path) -> None:
     with MotoServer(tmp_path / "s3") as server, S3Kafka(server, key_prefix="tiered/") as kafka, with_orphans(kafka):
         values = {
@@ -139,7 +139,7 @@ def test_the_page_in_a_terminal_over_s3(tmp_path: Path, wheels: Path) -> None:
         assert SECRET_KEY not in said
 
 
-@pytest.mark.full
+@pytest.mark.rare
 def test_the_page_in_airflow_and_with_spark(tmp_path: Path, wheels: Path) -> None:
     with LocalKafka() as kafka, with_orphans(kafka):
         # No repository of Java's has to be in reach: what the variable is for.

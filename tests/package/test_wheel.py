@@ -230,7 +230,7 @@ def resolved_by_pip(wanted: str, folder: Path) -> dict[str, str]:
     return {entry["metadata"]["name"].lower(): entry["metadata"]["version"] for entry in found}
 
 
-@pytest.mark.parametrize("resolve", [resolved_by_uv, pytest.param(resolved_by_pip, marks=pytest.mark.full)])
+@pytest.mark.parametrize("resolve", [resolved_by_uv, pytest.param(resolved_by_pip, marks=pytest.mark.rare)])
 def test_what_a_stranger_resolves_has_spark_in_one_version(
     installed: Installed, tmp_path: Path, resolve: Callable[[str, Path], dict[str, str]]
 ) -> None:
@@ -240,7 +240,7 @@ def test_what_a_stranger_resolves_has_spark_in_one_version(
     assert versions["apache-airflow"].startswith("3.3.")
 
 
-@pytest.mark.full
+@pytest.mark.rare
 def test_the_documentation_builds_from_the_source_distribution(installed: Installed, tmp_path: Path) -> None:
     with tarfile.open(installed.sdist) as archive:
         archive.extractall(tmp_path, filter="data")

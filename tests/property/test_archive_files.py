@@ -82,6 +82,7 @@ def spoil(archives: Path, data: st.DataObject) -> None:
             file.rename(target)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_file_that_is_removed_changed_or_added_is_noticed(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -62,6 +63,7 @@ def missing_offsets(fates: list[str | None], planned: set[int], log_start: int) 
     return [offset for offset in range(log_start, SIZE * (max(ever, default=-1) + 1)) if offset // SIZE not in there]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(
     lineage=LINEAGES,

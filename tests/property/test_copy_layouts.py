@@ -55,6 +55,7 @@ def names_every_file(layout: Layout) -> bool:
     return set(layout._files) == set(FILES)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(layout=LAYOUTS, copied_before=st.booleans())
 def test_nothing_is_announced_of_what_a_layout_cannot_take(

@@ -47,6 +47,7 @@ def damaged(random: Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_a_damaged_state_is_refused_or_answers_everything(seed: int) -> None:
     random, answered = Random(seed), 0

@@ -56,6 +56,7 @@ EXAMPLES = 15
 # -- the same, whatever was written ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @generators
 @given(seed=SEEDS)
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -81,6 +82,7 @@ def require_same(name: str, told: Told, expected: ToldByScalar) -> None:
     assert told.quarantined == {p: code for p, code in expected.quarantined.items() if code not in left_out}, name
 
 
+@pytest.mark.slow
 @generators
 @given(seed=SEEDS)
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -152,6 +154,7 @@ def places(
     return found
 
 
+@pytest.mark.slow
 @generators
 @given(seed=SEEDS)
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -203,6 +206,7 @@ def planned_by_scalar(
     return planned
 
 
+@pytest.mark.slow
 @generators
 def test_the_topics_have_everything_in_them(written: Callable[[int], WrittenTopic]) -> None:
     """A property that holds of nothing holds: every code, every fate, segments in every state, some to go, some not."""

@@ -89,6 +89,7 @@ def add_tags(rnd, value):
 DAMAGES = (flip, special_byte, truncate, insert, remove, lengthen_varint, add_tags)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_one_damage_each(damage):
     rnd = random.Random(f"seed of {damage.__name__}")
@@ -127,6 +128,7 @@ def test_every_truncation_of_some_values():
         assert counts.keys() <= {ErrorCode.MALFORMED, ErrorCode.UNKNOWN_API_KEY}
 
 
+@pytest.mark.slow
 def test_every_truncation_at_the_end_of_all_bytes():
     for value in (*SHORT[:8], *REAL_VALUES[:4]):
         for size in range(len(value)):

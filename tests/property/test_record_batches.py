@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from google_crc32c import value as crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -76,6 +77,7 @@ def rows_of(written: list[Batch]) -> list[dict[str, Any]]:
     return [record.as_row() for batch in written for record in batch.as_read()]
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(batches())
 @example([Batch((Record(0, -1), Record(1, 2**63 - 1)))])  # times that are further apart than a long can say
@@ -83,6 +85,7 @@ def test_what_is_written_is_read(written: list[Batch]) -> None:
     assert read(log_of(written)) == rows_of(written)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(batches(most=3), st.integers(60, 300))
 def test_many_batches_are_read_in_step(written: list[Batch], times: int) -> None:
@@ -99,6 +102,7 @@ def test_many_batches_are_read_in_step(written: list[Batch], times: int) -> None
     assert read(log_of(written)) == rows_of(written)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(batches(), st.data())
 def test_a_part_of_a_log_has_its_whole_batches(written: list[Batch], data: st.DataObject) -> None:
@@ -110,6 +114,7 @@ def test_a_part_of_a_log_has_its_whole_batches(written: list[Batch], data: st.Da
     assert read(log[:cut]) == rows_of(written[: len(headers)])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(batches(), st.data())
 def test_damage_is_refused_or_changes_no_record(written: list[Batch], data: st.DataObject) -> None:
@@ -135,6 +140,7 @@ def test_damage_is_refused_or_changes_no_record(written: list[Batch], data: st.D
         assert [row for row in rows if row in others] == others
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(batches(most=1, codecs=(Codec.NONE,)), st.data())
 def test_wrong_records_under_a_right_checksum_are_refused_or_read_as_they_are(
@@ -186,6 +192,7 @@ def test_what_is_packed_is_unpacked_within_a_limit(
         raise AssertionError("the limit was passed")
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(batches(most=4))
 def test_a_limit_that_is_met_exactly_is_kept(written: list[Batch]) -> None:

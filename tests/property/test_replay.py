@@ -78,6 +78,7 @@ def expected_report(model, batch):
     return {name: [(offsets[row], *why) for row, *why in found] for name, found in model.apply(batch).items()}
 
 
+@pytest.mark.slow
 @given(SEEDS, WILDNESS, st.integers(1, 150), st.sampled_from([3, 20, 150]))
 @settings(max_examples=150, deadline=None)
 def test_a_replay_in_batches(seed, wild, size, largest_batch):
@@ -98,6 +99,7 @@ def test_a_replay_in_batches(seed, wild, size, largest_batch):
     assert deletions(state) == model.deletions()
 
 
+@pytest.mark.slow
 @given(SEEDS, WILDNESS, st.integers(1, 300), st.sampled_from([3, 20, 300]))
 @settings(max_examples=50, deadline=None)
 def test_without_finished_segments_only_updates_that_come_after_them_look_different(seed, wild, size, largest_batch):
@@ -118,6 +120,7 @@ def test_without_finished_segments_only_updates_that_come_after_them_look_differ
     assert all(row[-1] for row in unresolved if row[:5] not in certain)
 
 
+@pytest.mark.slow
 @given(SEEDS, st.sampled_from([1, 3, 6, 20]))
 @settings(max_examples=200, deadline=None)
 def test_offsets_and_epochs_at_the_edges(seed, largest_batch):
@@ -129,6 +132,7 @@ def test_offsets_and_epochs_at_the_edges(seed, largest_batch):
     assert tables(state) == model.tables()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wild", [0.02, 0.3])
 @pytest.mark.parametrize("keep_finished", [True, False])
 def test_small_parts_colliding_hashes_and_frequent_rebuilding_change_nothing(monkeypatch, wild, keep_finished):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,6 +57,7 @@ LIMITS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(SEGMENTS, LIMITS), max_size=5))
 @settings(max_examples=200, deadline=None)
 def test_any_segments(partitions: list[tuple[list[SegmentFacts], PartitionLimits]]) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 from tests.property import strategies
 
 
+@pytest.mark.slow
 @given(strategies.records)
 @settings(max_examples=500, deadline=None)
 def test_what_is_written_is_read_back(event):
@@ -20,6 +22,7 @@ def test_what_is_written_is_read_back(event):
     assert serialize(deserialize(value)) == value
 
 
+@pytest.mark.slow
 @given(st.lists(strategies.records, max_size=12))
 @settings(max_examples=200, deadline=None)
 def test_columns_hold_what_was_written(events):

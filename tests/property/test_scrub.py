@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +98,7 @@ def topic_of(cluster: Cluster, key: str) -> TopicIdPartition:
     return segment.topic_id_partition
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     st.lists(LIVES, max_size=12),

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,6 +115,7 @@ def play(seed: int, folder: Path) -> Brokers:
     return brokers
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32))
 def test_only_what_is_finished_or_was_never_named_goes(seed: int) -> None:
@@ -121,6 +123,7 @@ def test_only_what_is_finished_or_was_never_named_goes(seed: int) -> None:
         play(seed, Path(folder))
 
 
+@pytest.mark.slow
 def test_something_goes() -> None:
     with TemporaryDirectory() as folder:
         stories = [play(seed, Path(folder, str(seed))) for seed in range(10)]

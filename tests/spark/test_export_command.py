@@ -24,7 +24,7 @@ from dev.broker import LocalKafka
 from dev.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, MotoServer
 from tests.integration.copying.writing import read_records
 
-pytestmark = pytest.mark.full
+pytestmark = pytest.mark.rare
 
 PARTITIONS = 2
 SEGMENTS = 3

@@ -32,7 +32,7 @@ from dev.authorized import AuthorizedKafka
 from dev.broker import METADATA_TOPIC
 from tests.spark.test_segment_retention import JOB, submit
 
-pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(1800), pytest.mark.full]
+pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(1800), pytest.mark.rare]
 
 USER, PASSWORD = "planner", "correct-horse-battery-staple"
 VISIBLE, HIDDEN, GONE, GONE_UNSEEN = "visible", "hidden", "gone", "gone-unseen"

@@ -16,7 +16,7 @@ from dev.broker import LocalKafka
 from tests.otlp_receiver import OtlpReceiver
 from tests.system.receivers import awaited
 
-pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(1800), pytest.mark.full]
+pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(1800), pytest.mark.rare]
 
 DOCTOR = "remote_log_doctor"
 

@@ -17,7 +17,7 @@ from dev.airflow import LocalAirflow
 from dev.broker import LocalKafka, await_condition
 from dev.patience import Patience
 
-pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.full]
+pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.rare]
 
 DAG_ID, TOPIC = "read_a_topic", "payments"
 

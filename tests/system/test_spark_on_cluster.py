@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.spark,
     pytest.mark.timeout(900),
-    pytest.mark.full,
+    pytest.mark.rare,
 ]
 
 OF_A_DRIVER = ("pandas", "pandas.libs", "dateutil", "pytz", "six.py", "tzdata")

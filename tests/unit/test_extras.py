@@ -71,6 +71,7 @@ def extra(name: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "without", "said"),
     [
@@ -128,6 +129,7 @@ print(sorted(name for name in sys.modules if name.startswith(("pyspark", *SPARK)
 """
 
 
+@pytest.mark.slow
 def test_what_deletes_orphans_needs_no_spark() -> None:
     """Neither when the DAG files are parsed, nor in what their tasks import later."""
     dags = [str(ROOT / "dags" / f"{name}.py") for name in ("remote_log_cleaner", "remote_storage_scrub")]
@@ -143,6 +145,7 @@ def test_what_deletes_orphans_needs_no_spark() -> None:
     assert {"remote_log_cleaner", "remote_storage_scrub"} <= set(lines)
 
 
+@pytest.mark.slow
 def test_nothing_but_the_spark_job_and_its_operator_imports_spark_inside_a_function() -> None:
     package = ROOT / "airflow_provider_rlmm"
     imports = {

@@ -17,6 +17,7 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
+@pytest.mark.slow
 def test_a_lane_prints_as_a_whole_and_tells_how_it_ended_and_what_it_took(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
@@ -45,3 +46,9 @@ def test_the_table_has_the_longest_first_and_names_what_failed() -> None:
         "docs              0:01    0:01  failed: exit code -9",
         "all              11:01    6:02",
     ]
+
+
+def test_long_names_keep_the_columns() -> None:
+    shown = table([Took("simulate-protections", 0, 1, 1), Took("rare", 1, 1, 1)], 2).splitlines()
+    assert {line.index(":") for line in shown[1:]} == {shown[1].index(":")}
+    assert len({len(line.partition("  failed")[0]) for line in shown}) == 1

@@ -17,6 +17,7 @@ NAMES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("module", "name"), NAMES)
 def test_a_public_name_is_there_and_says_what_it_is(module: str, name: str) -> None:
     assert getattr(import_module(module), name).__doc__

@@ -13,6 +13,7 @@ from tests.mutations.table import MUTATIONS, Mutation, as_markdown
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
 def test_each_mutation_fits_the_code_and_names_tests_that_exist(mutation: Mutation) -> None:
     source = (ROOT / "airflow_provider_rlmm" / mutation.file).read_text()

@@ -39,7 +39,7 @@ def test_each_command_has_a_section_with_an_example_of_its_own() -> None:
     assert with_example == {f"rlmm {name}" for name in rlmm.commands}
 
 
-@pytest.mark.full
+@pytest.mark.rare
 def test_the_commands_of_the_page(tmp_path: Path) -> None:
     with LocalKafka() as kafka:
         for topic in ("orders", "payments"):

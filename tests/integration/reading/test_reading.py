@@ -95,7 +95,7 @@ def test_every_record_is_a_stock_consumers(remote_log: RemoteLog, isolation: Rea
     assert len(reader.lineage(remote_log.tip).entries) == 3
 
 
-@pytest.mark.full
+@pytest.mark.rare
 @pytest.mark.parametrize("isolation", ReadIsolation)
 def test_reading_begins_at_any_offset(remote_log: RemoteLog, isolation: ReadIsolation) -> None:
     reader, rng = remote_log.reader(), random.Random(f"starts {isolation}")
@@ -139,7 +139,7 @@ def test_a_time_is_found_where_the_broker_finds_it(remote_log: RemoteLog) -> Non
     require_the_brokers_times(remote_log)
 
 
-@pytest.mark.full
+@pytest.mark.rare
 def test_a_log_whose_broker_stamps_its_records_is_read_and_searched(broker: LocalKafka) -> None:
     topic_id = tiering.create_tiered_topic(
         broker, "stamped", 1, **COPIED, **{"message.timestamp.type": "LogAppendTime"}
@@ -156,7 +156,7 @@ def test_a_log_whose_broker_stamps_its_records_is_read_and_searched(broker: Loca
     require_the_brokers_times(remote_log)
 
 
-@pytest.mark.full
+@pytest.mark.rare
 def test_a_log_start_offset_that_was_moved_is_where_reading_begins(broker: LocalKafka) -> None:
     topic_id = tiering.create_tiered_topic(broker, "moved", 1, **COPIED)
     # Where the newest record of a segment lies before the beginning, the broker does not search the ones behind it.

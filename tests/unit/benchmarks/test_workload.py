@@ -18,6 +18,7 @@ def workload():
     return generate(20_000)
 
 
+@pytest.mark.slow
 def test_every_value_decodes_and_the_mix_is_as_said(workload):
     events = [deserialize(value) for value in workload.values.to_pylist()]
     adds = [event for event in events if isinstance(event, RemoteLogSegmentMetadata)]

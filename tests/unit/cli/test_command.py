@@ -98,6 +98,7 @@ def test_help_teaches_and_every_command_has_one(capsys: pytest.CaptureFixture[st
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_nothing_of_airflow_or_spark_is_imported_and_nothing_heavy_for_help() -> None:
     heavy = ("airflow", "pyspark", "pandas", "confluent_kafka", "pyarrow", "numpy", "obstore")
     program = (

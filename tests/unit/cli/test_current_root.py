@@ -26,6 +26,7 @@ def needs_person(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[di
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [(), NAMED])
 def test_the_first_run_waits_for_a_copy_or_is_told_the_root(
     cluster: Cluster,  # noqa: F811
@@ -55,6 +56,7 @@ def test_the_first_run_waits_for_a_copy_or_is_told_the_root(
     assert keys - set(cluster.storage.keys) == gone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [CLEAN, ("plan", *CLEAN[1:]), SCRUB])
 def test_a_dry_run_and_a_plan_say_first_what_the_real_run_would_be_refused_for(
     cluster: Cluster,  # noqa: F811
@@ -84,6 +86,7 @@ def test_the_report_of_a_dry_run_names_it_among_what_needs_a_person(
     assert needs_person(capsys, *CLEAN, *NAMED) == []
 
 
+@pytest.mark.slow
 def test_who_takes_the_wait_away_names_the_root_whatever_was_copied_since(
     cluster: Cluster,  # noqa: F811
     capsys: pytest.CaptureFixture[str],

@@ -91,6 +91,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     return code, printed.out + printed.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lose", LOSSES)
 def test_a_scrub_deletes_nothing_of_a_living_topic_whose_records_are_lost(
     cluster: Cluster, lose: Callable[[Cluster], None], capsys: pytest.CaptureFixture[str]
@@ -107,6 +108,7 @@ def test_a_scrub_deletes_nothing_of_a_living_topic_whose_records_are_lost(
     assert cluster.ours() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lose", LOSSES)
 @pytest.mark.parametrize("execute", [(), WRITES])
 def test_a_cleanup_does_nothing_where_records_are_lost(
@@ -207,6 +209,7 @@ def test_a_metadata_topic_that_was_made_anew_is_refused_until_its_new_id_is_conf
     assert set(cluster.storage.keys) >= keys, "the old objects of the living topic stay"
 
 
+@pytest.mark.slow
 def test_dry_runs_on_a_metadata_topic_that_was_made_anew_are_red_and_do_not_record_it(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,6 +242,7 @@ def stamped_by_a_run(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> No
     assert cluster.keys_of(GONE) == set()
 
 
+@pytest.mark.slow
 def test_another_work_folder_learns_by_the_stamp_that_the_metadata_topic_was_made_anew(
     cluster: Cluster, elsewhere: Callable[[], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -264,6 +268,7 @@ def test_another_work_folder_learns_by_the_stamp_that_the_metadata_topic_was_mad
     assert set(cluster.storage.keys) >= keys, "the old objects of the living topic stay"
 
 
+@pytest.mark.slow
 def test_a_confirmed_topic_is_known_to_every_other_work_folder(
     cluster: Cluster, elsewhere: Callable[[], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

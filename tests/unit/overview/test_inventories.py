@@ -60,6 +60,7 @@ def test_the_largest_topics_come_first_page_by_page(sample: Sample) -> None:
     assert asked(sample, start=1_000) == ([], TOPICS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("descending", [True, False])
 def test_topics_are_sorted_and_what_is_not_known_comes_last(sample: Sample, sort: str, descending: bool) -> None:
@@ -97,6 +98,7 @@ def test_a_topic_is_told_by_its_id_alone(sample: Sample) -> None:
     assert partition(work, folder, text_id(2), PARTITIONS) is None
 
 
+@pytest.mark.slow
 def test_every_segment_is_found_with_its_partition(sample: Sample) -> None:
     work, folder = str(sample.work), sample.cluster.name
     for number in range(TOPICS):

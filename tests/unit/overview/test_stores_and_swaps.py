@@ -40,6 +40,7 @@ def in_a_store(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
         yield uri
 
 
+@pytest.mark.slow
 def test_a_store_gives_out_the_same_as_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sample = sample_work_folder(tmp_path, topics=10, runs=9)
     work, folder, one = str(tmp_path), sample.cluster.name, kafka_uuid_str(topic_id(3))
@@ -59,6 +60,7 @@ def test_a_store_gives_out_the_same_as_a_folder(tmp_path: Path, monkeypatch: pyt
             segments(uri, folder, one, 1)
 
 
+@pytest.mark.slow
 def test_readers_get_the_old_or_the_new_whole_while_surveys_replace_each_other(tmp_path: Path) -> None:
     """Two surveys of different sizes write in turns, at once, while a reader asks again and again."""
     sample = sample_work_folder(tmp_path, topics=5, runs=1)

@@ -37,6 +37,7 @@ def opened(file: BytesIO, schema: pa.Schema = SCHEMA) -> BoundedParquet:
     return BoundedParquet.of("it", file, schema)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -150,6 +150,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         yield f"s3://{s3.bucket()}/top"
 
 
+@pytest.mark.slow
 def test_a_folder_is_listed_and_removed(folder: str) -> None:
     assert (list_files(folder), list_folders(folder)) == ([], [])
     for name in ("b", "a.json", "one/x", "one/deep/y", "two/z", "one-more/z"):
@@ -222,6 +223,7 @@ print(json.dumps(outcomes))
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_older_file_and_nothing_half(tmp_path: Path) -> None:
     older = ["replaced", "document", "snapshot", "metadata-partition-0.parquet"]
     for name in older:

@@ -75,6 +75,7 @@ def test_a_text_keeps_its_letters() -> None:
     assert printable("x" * 301) == "x" * 300 + "…"
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_whatever_it_says_it_is_one_short_line_of_visible_characters(text: str) -> None:
     for shown in (name_in_text(text), printable(text)):

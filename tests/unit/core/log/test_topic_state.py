@@ -229,6 +229,7 @@ records = st.lists(
 )
 
 
+@pytest.mark.slow
 @patch("airflow_provider_rlmm.core.base.file_systems.os.fsync", lambda _: None)
 @settings(deadline=None)
 @given(records, records, st.integers(1, 5))

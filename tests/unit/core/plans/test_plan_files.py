@@ -149,6 +149,7 @@ def outcome(folder: Path) -> tuple[PlanSummary, list[Any]]:
     return summary, [planned_segments(str(folder), summary, p) for p in sorted(summary.files)]
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_gives_another_plan(written: Path) -> None:
     expected = outcome(written)
     refused = 0

@@ -32,6 +32,7 @@ def codes(batch):
     return [ErrorCode(code) for code in batch.column("error_code").to_pylist()]
 
 
+@pytest.mark.slow
 def test_all_golden_cases():
     batch = decode(GOLDEN_VALUES)
     batch.validate(full=True)

@@ -96,6 +96,7 @@ def test_segments_and_epochs_after_some_events():
     ]
 
 
+@pytest.mark.slow
 def test_events_in_one_batch_or_in_many_make_the_same_state():
     at_once, _ = ColumnarState.empty().apply(decode(REAL_VALUES))
     one_by_one = ColumnarState.empty()
@@ -262,6 +263,7 @@ def _stream(table):
     return sink.getvalue().to_pybytes()
 
 
+@pytest.mark.slow
 def test_a_thousand_announcements_of_one_segment_are_no_burden():
     """Each of them replaces the one before, whatever its leader epochs."""
     history = [started(1, 0, 99, ((0, 0), (1, number % 90))) for number in range(20_000)]

@@ -38,6 +38,7 @@ def test_batches_as_they_were_written_agree(rows: slice) -> None:
     assert agree(LOG, rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200))
 def test_every_flipped_bit_is_seen(seed: int) -> None:
     rng = random.Random(seed)

@@ -377,6 +377,7 @@ def test_records_are_bounded(codec: Codec) -> None:
     assert to_arrow(data, headers, max_decompressed_bytes=110_000).num_rows == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", list(Codec))
 def test_records_come_in_parts(codec: Codec) -> None:
     sizes = (2_000_000, 6_000_000, 6_000_000, 9_000_000, 1_000, 1_000)
@@ -387,6 +388,7 @@ def test_records_come_in_parts(codec: Codec) -> None:
     assert [row for part in parts for row in part.to_pylist()] == expected(batches)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
 @pytest.mark.parametrize("xerial", [True, False])
 def test_a_bomb_does_not_go_off(codec: Codec, xerial: bool) -> None:

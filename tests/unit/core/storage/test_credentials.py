@@ -30,6 +30,7 @@ def manager(port: int, credentials: StoreCredentials) -> ObjectStoreRemoteStorag
     return ObjectStoreRemoteStorageManager("s3://bucket", LAYOUT, options=options, credentials=credentials)
 
 
+@pytest.mark.slow
 def test_they_are_asked_for_again_before_they_end() -> None:
     """obstore renews what ends within five minutes, and asks ten times a second at most."""
     asked: list[Mapping[str, Any]] = []

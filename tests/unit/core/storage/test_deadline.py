@@ -256,6 +256,7 @@ def test_a_file_system_that_does_not_answer_at_all(
         manager.list_log_segments(TIP)
 
 
+@pytest.mark.slow
 def test_a_real_call_that_blocks_in_the_kernel_ends(store: HangingStore, tmp_path: Path) -> None:
     """Opening a named pipe blocks until somebody writes into it, as reading does on a mount whose server is gone."""
     manager = ObjectStoreRemoteStorageManager(store, LAYOUT, deadline=Deadline(1.0))

@@ -33,6 +33,7 @@ PATTERNS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 @given(
     topic=topic_names,

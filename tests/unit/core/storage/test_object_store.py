@@ -553,6 +553,7 @@ def s3() -> Iterator[tuple[type[_Answer], ObjectStoreRemoteStorageManager]]:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "error", "requests"),
     [

@@ -51,6 +51,7 @@ def spelled(name: str, prefix: str, case: int) -> str:
     return [str.lower, str.upper, str.title][case](prefix + name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uri", URIS)
 @pytest.mark.parametrize("case", range(3))
 @pytest.mark.parametrize("prefix", PREFIXES)

@@ -154,6 +154,7 @@ def test_a_cancelled_copy_leaves_no_unfinished_upload(storage: S3Storage, tmp_pa
     assert storage.manager.fetch_log_segment(segment(1), 0) == data.log_segment.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_bucket_without_room_is_said(storage: S3Storage, tmp_path: Path) -> None:
     storage.server.full = True
     with pytest.raises(StorageFullError, match=r"cannot write .*make room in the storage") as full:

@@ -338,6 +338,7 @@ def test_many_rows_become_several_files(cluster: Cluster, tmp_path: Path, monkey
     assert len(found(tmp_path)) == 6
 
 
+@pytest.mark.slow
 def test_rows_are_found_by_time_run_topic_partition_and_segment(cluster: Cluster, tmp_path: Path) -> None:
     for number in range(4):
         written(cluster, tmp_path, f"dag.{number}", 2)

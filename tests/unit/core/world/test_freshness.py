@@ -275,6 +275,7 @@ def test_every_place_gets_its_share_of_the_samples() -> None:
 # --- against a replay, record by record -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_the_newest_copies_are_those_of_a_replay(seed: int) -> None:

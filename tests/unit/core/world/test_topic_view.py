@@ -66,6 +66,7 @@ def test_a_whole_run_deletes_the_same_with_snapshots(cluster: Cluster) -> None:
     assert cluster.clean().partitions == ()
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 100_000))
 def test_marker_and_planner_see_the_same_with_and_without_a_snapshot(seed: int) -> None:

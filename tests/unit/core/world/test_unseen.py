@@ -57,6 +57,7 @@ def test_the_table_is_complete_and_names_each_case_once() -> None:
     assert len(ROWS) == 3 * 2**8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("segment", "expected"), ROWS.items(), ids=lambda value: "")
 def test_the_rule_is_the_table(segment: UnseenSegment, expected: tuple[UnseenVerdict, str | None]) -> None:
     decision = decide_unseen(segment)

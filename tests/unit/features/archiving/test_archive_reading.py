@@ -171,6 +171,7 @@ def test_another_cluster_or_topic_id_is_not_found(log: ArchivedLog) -> None:
         open_topic(str(root), "other", GONE_ID)
 
 
+@pytest.mark.slow
 def test_an_archive_in_an_object_store_is_written_compared_and_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

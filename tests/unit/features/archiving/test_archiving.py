@@ -184,6 +184,7 @@ def spoil(folder: Path, how: str, archive: PlanArchive) -> None:
         manifest.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", ["gone", "shorter", "records", "manifest", "of another", "no manifest", "document", "no document"]
 )

@@ -81,6 +81,7 @@ def crash() -> None:
     raise CrashError
 
 
+@pytest.mark.slow
 def test_killed_at_any_effect_the_next_run_converges(folder: Path) -> None:
     dangled = 0
     for number in range(1, number_of_effects(folder) + 1):
@@ -111,6 +112,7 @@ def dangling(folder: Path) -> CopyWorld:
     return world
 
 
+@pytest.mark.slow
 def test_killed_at_any_effect_of_a_roll_back_the_next_run_converges(folder: Path) -> None:
     world = dangling(folder)
     seen = at_effect(world, 0, lambda: None)
@@ -125,6 +127,7 @@ def test_killed_at_any_effect_of_a_roll_back_the_next_run_converges(folder: Path
         end_well(world)
 
 
+@pytest.mark.slow
 def test_two_copiers_at_once_make_one_copy(folder: Path) -> None:
     """The second one runs to its end at any moment of the first."""
     for number in range(1, number_of_effects(folder) + 1):
@@ -180,6 +183,7 @@ def test_two_copiers_at_once_never_copy_at_once(folder: Path) -> None:
     end_well(world)
 
 
+@pytest.mark.slow
 def test_a_copier_that_slept_through_its_lease_does_no_harm_when_it_wakes_up(folder: Path) -> None:
     """Another run has taken its segment back and copied it anew meanwhile."""
     for number in range(1, number_of_effects(folder) + 1):
@@ -201,6 +205,7 @@ def test_a_copier_that_slept_through_its_lease_does_no_harm_when_it_wakes_up(fol
         end_well(world)
 
 
+@pytest.mark.slow
 def test_the_leader_begins_to_copy_at_any_moment(folder: Path) -> None:
     """Copying is enabled, and it copies all that is not copied by then."""
     for number in range(1, number_of_effects(folder) + 1):
@@ -233,6 +238,7 @@ def test_the_leader_begins_to_copy_at_any_moment(folder: Path) -> None:
         assert {m.state for m in theirs} <= {S.COPY_SEGMENT_FINISHED}, "a broker's copy was touched"
 
 
+@pytest.mark.slow
 def test_whatever_becomes_of_an_event_nothing_is_lost(folder: Path) -> None:
     """Refused, lost on the way, written though no answer came, or written much later."""
     for number in range(12):
@@ -277,6 +283,7 @@ def land(world: CopyWorld, effect: PublishEffect) -> None:
     world.log.append(effect.metadata_partition, effect.value)
 
 
+@pytest.mark.slow
 def test_the_leader_joins_a_roll_back_at_any_moment(folder: Path) -> None:
     """It deletes whatever it finds in DELETE_SEGMENT_STARTED: what failed earlier of its own, as it believes."""
     world = dangling(folder)

@@ -56,6 +56,7 @@ def test_what_is_open_and_what_proves_the_lineage(disk: Path) -> None:
     assert end == 470
 
 
+@pytest.mark.slow
 def test_random_damage_is_refused_unless_it_only_makes_a_search_longer(disk: Path, tmp_path: Path) -> None:
     chance = random.Random(20_261_123)
     originals = [one.data for one in verified(disk)]

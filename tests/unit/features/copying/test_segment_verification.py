@@ -120,6 +120,7 @@ def refusal(folder: Path) -> RemoteLogError | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [f"{SECOND}.log", f"{SECOND}.txnindex", f"{22:020d}.snapshot"])
 def test_a_flipped_bit_is_refused(folder: Path, name: str) -> None:
     file = folder / name
@@ -170,6 +171,7 @@ def test_a_flipped_bit_of_a_time_index_is_refused_or_does_no_harm(folder: Path) 
     assert harmless < len(file.read_bytes()) * 8 // 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex"])
 def test_a_cut_is_refused_or_only_makes_a_reader_begin_earlier(folder: Path, suffix: str) -> None:
     file = folder / f"{SECOND}{suffix}"

@@ -82,6 +82,7 @@ def read_or_error(world: RemoteLogWorld, reader: RemoteLogReader, start: int, en
     assert "orders-0" in str(refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_damaged_log_never_yields_a_wrong_record(seed: int) -> None:
     rng = random.Random(seed)
@@ -92,6 +93,7 @@ def test_a_damaged_log_never_yields_a_wrong_record(seed: int) -> None:
             read_or_error(world, reader, start, rng.randint(start, world.end), committed=rng.random() < 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_damaged_index_never_yields_a_wrong_record(seed: int) -> None:
     rng = random.Random(seed)
@@ -102,6 +104,7 @@ def test_a_damaged_index_never_yields_a_wrong_record(seed: int) -> None:
             read_or_error(world, reader, start, rng.randint(start, world.end), committed=rng.random() < 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_damage_never_leads_a_search_by_time_astray(seed: int) -> None:
     rng = random.Random(seed)

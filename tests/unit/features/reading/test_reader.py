@@ -19,6 +19,7 @@ def reader_of(world: RemoteLogWorld, **settings: int) -> RemoteLogReader:
     return RemoteLogReader(world.known(), world.storage(), **settings)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_records_are_read_as_they_were_written(seed: int, gaps: bool) -> None:
@@ -32,6 +33,7 @@ def test_all_records_are_read_as_they_were_written(seed: int, gaps: bool) -> Non
         assert read == world.rows(world.start, world.end, committed=isolation is COMMITTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_range_of_offsets_is_read_exactly(seed: int, gaps: bool) -> None:
@@ -61,6 +63,7 @@ def test_a_range_is_read_without_a_look_at_all_segments() -> None:
     assert read == world.rows(world.start + 1, world.end, committed=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_time_is_found_where_the_first_record_as_new_lies(seed: int, gaps: bool) -> None:

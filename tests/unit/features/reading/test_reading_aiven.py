@@ -32,6 +32,7 @@ def packed(world: RemoteLogWorld, seed: int) -> InMemoryRemoteStorageManager:
     return storage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_all_records_are_read_as_they_were_written(seed: int) -> None:
     world = random_world(seed)
@@ -47,6 +48,7 @@ def test_all_records_are_read_as_they_were_written(seed: int) -> None:
         assert found == world.found(time_ms, world.start)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_a_flipped_byte_is_an_error_or_changes_nothing(seed: int) -> None:
     world, rng = random_world(seed), random.Random(seed)

@@ -22,6 +22,7 @@ def headers_of(batches: list[Batch]) -> tuple[bytes, BatchHeaders]:
     return data, BatchHeaders.find(data, location="log", position=0)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(50))
 def test_batches_of_aborted_transactions_are_those_that_a_loop_finds(seed: int) -> None:
     world = random_world(f"aborted {seed}", batches=120)
@@ -37,6 +38,7 @@ def test_batches_of_aborted_transactions_are_those_that_a_loop_finds(seed: int) 
     assert not AbortedTransactions([]).contain(headers).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(50))
 def test_end_markers_agree_with_what_is_true_and_with_nothing_else(seed: int) -> None:
     world, rng = random_world(f"markers {seed}", batches=120), random.Random(seed)

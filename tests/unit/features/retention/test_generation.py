@@ -204,6 +204,7 @@ def test_object_stores_are_those_of_the_environment(monkeypatch: pytest.MonkeyPa
         located("az://container/x")
 
 
+@pytest.mark.slow
 def test_a_data_set_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
     with pyarrow_s3_server() as server:
         for name, value in server.environment.items():

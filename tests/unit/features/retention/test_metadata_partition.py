@@ -81,6 +81,7 @@ def without_keys(topic: Topic) -> list[Record]:
     return [(partition, offset, None, value) for partition, offset, value in topic.records]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "largest_batch"), [(1, 100_000), (2, 7), (3, 97), (4, 1)])
 def test_the_rows_are_those_of_the_scalar_rules(seed: int, largest_batch: int) -> None:
     names = [(topic.topic_id.bytes, topic.name) for topic in CLUSTER.topics]

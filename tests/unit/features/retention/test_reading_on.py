@@ -56,6 +56,7 @@ def topic_of(seed: int, segments: int = 500) -> list[Record]:
     return without_keys(random_topic(seed, [*names, DEAD], NOW, MIN_AGE, segments, PARTITIONS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_reading_on_comes_to_what_reading_all_comes_to(seed: int, tmp_path: Path) -> None:
     records = topic_of(seed)

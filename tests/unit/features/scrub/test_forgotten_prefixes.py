@@ -50,6 +50,7 @@ def scrubs(request: pytest.FixtureRequest, tmp_path: Path) -> Scrubs:
     return Scrubs(tmp_path, Cluster(2, layout=AivenLayout(request.param)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("former", ["one/", "one-", "deep/er/one/"])
 def test_what_lies_below_a_forgotten_prefix_is_counted_and_needs_a_person(scrubs: Scrubs, former: str) -> None:
     keys = set().union(*(leaked(scrubs.cluster, former, number) for number in range(20)))

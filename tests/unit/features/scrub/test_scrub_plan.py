@@ -235,6 +235,7 @@ def unlisted_in_between(scrubs: Scrubs) -> None:
     scrubs.cluster.storage._objects.update(objects)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [forget, damage, another_log, write_again, larger, unlisted_in_between])
 def test_the_wait_begins_anew(scrubs: Scrubs, what: Callable[[Scrubs], None]) -> None:
     keys = waited(scrubs)

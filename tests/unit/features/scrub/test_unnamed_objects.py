@@ -68,6 +68,7 @@ def two_names(scrubs: Scrubs) -> set[str]:
     return scrubs.put(5, tip("a", 0, 40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("put", [living, hidden, unheard_of, unheard_of_and_hidden, two_names])
 @pytest.mark.parametrize("sole_owner", [False, True])
 def test_one_object_under_a_topic_id_that_may_live_keeps_all_that_no_record_names(

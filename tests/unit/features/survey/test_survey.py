@@ -273,6 +273,7 @@ def expected_state(
     return "WAITING" if refusal.kind is RefusalKind.WAITING else "ORPHANED"
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 1_000_000))
 def test_the_columns_say_what_the_histories_say(seed: int) -> None:
@@ -342,6 +343,7 @@ def assert_sums_agree(made: Survey) -> None:
     assert totals.unseen_topics == len({r["topic_id"] for r in rows if r["state"] == "UNSEEN"})
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1_000_000))
 def test_the_command_lists_what_the_survey_has(seed: int) -> None:
@@ -364,6 +366,7 @@ def test_the_command_lists_what_the_survey_has(seed: int) -> None:
     assert {(r["topic"], r["partition"]) for r in planned} == ready
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1_000_000))
 def test_the_check_says_what_the_survey_cannot_tell(seed: int) -> None:

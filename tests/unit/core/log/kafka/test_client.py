@@ -44,6 +44,7 @@ QUICKLY_S = 0.5
 
 
 class TestNobodyAnswers:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "call",
         [
@@ -331,6 +332,7 @@ def any_cluster(handle, what):
 
 
 class TestProducer:
+    @pytest.mark.slow
     def test_without_a_broker_every_outcome_is_unknown_and_the_producer_replaced(self):
         producer = BatchProducer(CONFIG, "topic", 1.0, require_cluster=any_cluster)
         started = time.monotonic()
@@ -341,6 +343,7 @@ class TestProducer:
         assert time.monotonic() - started < 15
         assert producer._producer is None
 
+    @pytest.mark.slow
     def test_a_record_that_never_fits_is_failed_alone(self):
         producer = BatchProducer(CONFIG, "topic", 1.0, require_cluster=any_cluster)
 
@@ -348,6 +351,7 @@ class TestProducer:
 
         assert [type(outcome) for outcome in outcomes] == [Unknown, Failed, Unknown]
 
+    @pytest.mark.slow
     def test_a_queue_that_stays_full_fails_what_did_not_get_in(self):
         config = KafkaClientConfig({"bootstrap.servers": NOWHERE, "queue.buffering.max.messages": 2})
 

@@ -197,6 +197,7 @@ def test_a_broker_that_wants_a_certificate(place: Place) -> None:
     assert "set ssl.certificate.location and ssl.key.location" in str(error)
 
 
+@pytest.mark.slow
 def test_where_the_certificate_is_right_the_network_is_to_blame(place: Place) -> None:
     error = error_at(f"127.0.0.1:{place.serve()}", 1.0, **{"ssl.ca.location": place.ca})
     assert type(error) is EventLogUnavailableError

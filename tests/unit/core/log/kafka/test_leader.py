@@ -103,6 +103,7 @@ def test_a_moment_between_two_leaders_does_not_pass_for_a_partition_that_nobody_
     assert answer.offsets is not None
 
 
+@pytest.mark.slow
 def test_a_partition_without_a_leader_has_no_offsets(leader: KafkaLeader, cluster: Callable[..., Cluster]) -> None:
     cluster(description(TOPIC_ID, leader=None))
     answer = leader.ask(TOPIC, 0)
@@ -188,6 +189,7 @@ def test_what_is_beyond_the_ends_is_not_served(leader: KafkaLeader, code: int) -
     assert leader.record_at(TIP, 7) is None
 
 
+@pytest.mark.slow
 def test_a_leader_that_says_nothing_has_not_said_that_there_is_no_record(leader: KafkaLeader) -> None:
     leader._consumer = Consumer(message(error=KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)))  # type: ignore[assignment]
     with pytest.raises(EventLogUnavailableError, match="reading orders-0 at offset 7"):
