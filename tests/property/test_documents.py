@@ -10,13 +10,15 @@ import pytest
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import reader_of
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress
 from tests.property.mutated_documents import VERSION, mutated
 from tests.property.old_documents import OLD_READERS
 from tests.property.sample_documents import SAMPLES
 
 DOCUMENTS = 2_000
-DERIVED = (CleaningProgress,)
+DERIVED = (CleaningProgress, PlanSummary, PlanArchive)
 
 REWORDED = ("values to unpack", "not enough values", " entries", " elements, not ")
 """In messages that name the field now, and did not, or say more of it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.documents import Share
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
@@ -124,7 +125,7 @@ class BlastRadius:
 
     max_segments: int = 100_000
     max_bytes: int = 10 * 2**40
-    max_share: float = 0.5
+    max_share: Share = 0.5
 
     def __post_init__(self) -> None:
         values.integer("max_segments", self.max_segments)

@@ -14,10 +14,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import NOTHING, Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
@@ -88,10 +89,10 @@ def plan_file_name(metadata_partition: int) -> str:
 class PlanFile:
     """One file of a plan, as its summary knows it."""
 
-    name: str  # :func:`plan_file_name` of its metadata partition
+    name: Text  # :func:`plan_file_name` of its metadata partition
     rows: int  # its rows
     bytes: int  # its size
-    sha256: str  # of its bytes, lower-case hex
+    sha256: Text  # of its bytes, lower-case hex
 
     @classmethod
     def of(cls, metadata_partition: int, rows: int, data: Data) -> PlanFile:
@@ -147,13 +148,13 @@ class PlanSummary:
     :param job: what the Spark job says of its own work, plain JSON; empty where another program made the plan.
     """
 
-    plan_id: str
-    cluster_id: str
+    plan_id: Text
+    cluster_id: Text
     created_at_ms: int
     expires_at_ms: int
     read_until: Mapping[int, int]
     known: Count
-    by_reason: Mapping[str, Count]
+    by_reason: Mapping[Annotated[str, value_of(Reason)], Count]
     by_metadata_partition: Mapping[int, Count]
     quarantined: Mapping[int, int]
     unresolved: int
@@ -162,12 +163,12 @@ class PlanSummary:
     files: Mapping[int, PlanFile] = field(default_factory=dict)
     blast_radius: BlastRadius | None = None
     within_blast_radius: bool = False
-    root: Mapping[str, Any] = field(default_factory=dict)
-    clock: str = ""
-    hold: tuple[str, ...] = ()
+    root: PlainJson = field(default_factory=dict)
+    clock: Text = ""
+    hold: tuple[Text, ...] = ()
     tails: Mapping[int, ReadTail] = field(default_factory=dict)
-    job: Mapping[str, Any] = field(default_factory=dict)
-    left: Mapping[int, Count] = field(default_factory=dict)
+    job: PlainJson = field(default_factory=dict)
+    left: Annotated[Mapping[int, Count], AbsentAs({})] = field(default_factory=dict)
 
     @property
     def planned(self) -> Count:
@@ -266,7 +267,7 @@ class PlanSummary:
             raise PlanError(f"a plan summary has at most {MAX_SUMMARY_BYTES} bytes; make a new plan")
         try:
             document = strict.unsealed(text, PLAN_FORMAT)
-            summary: PlanSummary = strict.record(cls, _FIELDS, {"left": {}})(document, "summary")
+            summary = _READ(document, "summary")
             summary._check_consistent()
         except ValueError as e:
             raise PlanError(f"plan summary cannot be read ({e}); make a new plan") from e
@@ -325,51 +326,4 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_REFUSAL_TEXT else f"{text[: MAX_REFUSAL_TEXT - 1]}…"
 
 
-def _by_reason(value: object, what: str) -> dict[str, Count]:
-    found = strict.by_name(_COUNT)(value, what)
-    return {strict.one_of(Reason)(name, what).value: count for name, count in found.items()}
-
-
-_COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integer})
-_FILE = strict.record(
-    PlanFile, {"name": strict.string, "rows": strict.integer, "bytes": strict.integer, "sha256": strict.string}
-)
-_BLAST_RADIUS = strict.record(
-    BlastRadius, {"max_segments": strict.integer, "max_bytes": strict.integer, "max_share": strict.share}
-)
-_TAIL = strict.record(ReadTail, {"begin": strict.integer, "end": strict.integer, "sha256": strict.string})
-REFUSAL_READER: strict.Reader[Refusal] = strict.record(
-    Refusal,
-    {
-        **dict.fromkeys(("what", "why", "what_to_do"), strict.string),
-        "kind": strict.one_of(RefusalKind),
-        **dict.fromkeys(("metadata_partition", "offset"), strict.optional(strict.integer)),
-        "topic": strict.optional(strict.string),
-        "count": strict.integer,
-    },
-    {"count": 1},
-)
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    "plan_id": strict.string,
-    "cluster_id": strict.string,
-    "created_at_ms": strict.integer,
-    "expires_at_ms": strict.integer,
-    "read_until": strict.by_partition(strict.integer),
-    "known": _COUNT,
-    "by_reason": _by_reason,
-    "by_metadata_partition": strict.by_partition(_COUNT),
-    "quarantined": strict.by_partition(strict.integer),
-    "unresolved": strict.integer,
-    "refusals": strict.array(REFUSAL_READER),
-    "waiting": _COUNT,
-    "left": strict.by_partition(_COUNT),
-    "files": strict.by_partition(_FILE),
-    "blast_radius": strict.optional(_BLAST_RADIUS),
-    "within_blast_radius": strict.boolean,
-    "root": strict.by_name(strict.any_json),
-    "clock": strict.string,
-    "hold": strict.array(strict.string),
-    "tails": strict.by_partition(_TAIL),
-    "job": strict.by_name(strict.any_json),
-}
-"""Each field of a summary and how it is read; a new one is added here and to :class:`PlanSummary`."""
+_READ = reader_of(PlanSummary)

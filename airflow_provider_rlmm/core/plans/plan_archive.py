@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import ArchiveError
-from airflow_provider_rlmm.core.plans.plan import REFUSAL_READER, PlanSummary
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 
@@ -48,18 +49,18 @@ class ArchivedUserPartition:
     """
 
     metadata_partition: int
-    topic: str
-    topic_id: str
+    topic: Text
+    topic_id: Text
     partition: int
-    folder: str
-    manifest: str
-    manifest_sha256: str
+    folder: Text
+    manifest: Text
+    manifest_sha256: Text
     segments: int
     not_whole: int
     bytes: int
     records: int
-    records_sha256: str
-    document: str = ""
+    records_sha256: Text
+    document: Text = ""
 
     def to_report(self) -> dict[str, Any]:
         """Return what a report says of it, as plain JSON types."""
@@ -81,14 +82,14 @@ class PlanArchive:
     :param refused: topic id in Kafka's form → why nothing of that topic may be deleted by this run.
     """
 
-    name: str
-    plan_id: str
-    plan_sha256: str
-    cluster_id: str
-    archive_uri: str
+    name: Text
+    plan_id: Text
+    plan_sha256: Text
+    cluster_id: Text
+    archive_uri: Text
     created_at_ms: int
     partitions: tuple[ArchivedUserPartition, ...]
-    refused: Mapping[str, Refusal]
+    refused: Mapping[Text, Refusal]
 
     def check_plan(self, summary: PlanSummary) -> None:
         """
@@ -155,7 +156,7 @@ class PlanArchive:
         :raises ArchiveError: if it is not, to the letter.
         """
         try:
-            return strict.record(cls, _FIELDS)(strict.unsealed(text, PLAN_ARCHIVE_FORMAT), "archive")
+            return _READ(strict.unsealed(text, PLAN_ARCHIVE_FORMAT), "archive")
         except ValueError as e:
             raise ArchiveError(f"{ARCHIVE_DOCUMENT} cannot be read: {e}; archive again") from e
 
@@ -171,21 +172,4 @@ def not_archived(tip: TopicIdPartition, metadata_partition: int, why: str) -> Re
     return Refusal(str(tip), why, NOT_ARCHIVED_ADVICE, RefusalKind.ARCHIVE, metadata_partition, topic=tip.topic)
 
 
-_PARTITION = strict.record(
-    ArchivedUserPartition,
-    {
-        **dict.fromkeys(
-            ("topic", "topic_id", "folder", "manifest", "manifest_sha256", "records_sha256", "document"),
-            strict.string,
-        ),
-        **dict.fromkeys(
-            ("metadata_partition", "partition", "segments", "not_whole", "bytes", "records"), strict.integer
-        ),
-    },
-)
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    **dict.fromkeys(("name", "plan_id", "plan_sha256", "cluster_id", "archive_uri"), strict.string),
-    "created_at_ms": strict.integer,
-    "partitions": strict.array(_PARTITION),
-    "refused": strict.by_name(REFUSAL_READER),
-}
+_READ = reader_of(PlanArchive)

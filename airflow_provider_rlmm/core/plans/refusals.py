@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text
 
 
 class RefusalKind(StrEnum):
@@ -42,11 +45,12 @@ class RefusalKind(StrEnum):
 class Refusal:
     """Something that was refused or left, for reports."""
 
-    what: str  # which partition, segment or record
-    why: str  # the reason
-    what_to_do: str  # what an operator can do about it
+    what: Text  # which partition, segment or record
+    why: Text  # the reason
+    what_to_do: Text  # what an operator can do about it
     kind: RefusalKind  # what kind of reason
     metadata_partition: int | None = None  # where it was found, ``None`` where it concerns none
     offset: int | None = None  # of the record that it is about, ``None`` where there is none
-    topic: str | None = None  # name of the user topic that it is about, ``None`` where it concerns none or several
-    count: int = 1  # how many it stands for: where a list ends early its last one stands for the rest
+    topic: Text | None = None  # name of the user topic that it is about, ``None`` where it concerns none or several
+    # how many it stands for: where a list ends early its last one stands for the rest
+    count: Annotated[int, AbsentAs(1)] = 1

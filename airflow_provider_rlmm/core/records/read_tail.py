@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider_rlmm.core.base.documents import Text
+
 
 @dataclass(frozen=True, slots=True)
 class ReadTail:
@@ -12,4 +14,4 @@ class ReadTail:
 
     begin: int  # offset of the first of them, inclusive
     end: int  # exclusive
-    sha256: str  # of all of them, lower-case hex
+    sha256: Text  # of all of them, lower-case hex
