@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.features.doctor.findings import since
@@ -34,8 +35,8 @@ class Watch:
     :param since_ms: ms since the epoch.
     """
 
-    cluster_id: str
-    connection: str
+    cluster_id: Text
+    connection: Text
     since_ms: int
 
     def to_json(self) -> str:
@@ -50,12 +51,10 @@ class Watch:
         :param text: what :meth:`to_json` returned.
         :raises DocumentError: if it is not, to the letter.
         """
-        readers = {"cluster_id": strict.string, "connection": strict.string, "since_ms": strict.integer}
         try:
-            watch: Watch = strict.record(cls, readers)(strict.unsealed(text, WATCH_FORMAT), "watch")
+            return _READ(strict.unsealed(text, WATCH_FORMAT), "watch")
         except ValueError as e:
             raise DocumentError(f"it cannot be read ({e})") from e
-        return watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +121,6 @@ def judge(last: RunSummary | None, watch: Watch, *, real: bool, after_ms: int, n
 def _days(milliseconds: int) -> str:
     days = milliseconds // DAY_MS
     return f"{days} day{'s' if days > 1 else ''}"
+
+
+_READ = reader_of(Watch)

@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Number, Text, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.counts import Count
 
@@ -86,32 +87,32 @@ class RunSummary:
     :param documents: page → name of the artifact that it shows.
     """
 
-    cluster_id: str
-    connection: str
-    dag_id: str
-    run_id: str
-    artifact: str
+    cluster_id: Text
+    connection: Text
+    dag_id: Text
+    run_id: Text
+    artifact: Text
     kind: RunKind
     began_at_ms: int
     ended_at_ms: int
     dry_run: bool
     outcome: RunOutcome
-    headline: str
+    headline: Text
     needs_person: int = 0
     deleted: Deleted = Deleted(0, 0, 0)
     planned: Count = field(default=Count(0, 0))
     refusals: int = 0
     stored: Count | None = None
     orphaned: Count | None = None
-    unseen: Count | None = None
+    unseen: Annotated[Count | None, AbsentAs(None)] = None
     waiting: Count | None = None
     deleting: Count | None = None
     oldest_orphan_ms: int | None = None
     critical: int | None = None
     out_of_service: int | None = None
     quarantined: int | None = None
-    steps: Mapping[str, float] = field(default_factory=dict)
-    documents: Mapping[str, str] = field(default_factory=dict)
+    steps: Mapping[Text, Number] = field(default_factory=dict)
+    documents: Mapping[Text, Text] = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
@@ -139,8 +140,7 @@ class RunSummary:
         """
         try:
             document = strict.unsealed(text, RUN_SUMMARY_FORMAT)
-            # Summaries of earlier releases know of nothing unseen.
-            summary: RunSummary = strict.record(cls, _FIELDS)({"unseen": None, **document}, "run")
+            summary = _READ(document, "run")
             if not _NAME.fullmatch(summary.file_name):
                 raise ValueError(f"run.artifact is {strict.shown(summary.artifact)}, which names no run")
         except ValueError as e:
@@ -158,17 +158,4 @@ def run_of_file(name: str) -> tuple[int, str] | None:
     return (int(found[1]), found[2]) if found else None
 
 
-_COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integer})
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    **dict.fromkeys(("cluster_id", "connection", "dag_id", "run_id", "artifact", "headline"), strict.string),
-    **dict.fromkeys(("began_at_ms", "ended_at_ms", "needs_person", "refusals"), strict.integer),
-    **dict.fromkeys(("oldest_orphan_ms", "critical", "out_of_service", "quarantined"), strict.optional(strict.integer)),
-    **dict.fromkeys(("stored", "orphaned", "unseen", "waiting", "deleting"), strict.optional(_COUNT)),
-    "kind": strict.one_of(RunKind),
-    "dry_run": strict.boolean,
-    "outcome": strict.one_of(RunOutcome),
-    "deleted": strict.record(Deleted, dict.fromkeys(("segments", "objects", "bytes"), strict.integer)),
-    "planned": _COUNT,
-    "steps": strict.by_name(strict.number),
-    "documents": strict.by_name(strict.string),
-}
+_READ = reader_of(RunSummary)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Annotated, Any, Final, Protocol, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import time_text
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import NotApprovedError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -96,8 +97,8 @@ class ApprovalRequest:
     :param asked_at_ms: ms since the epoch.
     """
 
-    plan_id: str
-    plan_sha256: str
+    plan_id: Text
+    plan_sha256: Text
     asked_at_ms: int
 
     def check_plan(self, summary: PlanToApprove) -> None:
@@ -125,7 +126,7 @@ class ApprovalRequest:
         :param text: the document.
         :raises ValueError: if it does not have its form.
         """
-        return _read(strict.parse_object(text), cls, _ASKED)
+        return _read(strict.parse_object(text), _READ_REQUEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +142,10 @@ class Approval:
     :param asked_at_ms: ms since the epoch.
     """
 
-    plan_id: str
-    plan_sha256: str
-    decision: str
-    decided_by: str | None
+    plan_id: Text
+    plan_sha256: Text
+    decision: Annotated[str, _decision]
+    decided_by: Text | None
     decided_at_ms: int
     asked_at_ms: int
 
@@ -191,7 +192,7 @@ class Approval:
         :param document: plain JSON.
         :raises ValueError: if it does not have its form.
         """
-        return _read(document, cls, _ANSWERED)
+        return _read(document, _READ_ANSWER)
 
 
 def approval_needed(
@@ -224,10 +225,8 @@ def approval_needed(
     return answer
 
 
-def _read(
-    given: Mapping[str, Any], kind: Callable[..., _Document], readers: Mapping[str, strict.Reader[Any]]
-) -> _Document:
-    return strict.record(kind, readers)(strict.versioned_fields(given, _FORMAT), "the document")
+def _read(given: Mapping[str, Any], read: strict.Reader[_Document]) -> _Document:
+    return read(strict.versioned_fields(given, _FORMAT), "the document")
 
 
 def _decision(value: object, what: str) -> str:
@@ -238,14 +237,5 @@ def _decision(value: object, what: str) -> str:
 
 _ASK_AGAIN = "clear the task approve, and what comes after it, to ask again"
 
-_ASKED: Mapping[str, strict.Reader[Any]] = {
-    "plan_id": strict.string,
-    "plan_sha256": strict.string,
-    "asked_at_ms": strict.integer,
-}
-_ANSWERED: Mapping[str, strict.Reader[Any]] = {
-    **_ASKED,
-    "decision": _decision,
-    "decided_by": strict.optional(strict.string),
-    "decided_at_ms": strict.integer,
-}
+_READ_REQUEST = reader_of(ApprovalRequest)
+_READ_ANSWER = reader_of(Approval)

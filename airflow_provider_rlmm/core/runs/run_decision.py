@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.base.values import refused
@@ -69,13 +70,13 @@ class RunDecision:
     :param by_connection: whether the connection has said so, and not the parameters of the run.
     """
 
-    dag_id: str
-    run_id: str
-    connection: str
-    run_type: str
-    triggered_by: str
+    dag_id: Text
+    run_id: Text
+    connection: Text
+    run_type: Text
+    triggered_by: Text
     dry_run: bool
-    source_plan: str | None
+    source_plan: Text | None
     by_connection: bool
 
     def __str__(self) -> str:
@@ -103,9 +104,7 @@ class RunDecision:
         :raises PlanError: if it cannot be read, or is that of another run.
         """
         try:
-            decision: RunDecision = strict.record(cls, _FIELDS)(
-                strict.unsealed_fields(document, _FORMAT), "the decision"
-            )
+            decision = _READ(strict.unsealed_fields(document, _FORMAT), "the decision")
         except ValueError as e:
             raise PlanError(f"what check decided for the run cannot be read ({e}); {_RUN_CHECK}") from e
         if (decision.dag_id, decision.run_id) != (dag_id, run_id):
@@ -146,8 +145,4 @@ def missing(uri: str) -> PlanError:
 
 _RUN_CHECK = "clear the task check, and what comes after it, so that it runs"
 
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    **dict.fromkeys(("dag_id", "run_id", "connection", "run_type", "triggered_by"), strict.string),
-    **dict.fromkeys(("dry_run", "by_connection"), strict.boolean),
-    "source_plan": strict.optional(strict.string),
-}
+_READ = reader_of(RunDecision)

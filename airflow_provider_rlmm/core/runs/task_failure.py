@@ -9,6 +9,7 @@ import re
 from dataclasses import asdict, dataclass
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 
 FAILURE_FORMAT = 1
@@ -31,12 +32,12 @@ class TaskFailure:
     :param error: in words; of an error that is not ours its type alone.
     """
 
-    dag_id: str
-    run_id: str
-    task_id: str
+    dag_id: Text
+    run_id: Text
+    task_id: Text
     map_index: int | None
     failed_at_ms: int
-    error: str
+    error: Text
 
     @property
     def file_name(self) -> str:
@@ -56,16 +57,10 @@ class TaskFailure:
         :param text: what :meth:`to_json` returned.
         :raises DocumentError: if it is not, to the letter.
         """
-        readers = {
-            **dict.fromkeys(("dag_id", "run_id", "task_id", "error"), strict.string),
-            "map_index": strict.optional(strict.integer),
-            "failed_at_ms": strict.integer,
-        }
         try:
-            failure: TaskFailure = strict.record(cls, readers)(strict.unsealed(text, FAILURE_FORMAT), "failure")
+            return _READ(strict.unsealed(text, FAILURE_FORMAT), "failure")
         except ValueError as e:
             raise DocumentError(f"the error of a task cannot be read ({e})") from e
-        return failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +98,6 @@ def is_failure(name: str) -> bool:
     :param name: of the file.
     """
     return _NAME.fullmatch(name) is not None
+
+
+_READ = reader_of(TaskFailure)

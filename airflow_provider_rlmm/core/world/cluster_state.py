@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 
@@ -32,11 +33,11 @@ class ListedTopic:
         is still live; only the log start offset rule does not apply to it.
     """
 
-    topic_id: UUID
-    name: str
-    retention_ms: int
-    retention_bytes: int
-    log_start_offsets: Mapping[int, int]
+    topic_id: Annotated[UUID, _topic_id]
+    name: Text
+    retention_ms: Annotated[int, _signed]
+    retention_bytes: Annotated[int, _signed]
+    log_start_offsets: Mapping[int, Annotated[int, _signed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class ClusterState:
     :raises ConfigurationError: if it has no cluster id or names a topic id twice.
     """
 
-    cluster_id: str
-    observed_at_ms: int
+    cluster_id: Text
+    observed_at_ms: Annotated[int, _signed]
     topics: tuple[ListedTopic, ...]
 
     def __post_init__(self) -> None:
@@ -108,34 +109,22 @@ class ClusterState:
         :raises ConfigurationError: if a field is missing or of the wrong kind, or the listing contradicts itself.
         """
         try:
-            fields: dict[str, Any] = strict.record(dict, _FIELDS)(strict.parse_object(text), "cluster state")
+            return _READ(strict.parse_object(text), "cluster state")
+        except ConfigurationError:
+            raise  # it contradicts itself, and says in what
         except ValueError as e:
             raise ConfigurationError(f"cluster state cannot be read ({e}); list the cluster again") from e
-        return cls(**fields)
 
 
 def _topic_id(value: object, what: str) -> UUID:
     return parse_kafka_uuid(strict.string(value, what))
 
 
-def _integer(value: object, what: str) -> int:
+def _signed(value: object, what: str) -> int:
     """Read an integer, which may be negative: a float or a string would shift a limit without anybody noticing."""
     if type(value) is not int:
         raise ValueError(f"{what} is {strict.shown(value)}, not an integer")
     return value
 
 
-_TOPIC = strict.record(
-    ListedTopic,
-    {
-        "topic_id": _topic_id,
-        "name": strict.string,
-        **dict.fromkeys(("retention_ms", "retention_bytes"), _integer),
-        "log_start_offsets": strict.by_partition(_integer),
-    },
-)
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    "cluster_id": strict.string,
-    "observed_at_ms": _integer,
-    "topics": strict.array(_TOPIC),
-}
+_READ = reader_of(ClusterState)

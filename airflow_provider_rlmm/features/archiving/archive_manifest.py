@@ -12,14 +12,15 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import ArchiveError, MalformedMetadataError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.serde import deserialize
-from airflow_provider_rlmm.features.archiving.archive_run import file_name
+from airflow_provider_rlmm.features.archiving.archive_run import FileName
 
 ARCHIVE_FORMAT: Final = 1
 """Version of the form; an archive of another one is not read."""
@@ -37,9 +38,9 @@ class ArchivedFile:
     :param sha256: of its bytes, lower-case hex.
     """
 
-    name: str
+    name: FileName
     bytes: int
-    sha256: str
+    sha256: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,11 @@ class ArchivedSegment:
     :param missing: kinds of files that storage did not have.
     """
 
-    metadata: str
+    metadata: Text
     whole: bool
     transactional: bool
-    files: Mapping[str, ArchivedFile]
-    missing: tuple[str, ...] = ()
+    files: Mapping[Text, ArchivedFile]
+    missing: tuple[Text, ...] = ()
 
     def as_metadata(self) -> RemoteLogSegmentMetadata:
         """
@@ -100,10 +101,10 @@ class ArchivedRecords:
     gaps: tuple[tuple[int, int], ...]
     first_offset: int | None
     last_offset: int | None
-    min_timestamp_ms: int | None
-    max_timestamp_ms: int | None
-    sha256: str
-    committed_sha256: str
+    min_timestamp_ms: Annotated[int, _timestamp] | None
+    max_timestamp_ms: Annotated[int, _timestamp] | None
+    sha256: Text
+    committed_sha256: Text
     files: tuple[ArchivedFile, ...] = ()
 
 
@@ -125,15 +126,15 @@ class ArchiveManifest:
     :param records: those of the whole segments.
     """
 
-    name: str
-    try_id: str
-    cluster_id: str
-    topic: str
-    topic_id: str
+    name: Text
+    try_id: Text
+    cluster_id: Text
+    topic: Text
+    topic_id: Text
     partition: int
     created_at_ms: int
-    plan_id: str | None
-    plan_sha256: str | None
+    plan_id: Text | None
+    plan_sha256: Text | None
     segments: tuple[ArchivedSegment, ...]
     records: ArchivedRecords
 
@@ -173,7 +174,7 @@ class ArchiveManifest:
         :raises ArchiveError: if it is not, to the letter.
         """
         try:
-            manifest: ArchiveManifest = strict.record(cls, _FIELDS)(strict.unsealed(text, ARCHIVE_FORMAT), "manifest")
+            manifest = _READ(strict.unsealed(text, ARCHIVE_FORMAT), "manifest")
             manifest._check_consistent()
         except ValueError as e:
             raise ArchiveError(f"the manifest of an archive cannot be read: {e}") from e
@@ -197,43 +198,9 @@ class ArchiveManifest:
             raise ValueError("more records are committed than there are")
 
 
-def _gap(value: object, what: str) -> tuple[int, int]:
-    """Read the first and the last offset of a gap."""
-    first, last = strict.array(strict.integer)(value, what)
-    return first, last
-
-
 def _timestamp(value: object, what: str) -> int:
     """Read a record's timestamp, ms since the epoch; -1 stands for none."""
     return -1 if type(value) is int and value == -1 else strict.integer(value, what)
 
 
-_FILE = strict.record(ArchivedFile, {"name": file_name, "bytes": strict.integer, "sha256": strict.string})
-_SEGMENT = strict.record(
-    ArchivedSegment,
-    {
-        "metadata": strict.string,
-        "whole": strict.boolean,
-        "transactional": strict.boolean,
-        "files": strict.by_name(_FILE),
-        "missing": strict.array(strict.string),
-    },
-)
-_RECORDS = strict.record(
-    ArchivedRecords,
-    {
-        **dict.fromkeys(("count", "committed"), strict.integer),
-        "gaps": strict.array(_gap),
-        **dict.fromkeys(("first_offset", "last_offset"), strict.optional(strict.integer)),
-        **dict.fromkeys(("min_timestamp_ms", "max_timestamp_ms"), strict.optional(_timestamp)),
-        **dict.fromkeys(("sha256", "committed_sha256"), strict.string),
-        "files": strict.array(_FILE),
-    },
-)
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    **dict.fromkeys(("name", "try_id", "cluster_id", "topic", "topic_id"), strict.string),
-    **dict.fromkeys(("partition", "created_at_ms"), strict.integer),
-    **dict.fromkeys(("plan_id", "plan_sha256"), strict.optional(strict.string)),
-    "segments": strict.array(_SEGMENT),
-    "records": _RECORDS,
-}
+_READ = reader_of(ArchiveManifest)

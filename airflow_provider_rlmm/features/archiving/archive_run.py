@@ -11,17 +11,50 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Annotated, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 
 ARCHIVE_RUN_FORMAT: Final = 1
 MAX_ARCHIVE_RUN_BYTES: Final = 256 * 2**20
+
+
+_PATH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
+
+
+def file_name(value: object, what: str) -> str:
+    """
+    Read a path below a folder that leaves it nowhere, in whatever way a store or a URI spells paths: ``%2e%2e`` is none.
+
+    :param value: as it was read.
+    :param what: what the error calls it.
+    :raises ValueError: if it is none.
+    """
+    name = strict.string(value, what)
+    if not _PATH.fullmatch(name) or any(part in (".", "..") for part in name.split("/")):
+        raise ValueError(f"{what} is {strict.shown(name)}, no path below a folder")
+    return name
+
+
+def _id(value: object, what: str) -> str:
+    text = strict.string(value, what)
+    try:
+        parse_kafka_uuid(text)
+    except ValueError:
+        raise ValueError(f"{what} is {strict.shown(text)}, no id in Kafka's form") from None
+    return text
+
+
+FileName = Annotated[str, file_name]
+"""A path below a folder."""
+
+KafkaId = Annotated[str, _id]
+"""An id in Kafka's form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +67,7 @@ class NamedSegment:
     :param end_offset: last offset, inclusive.
     """
 
-    segment_id: str
+    segment_id: KafkaId
     start_offset: int
     end_offset: int
 
@@ -64,8 +97,8 @@ class NamedManifest:
     """
 
     partition: int
-    name: str
-    sha256: str
+    name: FileName
+    sha256: Text
     segments: int
     first_offset: int | None
     last_offset: int | None
@@ -102,16 +135,16 @@ class ArchiveRun:
     :param found: names of the documents that were there before, sorted; each name ends with the checksum of its document.
     """
 
-    name: str
-    cluster_id: str
-    topic: str
-    topic_id: str
+    name: Text
+    cluster_id: Text
+    topic: Text
+    topic_id: KafkaId
     created_at_ms: int
-    plan_id: str | None
-    plan_sha256: str | None
+    plan_id: Text | None
+    plan_sha256: Text | None
     manifests: tuple[NamedManifest, ...]
     partitions: tuple[NamedPartition, ...]
-    found: tuple[str, ...]
+    found: tuple[FileName, ...]
 
     def to_json(self) -> str:
         """
@@ -133,57 +166,9 @@ class ArchiveRun:
         :raises ArchiveError: if it is not, to the letter.
         """
         try:
-            return strict.record(cls, _FIELDS)(strict.unsealed(text, ARCHIVE_RUN_FORMAT), "document")
+            return _READ(strict.unsealed(text, ARCHIVE_RUN_FORMAT), "document")
         except ValueError as e:
             raise ArchiveError(f"the document of an archive cannot be read: {e}") from e
 
 
-_PATH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
-
-
-def file_name(value: object, what: str) -> str:
-    """
-    Read a path below a folder that leaves it nowhere, in whatever way a store or a URI spells paths: ``%2e%2e`` is none.
-
-    :param value: as it was read.
-    :param what: what the error calls it.
-    :raises ValueError: if it is none.
-    """
-    name = strict.string(value, what)
-    if not _PATH.fullmatch(name) or any(part in (".", "..") for part in name.split("/")):
-        raise ValueError(f"{what} is {strict.shown(name)}, no path below a folder")
-    return name
-
-
-def _id(value: object, what: str) -> str:
-    text = strict.string(value, what)
-    try:
-        parse_kafka_uuid(text)
-    except ValueError:
-        raise ValueError(f"{what} is {strict.shown(text)}, no id in Kafka's form") from None
-    return text
-
-
-_SEGMENT = strict.record(
-    NamedSegment, {"segment_id": _id, "start_offset": strict.integer, "end_offset": strict.integer}
-)
-_MANIFEST = strict.record(
-    NamedManifest,
-    {
-        **dict.fromkeys(("partition", "segments"), strict.integer),
-        "name": file_name,
-        "sha256": strict.string,
-        **dict.fromkeys(("first_offset", "last_offset"), strict.optional(strict.integer)),
-    },
-)
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    **dict.fromkeys(("name", "cluster_id", "topic"), strict.string),
-    "topic_id": _id,
-    "created_at_ms": strict.integer,
-    **dict.fromkeys(("plan_id", "plan_sha256"), strict.optional(strict.string)),
-    "manifests": strict.array(_MANIFEST),
-    "partitions": strict.array(
-        strict.record(NamedPartition, {"partition": strict.integer, "segments": strict.array(_SEGMENT)})
-    ),
-    "found": strict.array(file_name),
-}
+_READ = reader_of(ArchiveRun)

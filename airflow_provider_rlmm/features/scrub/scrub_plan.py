@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import PlainJson, Text, reader_of
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import (
@@ -68,16 +69,16 @@ class ScrubPlan:
     :param file: the table.
     """
 
-    plan_id: str
-    scrub_sha256: str
-    cluster_id: str
-    metadata_topic_id: str
+    plan_id: Text
+    scrub_sha256: Text
+    cluster_id: Text
+    metadata_topic_id: Text
     created_at_ms: int
     expires_at_ms: int
-    clock: str
+    clock: Text
     min_unreferenced_ms: int
     sole_owner: bool
-    classes: Mapping[str, Amount]
+    classes: Mapping[Text, Amount]
     planned: Count
     known: Count
     waiting: Amount
@@ -85,8 +86,8 @@ class ScrubPlan:
     held: Amount
     elsewhere: Amount
     left_for_later: Amount
-    hold: tuple[str, ...]
-    root: Mapping[str, Any]
+    hold: tuple[Text, ...]
+    root: PlainJson
     blast_radius: BlastRadius
     within_blast_radius: bool
     file: PlanFile
@@ -145,7 +146,7 @@ class ScrubPlan:
         :raises PlanError: if it is not, to the letter.
         """
         try:
-            plan: ScrubPlan = strict.record(cls, _FIELDS)(strict.unsealed(text, SCRUB_PLAN_FORMAT), "plan")
+            plan = _READ(strict.unsealed(text, SCRUB_PLAN_FORMAT), "plan")
             if plan.within_blast_radius != (plan.blast_radius.excess(plan.planned, plan.known) is None):
                 raise ValueError("the verdict on the blast radius is not that of its numbers")
             if plan.file.rows != sum(amount.objects for amount in plan.classes.values()):
@@ -158,24 +159,7 @@ class ScrubPlan:
         return strict.sealed(asdict(self), SCRUB_PLAN_FORMAT)
 
 
-_AMOUNT = strict.record(Amount, {"objects": strict.integer, "bytes": strict.integer})
-_COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integer})
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    **dict.fromkeys(("plan_id", "scrub_sha256", "cluster_id", "metadata_topic_id", "clock"), strict.string),
-    **dict.fromkeys(("created_at_ms", "expires_at_ms", "min_unreferenced_ms"), strict.integer),
-    **dict.fromkeys(("sole_owner", "within_blast_radius"), strict.boolean),
-    "classes": strict.by_name(_AMOUNT),
-    **dict.fromkeys(("planned", "known"), _COUNT),
-    **dict.fromkeys(("waiting", "barred", "held", "elsewhere", "left_for_later"), _AMOUNT),
-    "hold": strict.array(strict.string),
-    "root": strict.by_name(strict.any_json),
-    "blast_radius": strict.record(
-        BlastRadius, {"max_segments": strict.integer, "max_bytes": strict.integer, "max_share": strict.share}
-    ),
-    "file": strict.record(
-        PlanFile, {"name": strict.string, "rows": strict.integer, "bytes": strict.integer, "sha256": strict.string}
-    ),
-}
+_READ = reader_of(ScrubPlan)
 
 
 @dataclass(frozen=True, slots=True)

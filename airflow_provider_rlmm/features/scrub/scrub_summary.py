@@ -12,9 +12,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import PlainJson, Text, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.plan import PlanFile
@@ -84,8 +85,8 @@ class TopicAmount:
     """How much of one class there is of one topic."""
 
     kind: ScrubClass  # the class
-    topic: str  # its name in the keys, or in the log
-    topic_id: str  # Kafka's base64 form
+    topic: Text  # its name in the keys, or in the log
+    topic_id: Text  # Kafka's base64 form
     objects: int  # number of objects; of missing ones, of segments
     bytes: int  # their sizes, summed
     oldest_ms: int | None  # time of the oldest object, ms since the epoch
@@ -95,13 +96,13 @@ class TopicAmount:
 class UnnamedTopic:
     """Objects of one topic that no record names, and that no deletion of ours takes."""
 
-    topic: str  # its name in the keys
-    topic_id: str  # Kafka's base64 form
-    why: str  # why they stay
+    topic: Text  # its name in the keys
+    topic_id: Text  # Kafka's base64 form
+    why: Text  # why they stay
     bars: bool  # whether no object that no record names goes while these are there, under whatever topic id
     objects: int  # number of objects
     bytes: int  # their sizes, summed
-    keys: tuple[str, ...]  # the first of them, at most :data:`MAX_KEYS`
+    keys: tuple[Text, ...]  # the first of them, at most :data:`MAX_KEYS`
 
 
 FORGOTTEN = "it lies below a key prefix that finished segments name and the connection does not"
@@ -112,18 +113,18 @@ FORGOTTEN = "it lies below a key prefix that finished segments name and the conn
 class ForgottenPrefix:
     """A key prefix that only finished segments name, and that the connection does not."""
 
-    prefix: str  # as their custom metadata name it
+    prefix: Text  # as their custom metadata name it
     objects: int  # objects of segments that lie there
     bytes: int  # their sizes, summed
-    why: str  # why not all of it was listed, empty where it was
+    why: Text  # why not all of it was listed, empty where it was
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
     """Something and why."""
 
-    what: str  # a folder or a metadata partition
-    why: str  # the reason
+    what: Text  # a folder or a metadata partition
+    why: Text  # the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,25 +160,25 @@ class ScrubSummary:
     :param file: the table.
     """
 
-    scrub_id: str
-    cluster_id: str
-    metadata_topic_id: str
+    scrub_id: Text
+    cluster_id: Text
+    metadata_topic_id: Text
     began_at_ms: int
-    clock: str
+    clock: Text
     time_is_proven: bool
     read_until: Mapping[int, int]
-    root: Mapping[str, Any]
+    root: PlainJson
     listed: Amount
     listed_segments: int
-    classes: Mapping[str, Amount]
+    classes: Mapping[Annotated[str, value_of(ScrubClass)], Amount]
     topics: tuple[TopicAmount, ...]
     topics_left_out: int
     unnamed: tuple[UnnamedTopic, ...]
     unnamed_left_out: int
     incomplete: tuple[Told, ...]
     incomplete_left_out: int
-    doubtful: Mapping[int, str]
-    lost: Mapping[int, str]
+    doubtful: Mapping[int, Text]
+    lost: Mapping[int, Text]
     forgotten: tuple[ForgottenPrefix, ...]
     forgotten_left_out: int
     foreign_folders: int
@@ -214,72 +215,12 @@ class ScrubSummary:
         :raises PlanError: if it is not, to the letter.
         """
         try:
-            summary: ScrubSummary = strict.record(cls, _FIELDS)(strict.unsealed(text, SCRUB_FORMAT), "scrub")
+            return _READ(strict.unsealed(text, SCRUB_FORMAT), "scrub")
         except ValueError as e:
             raise PlanError(f"the document of a scrub cannot be read ({e}); scrub again") from e
-        return summary
 
 
-_AMOUNTS: Mapping[str, strict.Reader[Any]] = {"objects": strict.integer, "bytes": strict.integer}
-_AMOUNT = strict.record(Amount, _AMOUNTS)
-
-
-def _classes(value: object, what: str) -> dict[str, Amount]:
-    found = strict.by_name(_AMOUNT)(value, what)
-    return {strict.one_of(ScrubClass)(name, what).value: amount for name, amount in found.items()}
-
-
-_TOPIC = strict.record(
-    TopicAmount,
-    {
-        "kind": strict.one_of(ScrubClass), "topic": strict.string, "topic_id": strict.string, **_AMOUNTS,
-        "oldest_ms": strict.optional(strict.integer),
-    },
-)  # fmt: skip
-_UNNAMED = strict.record(
-    UnnamedTopic,
-    {
-        **dict.fromkeys(("topic", "topic_id", "why"), strict.string), "bars": strict.boolean, **_AMOUNTS,
-        "keys": strict.array(strict.string),
-    },
-)  # fmt: skip
-_TOLD = strict.array(strict.record(Told, {"what": strict.string, "why": strict.string}))
-_FILE = strict.record(
-    PlanFile, {"name": strict.string, "rows": strict.integer, "bytes": strict.integer, "sha256": strict.string}
-)
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    **dict.fromkeys(("scrub_id", "cluster_id", "metadata_topic_id", "clock"), strict.string),
-    **dict.fromkeys(
-        (
-            "began_at_ms",
-            "listed_segments",
-            "topics_left_out",
-            "unnamed_left_out",
-            "incomplete_left_out",
-            "forgotten_left_out",
-            "foreign_folders",
-            "unseen_folders",
-        ),
-        strict.integer,
-    ),
-    "time_is_proven": strict.boolean,
-    "read_until": strict.by_partition(strict.integer),
-    "root": strict.by_name(strict.any_json),
-    "listed": _AMOUNT,
-    "classes": _classes,
-    "topics": strict.array(_TOPIC),
-    "unnamed": strict.array(_UNNAMED),
-    "forgotten": strict.array(
-        strict.record(ForgottenPrefix, {**dict.fromkeys(("prefix", "why"), strict.string), **_AMOUNTS})
-    ),
-    "incomplete": _TOLD,
-    "unseen": _TOLD,
-    "doubtful": strict.by_partition(strict.string),
-    "lost": strict.by_partition(strict.string),
-    "price_micros": strict.optional(strict.integer),
-    "file": _FILE,
-}
-
+_READ = reader_of(ScrubSummary)
 
 UNNAMED_ADVICE = (
     "a broker names a segment before it uploads it: look whether the metadata topic has lost records (the doctor tells), "

@@ -16,9 +16,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import Data
@@ -161,7 +161,7 @@ class InventoryFile:
 
     rows: int  # its rows
     bytes: int  # its size
-    sha256: str  # of its bytes, lower-case hex
+    sha256: Text  # of its bytes, lower-case hex
 
     @classmethod
     def of(cls, rows: int, data: Data) -> InventoryFile:
@@ -229,12 +229,12 @@ class Inventory:
     :param totals: summed up.
     """
 
-    cluster_id: str
-    connection: str
+    cluster_id: Text
+    connection: Text
     created_at_ms: int
-    artifact: str
-    generation: str
-    files: Mapping[str, InventoryFile]
+    artifact: Text
+    generation: Text
+    files: Mapping[Text, InventoryFile]
     totals: Totals
 
     def to_json(self) -> str:
@@ -258,7 +258,7 @@ class Inventory:
         """
         try:
             document = strict.unsealed(text, INVENTORY_FORMAT)
-            inventory: Inventory = strict.record(cls, _FIELDS)(document, "inventory")
+            inventory = _READ(document, "inventory")
             inventory._check_consistent()
         except ValueError as e:
             raise DocumentError(f"{INVENTORY_DOCUMENT} cannot be read ({e}); the next run surveys anew") from e
@@ -275,21 +275,4 @@ class Inventory:
             raise ValueError(f"{TOPICS_FILE} has {self.files[TOPICS_FILE].rows} rows for {self.totals.topics} topics")
 
 
-_COUNT = strict.record(Count, {"segments": strict.integer, "bytes": strict.integer})
-_TOTALS = strict.record(
-    Totals,
-    {
-        **dict.fromkeys(("stored", "orphaned", "waiting", "eligible", "deleting", "unseen"), _COUNT),
-        **dict.fromkeys(("next_eligible_ms", "oldest_orphan_ms"), strict.optional(strict.integer)),
-        **dict.fromkeys(("topics", "orphaned_topics", "unseen_topics", "quarantined_records"), strict.integer),
-        "metadata_partitions_out_of_service": strict.array(strict.integer),
-    },
-)
-_FIELDS: Mapping[str, strict.Reader[Any]] = {
-    **dict.fromkeys(("cluster_id", "connection", "artifact", "generation"), strict.string),
-    "created_at_ms": strict.integer,
-    "files": strict.by_name(
-        strict.record(InventoryFile, {"rows": strict.integer, "bytes": strict.integer, "sha256": strict.string})
-    ),
-    "totals": _TOTALS,
-}
+_READ = reader_of(Inventory)

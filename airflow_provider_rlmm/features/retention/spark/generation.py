@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 
 GENERATION_FORMAT = 1
@@ -37,9 +38,9 @@ _FILE_NAME = re.compile(r"metadata_partition=(\d+)/[\w.-]+")
 class GenerationFile:
     """One file."""
 
-    name: str  # below the generation's folder
+    name: Text  # below the generation's folder
     bytes: int
-    sha256: str  # of its bytes, lower-case hex
+    sha256: Text  # of its bytes, lower-case hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Anchor:
     """A record that was read: offsets alone do not tell a log from one that lost its end and has grown again."""
 
     offset: int  # of the record
-    sha256: str  # of its key and value, lower-case hex
+    sha256: Text  # of its key and value, lower-case hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class GenerationPart:
 
     next_offset: int  # every record below it is in the state; exclusive
     segments: int = 0  # segments that are not finished
-    bytes: int = 0  # their ``segment_size_in_bytes``, summed
+    bytes: Annotated[int, _sum] = 0  # their ``segment_size_in_bytes``, summed
     unresolved: int = 0  # segments whose state is not certain
     quarantined: int = 0  # records that cannot be applied
     anchors: tuple[Anchor, ...] = ()  # the last records below ``next_offset``, by offset
@@ -97,8 +98,8 @@ class Generation:
     """The manifest."""
 
     number: int  # counts the generations of a data set
-    cluster_id: str  # id of the cluster
-    topic_id: str  # id of the metadata topic, in Kafka's text form
+    cluster_id: Text  # id of the cluster
+    topic_id: Text  # id of the metadata topic, in Kafka's text form
     fold_version: int  # of the states
     created_at_ms: int  # time of its evaluation, ms since the epoch
     parts: Mapping[int, GenerationPart]  # by metadata partition, all of them
@@ -153,7 +154,7 @@ class Generation:
         """
         try:
             document = strict_json.unsealed(text, GENERATION_FORMAT)
-            generation: Generation = strict_json.record(cls, _FIELDS)(document, "manifest")
+            generation = _READ(document, "manifest")
             if sorted(generation.parts) != list(range(len(generation.parts))):
                 raise ValueError(f"it has the metadata partitions {sorted(generation.parts)}")
             for number, part in generation.parts.items():
@@ -170,31 +171,4 @@ def _sum(value: object, what: str) -> int:
     return value
 
 
-_Reader = Callable[[object, str], Any]
-_FILE: _Reader = strict_json.optional(
-    strict_json.record(
-        GenerationFile, {"name": strict_json.string, "bytes": strict_json.integer, "sha256": strict_json.string}
-    )
-)
-_ANCHOR: _Reader = strict_json.record(Anchor, {"offset": strict_json.integer, "sha256": strict_json.string})
-
-PART_READER: _Reader = strict_json.record(
-    GenerationPart,
-    {
-        **dict.fromkeys(("next_offset", "segments", "unresolved", "quarantined"), strict_json.integer),
-        "bytes": _sum,
-        "anchors": strict_json.array(_ANCHOR),
-        "rows": _FILE,
-        "state": _FILE,
-    },
-)
-"""Reads a :class:`GenerationPart` from JSON."""
-
-_FIELDS: Mapping[str, _Reader] = {
-    "number": strict_json.integer,
-    "cluster_id": strict_json.string,
-    "topic_id": strict_json.string,
-    "fold_version": strict_json.integer,
-    "created_at_ms": strict_json.integer,
-    "parts": strict_json.by_partition(PART_READER),
-}
+_READ = reader_of(Generation)

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from airflow_provider_rlmm.core.base import strict_json
-from airflow_provider_rlmm.features.retention.spark.generation import PART_READER, GenerationPart
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
 
 TOLD_COLUMNS: tuple[tuple[str, str], ...] = (("told", "string"), ("unlisted", "binary"), ("uncertain", "binary"))
 """
@@ -28,9 +29,9 @@ class TaskReport:
     in_order: bool = True  # whether their offsets ascended
     user_partitions: int = 0  # user partitions with unfinished segments
     largest_user_partition: int = 0  # the most segments that one of them has
-    milliseconds: Mapping[str, int] = field(default_factory=dict)  # step → how long it took
-    versions: Mapping[str, str] = field(default_factory=dict)  # what the executor runs
-    refused: str | None = None  # why it could not go on from the generation before; nothing was written then
+    milliseconds: Mapping[Text, int] = field(default_factory=dict)  # step → how long it took
+    versions: Mapping[Text, Text] = field(default_factory=dict)  # what the executor runs
+    refused: Text | None = None  # why it could not go on from the generation before; nothing was written then
 
     def to_json(self) -> str:
         """Return the report as text."""
@@ -44,17 +45,7 @@ class TaskReport:
         :param text: what :meth:`to_json` returned.
         :raises ValueError: if it is not.
         """
-        return strict_json.record(cls, _FIELDS)(strict_json.parse_object(text), "report of a task")
+        return _READ(strict_json.parse_object(text), "report of a task")
 
 
-_FIELDS = {
-    "metadata_partition": strict_json.integer,
-    "part": PART_READER,
-    "records": strict_json.integer,
-    "in_order": strict_json.boolean,
-    "user_partitions": strict_json.integer,
-    "largest_user_partition": strict_json.integer,
-    "milliseconds": strict_json.by_name(strict_json.integer),
-    "versions": strict_json.by_name(strict_json.string),
-    "refused": strict_json.optional(strict_json.string),
-}
+_READ = reader_of(TaskReport)
