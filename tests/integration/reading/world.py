@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from confluent_kafka import IsolationLevel, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
@@ -171,12 +172,22 @@ def offsets_for_times(kafka: LocalKafka, topic: str, times_ms: Sequence[int]) ->
     # A broker gives up on what waits for its few readers of remote logs for remote.list.offsets.request.timeout.ms.
     for start in range(0, len(times_ms), TIMES_AT_ONCE):
         some = times_ms[start : start + TIMES_AT_ONCE]
-        asked = [admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.for_timestamp(time_ms)}) for time_ms in some]
-        for answers in asked:
-            (answer,) = answers.values()
-            result = answer.result(TIMEOUT_S)
+        asked = [_ask(admin, topic, time_ms) for time_ms in some]
+        for time_ms, answer in zip(some, asked, strict=True):
+            try:
+                result = answer.result(TIMEOUT_S)
+            except KafkaException as e:
+                if e.args[0].code() != KafkaError.REQUEST_TIMED_OUT:
+                    raise
+                # It gave up on one that waited behind the others: alone it is answered.
+                result = _ask(admin, topic, time_ms).result(TIMEOUT_S)
             found.append((result.offset, result.timestamp, result.leader_epoch))
     return found
+
+
+def _ask(admin: AdminClient, topic: str, time_ms: int) -> Future[ListOffsetsResultInfo]:
+    (answer,) = admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.for_timestamp(time_ms)}).values()
+    return answer
 
 
 def as_row(record: Record) -> dict[str, object]:
