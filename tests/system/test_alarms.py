@@ -18,6 +18,7 @@ from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER
 from dev import tiering
 from dev.airflow import LocalAirflow
 from dev.broker import METADATA_TOPIC, LocalKafka
+from dev.roots import expected_root_of
 from tests.system.receivers import StatsdListener, awaited, lineage_events
 from tests.unit.overview.test_run_metrics import RUN
 
@@ -31,7 +32,13 @@ def watched(connected: LocalAirflow, broker: LocalKafka) -> str:
     """A connection to the broker that no other test uses: runs of others are not its runs. Something is stored there."""
     tiering.create_tiered_topic(broker, "heartbeats", 1)
     tiering.produce_until_remote(broker, "heartbeats", 2)
-    extra = {"kafka_conn_id": "kafka_up", "storage_uri": broker.remote_dir.as_uri(), "scheduled_runs": "real"}
+    extra = {
+        "kafka_conn_id": "kafka_up",
+        "storage_uri": broker.remote_dir.as_uri(),
+        "scheduled_runs": "real",
+        # Without it the check fails, too, and the message tells of whichever task was red first.
+        "expected_root": expected_root_of(broker.remote_dir),
+    }
     connected.add_connection("rlmm_watched", {"conn_type": "rlmm", "extra": extra})
     return "rlmm_watched"
 
