@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Look at a change in half a minute: ``make quick``.
+Look at a change in less than a minute: ``make quick``.
 
 It lints the Python files that differ from main, has mypy follow what they change, and runs every unit and property test that
 neither imports Airflow nor is marked ``slow``. Which files import Airflow is read from their imports: a test's own, those of
