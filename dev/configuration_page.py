@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import (
     MAX_BATCH_SEGMENTS,
@@ -157,13 +158,13 @@ def _limits() -> Iterator[str]:
         "Operators take these as mappings. A field that is left out, or is `None`, has its default; an unknown field is "
         "refused.\n"
     )
-    for kind, where in (
-        (CleanerLimits, "The argument `limits` of the operators that check, mark, plan, clean and publish."),
-        (BlastRadius, "The argument `blast_radius` of the operators that check and plan."),
-        (ApprovalLimits, "The argument `approve_above` of the operators that approve and clean."),
-        (ScrubLimits, "The argument `limits` of the operators that plan and delete after a scrub."),
+    for kind, declared, where in (
+        (CleanerLimits, (), "The argument `limits` of the operators that check, mark, plan, clean and publish."),
+        (BlastRadius, limits.BLAST_RADIUS, "The argument `blast_radius` of the operators that check and plan."),
+        (ApprovalLimits, (), "The argument `approve_above` of the operators that approve and clean."),
+        (ScrubLimits, (), "The argument `limits` of the operators that plan and delete after a scrub."),
     ):
-        meanings = documented(kind)
+        meanings = {field.name: _markdown(field.sentence) for field in declared} | documented(kind)
         yield f"### {kind.__name__}\n"
         yield f"{where}\n"
         rows = [

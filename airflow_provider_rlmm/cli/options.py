@@ -14,6 +14,9 @@ import click
 from airflow_provider_rlmm.cli.access import CommandLineAccess
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
+from airflow_provider_rlmm.core.base.declarations import Declared, Share, Whole
+from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.guards import (
     DEFAULT_MAX_COPY_MS,
     OVERRIDES,
@@ -25,6 +28,38 @@ from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 
 Command = Callable[..., Any]
 Made = TypeVar("Made", CleanerLimits, BlastRadius)
+
+
+def option_of(declared: Declared[Any], sentence: str | None = None, **named: Any) -> Callable[[Command], Command]:
+    """
+    Return the option of a declared value. Where it is not given it is ``None``, and the default is that of whoever reads it.
+
+    :param declared: the value.
+    :param sentence: what it means to the command, without a full stop; ``None``: what it means everywhere.
+    :param named: what else click is told.
+    """
+    kind, shown = _kind_of(declared), declared.sentence if sentence is None else sentence
+    default = "" if declared.default is None else f"  [default: {_shown(declared)}]"
+    option = f"--{declared.name.replace('_', '-')}"
+    return click.option(option, **{"type": kind, "help": f"{shown}.{default}"} | named)
+
+
+def _kind_of(declared: Declared[Any]) -> type[int] | type[float]:
+    match declared.kind:
+        case Whole():
+            return int
+        case Share():
+            return float
+
+
+def _shown(declared: Declared[Any]) -> str:
+    """Return the default of a value, as people read it."""
+    match declared.kind:
+        case Whole(unit="bytes"):
+            return human_bytes(declared.default).replace(".0 ", " ")
+        case _:
+            return str(declared.default)
+
 
 _CLUSTER = (
     click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to ask first."),
@@ -132,10 +167,10 @@ archive_option = click.option(
     help="Folder of archives, outside of the storage root: a folder or the URI of one in an object store.",
 )
 _RADIUS = (
-    click.option("--max-segments", type=int, help="The most that one run may delete.  [default: 100000]"),
-    click.option("--max-bytes", type=int, help="The most bytes that one run may delete.  [default: 10 TiB]"),
-    click.option("--max-share", type=float, help="Of all known segments, the most one run may delete.  [default: 0.5]"),
-    click.option("--max-segments-this-run", type=click.IntRange(1), help="Take no more segments than these: a canary."),
+    option_of(limits.MAX_SEGMENTS),
+    option_of(limits.MAX_BYTES),
+    option_of(limits.MAX_SHARE),
+    option_of(limits.MAX_SEGMENTS_THIS_RUN, "Take no more segments than these: a canary", type=click.IntRange(1)),
 )
 
 

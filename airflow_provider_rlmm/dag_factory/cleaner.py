@@ -33,6 +33,7 @@ from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.connection_ids import of_connection
+from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.guards import QUARANTINE_KINDS
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
@@ -182,7 +183,7 @@ def _params(conn_id: str) -> dict[str, Param]:
             description="Plan of remote_log_retention to take work from: its name, or a URI below [rlmm] allowed_plan_roots",
         ),
         **params.of_dry_run("Say what would be written and deleted, do nothing; off: do it"),
-        **params.of_canary("Take no more segments than these, a canary; empty: all"),
+        **params.of(limits.MAX_SEGMENTS_THIS_RUN, params.WHAT),
         "min_absence_ms": Param(
             "24 h",
             **params.DURATION,
@@ -217,5 +218,5 @@ def _params(conn_id: str) -> dict[str, Param]:
         **params.of_deletion("Segments started and deleted together"),
         **params.of_approval(),
         **params.of_lost_records(),
-        **params.of_blast_radius("The most one run may delete", "Of all known segments, the most one run may delete"),
+        **params.of_blast_radius(),
     }

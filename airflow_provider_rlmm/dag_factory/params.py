@@ -8,6 +8,9 @@ from typing import Any
 from airflow.sdk import Param
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
+from airflow_provider_rlmm.core.base.declarations import Declared, Share, Whole
+from airflow_provider_rlmm.core.base.values import MAX_INTEGER
+from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_BATCH_SEGMENTS, MAX_BATCH_SEGMENTS, OVERRIDES
 from airflow_provider_rlmm.operators.approval import DEFAULT_RESPONSE_TIMEOUT
@@ -40,6 +43,30 @@ RADIUS = {
     "max_bytes": "{{ params.max_bytes }}",
     "max_share": "{{ params.max_share }}",
 }
+
+
+def of(declared: Declared[Any], section: str, sentence: str | None = None) -> dict[str, Param]:
+    """
+    Return the parameter of a declared value, by its name.
+
+    :param declared: the value.
+    :param section: of the form.
+    :param sentence: what it means in this DAG; ``None``: what it means everywhere.
+    """
+    schema = _schema(declared)
+    if declared.default is None:
+        schema["type"] = ["null", schema["type"]]
+    said = declared.sentence if sentence is None else sentence
+    return {declared.name: Param(declared.default, title=declared.title, section=section, description=said, **schema)}
+
+
+def _schema(declared: Declared[Any]) -> dict[str, Any]:
+    """Return the JSON schema of a declared value, as far as its kind says it."""
+    match declared.kind:
+        case Whole(minimum, maximum):
+            return {"type": "integer", "minimum": minimum} | ({} if maximum == MAX_INTEGER else {"maximum": maximum})
+        case Share():
+            return {"type": "number", "minimum": 0, "maximum": 1}
 
 
 def of_connection(conn_id: str) -> dict[str, Param]:
@@ -142,28 +169,17 @@ def of_approval() -> dict[str, Param]:
     }
 
 
-def of_blast_radius(segments: str, share: str) -> dict[str, Param]:
+def of_blast_radius(segments: str | None = None, share: str | None = None) -> dict[str, Param]:
     """
     Return the most that one run may delete.
 
-    :param segments: what ``max_segments`` means.
-    :param share: what ``max_share`` means.
+    :param segments: what ``max_segments`` means, if it is not what it means to the cleaner.
+    :param share: what ``max_share`` means, likewise.
     """
     return {
-        "max_segments": Param(
-            100_000, type="integer", title="Most segments", section=LIMITS, minimum=0, description=segments
-        ),
-        "max_bytes": Param(
-            10 * 2**40,
-            type="integer",
-            title="Most bytes",
-            section=LIMITS,
-            minimum=0,
-            description="The most bytes one run may delete",
-        ),
-        "max_share": Param(
-            0.5, type="number", title="Largest share", section=LIMITS, minimum=0, maximum=1, description=share
-        ),
+        **of(limits.MAX_SEGMENTS, LIMITS, segments),
+        **of(limits.MAX_BYTES, LIMITS),
+        **of(limits.MAX_SHARE, LIMITS, share),
     }
 
 
@@ -174,24 +190,6 @@ def of_dry_run(description: str) -> dict[str, Param]:
     :param description: what is only said.
     """
     return {"dry_run": Param(True, type="boolean", title="Dry run", section=WHAT, description=description)}
-
-
-def of_canary(description: str) -> dict[str, Param]:
-    """
-    Return how many segments a run takes at the most, before any limit refuses it.
-
-    :param description: what is taken.
-    """
-    return {
-        "max_segments_this_run": Param(
-            None,
-            type=["null", "integer"],
-            title="Segments this run",
-            section=WHAT,
-            minimum=1,
-            description=description,
-        )
-    }
 
 
 def of_lost_records() -> dict[str, Param]:

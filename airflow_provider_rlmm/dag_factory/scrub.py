@@ -24,6 +24,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.connection_ids import of_connection
+from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
@@ -124,7 +125,11 @@ def _params(conn_id: str) -> dict[str, Param]:
     return {
         **params.of_connection(conn_id),
         **params.of_dry_run("Say what would be deleted, do nothing; off: do it"),
-        **params.of_canary("Take the objects of no more segments than these, a canary; empty: all"),
+        **params.of(
+            limits.MAX_SEGMENTS_THIS_RUN,
+            params.WHAT,
+            "Take the objects of no more segments than these, a canary; empty: all",
+        ),
         "max_copy_ms": Param(
             "4 h",
             **params.DURATION,
@@ -158,6 +163,6 @@ def _params(conn_id: str) -> dict[str, Param]:
         **params.of_approval(),
         **params.of_lost_records(),
         **params.of_blast_radius(
-            "The most one run may delete objects of", "Of all listed segments, the most one run may take"
+            "The most that one run may delete objects of", "Of all listed segments, the most that one run may take"
         ),
     }

@@ -9,7 +9,7 @@ nothing that only resembles them: no ``1.5`` or ``1e3`` for a count, no ``yes`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from dataclasses import fields as fields_of
 from functools import partial
@@ -20,9 +20,11 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.declarations import Declared, Share, Whole
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.values import refused
+from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
 from airflow_provider_rlmm.core.plans.guards import (
@@ -60,10 +62,12 @@ Raises :class:`~airflow_provider_rlmm.core.base.errors.ConfigurationError` for a
 Value = TypeVar("Value")
 
 _READER: Final = "reader"
+_DECLARED: Final = "declared"
+_TEMPLATED: Final = "templated"
 _REQUIRED: Final = object()
 
 
-def read_by(reader: Callable[[str, object], Value], default: object = _REQUIRED) -> Value:
+def read_by(reader: Callable[[str, object], Value], default: object = _REQUIRED, *, templated: bool = True) -> Value:
     """
     Return the field of an argument, in the data class of what an operator's arguments mean.
 
@@ -71,13 +75,16 @@ def read_by(reader: Callable[[str, object], Value], default: object = _REQUIRED)
 
     :param reader: what reads the argument: a :data:`Reader`.
     :param default: what the argument means where the operator is given none; without it the operator must be given one.
+    :param templated: whether Airflow fills in templates: whether ``template_fields`` of the operator names it.
     """
-    metadata = {_READER: reader}
-    made: Any = field(metadata=metadata)
-    if default is not _REQUIRED:
-        # An empty mapping is none that a data class takes as it is.
-        made = field(metadata=metadata, default_factory=lambda: default)
-    return cast("Value", made)
+    return cast("Value", _field({_READER: reader, _TEMPLATED: templated}, default))
+
+
+def _field(metadata: Mapping[str, Any], default: object) -> Any:
+    # An empty mapping is none that a data class takes as it is.
+    return (
+        field(metadata=metadata) if default is _REQUIRED else field(metadata=metadata, default_factory=lambda: default)
+    )
 
 
 def readers_of(arguments: type) -> Mapping[str, Reader]:
@@ -87,6 +94,24 @@ def readers_of(arguments: type) -> Mapping[str, Reader]:
     :param arguments: a data class whose fields :func:`read_by` has made.
     """
     return {found.name: found.metadata[_READER] for found in fields_of(arguments)}
+
+
+def templated_of(arguments: type) -> frozenset[str]:
+    """
+    Return the arguments in which Airflow fills in templates.
+
+    :param arguments: a data class whose fields :func:`read_by` and :func:`declared_as` have made.
+    """
+    return frozenset(found.name for found in fields_of(arguments) if found.metadata[_TEMPLATED])
+
+
+def declarations_of(arguments: type) -> Mapping[str, Declared[Any]]:
+    """
+    Return argument → its declaration, of those that have one.
+
+    :param arguments: a data class whose fields :func:`read_by` and :func:`declared_as` have made.
+    """
+    return {f.name: f.metadata[_DECLARED] for f in fields_of(arguments) if _DECLARED in f.metadata}
 
 
 _NO_ID = UUID(int=0)
@@ -233,8 +258,34 @@ def optional_integer(name: str, value: object, minimum: int = 0, maximum: int = 
     return None if absent else integer(name, value, minimum=minimum, maximum=maximum)
 
 
-canary = partial(optional_integer, minimum=1)
-"""Returns the most segments that a run may take, ``None`` for all: a :data:`Reader`."""
+def reader_of(declared: Declared[Value]) -> Callable[[str, object], Value]:
+    """
+    Return the :data:`Reader` of a declared value: the value itself, or the text that a template makes of it.
+
+    :param declared: the value; where its default is ``None``, nothing is read as ``None``.
+    """
+    match declared.kind:
+        case Whole(minimum, maximum):
+            read: Reader = partial(integer, minimum=minimum, maximum=maximum)
+        case Share():
+            read = share
+    return partial(_optional, read) if declared.default is None else read
+
+
+def _optional(read: Reader, name: str, value: object) -> Any:
+    # A template that is to fill it in may render as nothing.
+    return None if value is None or value in ("", "None") else read(name, value)
+
+
+def declared_as(declared: Declared[Value]) -> Value:
+    """
+    Return the field of a declared argument, as :func:`read_by` does.
+
+    :param declared: the argument.
+    """
+    metadata = {_READER: reader_of(declared), _DECLARED: declared, _TEMPLATED: True}
+    return cast("Value", _field(metadata, declared.default))
+
 
 expiry = partial(integer, minimum=1, maximum=MAX_EXPIRES_IN_MS)
 """Returns for how long a plan may be applied, ms: a :data:`Reader`."""
@@ -319,6 +370,10 @@ class FieldsReader(Generic[Made]):
         fields(name, value, self._readers)
 
 
+def _readers_of(declared: Iterable[Declared[Any]]) -> Mapping[str, Reader]:
+    return {field.name: reader_of(field) for field in declared}
+
+
 _OF_EVERY_DELETION: Mapping[str, Reader] = {
     "batch_segments": partial(integer, minimum=1, maximum=MAX_BATCH_SEGMENTS),
     "overrides": overrides,
@@ -366,7 +421,7 @@ def approval_limits(name: str, value: object) -> ApprovalLimits | None:
     return None if value is None else _approval_limits(name, value)
 
 
-blast_radius = FieldsReader({"max_segments": integer, "max_bytes": integer, "max_share": share}, BlastRadius)
+blast_radius = FieldsReader(_readers_of(limits.BLAST_RADIUS), BlastRadius)
 """Returns :class:`~airflow_provider_rlmm.core.plans.guards.BlastRadius`."""
 
 

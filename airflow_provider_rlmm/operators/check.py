@@ -11,6 +11,7 @@ from uuid import UUID
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.core.plans.limits import MAX_SEGMENTS_THIS_RUN
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
@@ -25,11 +26,11 @@ class _CheckArguments:
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
     hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
-    max_segments_this_run: int | None = given.read_by(given.canary, None)
+    max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
     dry_run_only: bool = given.read_by(given.flag, False)
     source_plan: str | None = given.read_by(given.text_or_none, None)
     archive_first: bool = given.read_by(given.flag, False)
-    scheduled_by_connection: bool = given.read_by(given.flag, False)
+    scheduled_by_connection: bool = given.read_by(given.flag, False, templated=False)
     confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
     confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
 

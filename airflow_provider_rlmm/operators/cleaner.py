@@ -17,6 +17,7 @@ from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.core.plans.limits import MAX_SEGMENTS_THIS_RUN
 from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_document
 from airflow_provider_rlmm.features.cleanup import run_report as documents
 from airflow_provider_rlmm.features.cleanup.reports import named, totals
@@ -137,9 +138,9 @@ class _PlanArguments:
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
     hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
-    max_segments_this_run: int | None = given.read_by(given.canary, None)
+    max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
     dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
-    expires_in_ms: int = given.read_by(given.expiry, DAY_MS)
+    expires_in_ms: int = given.read_by(given.expiry, DAY_MS, templated=False)
 
 
 class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
@@ -226,7 +227,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CleanArguments:
-    metadata_partition: int = given.read_by(given.metadata_partition)
+    metadata_partition: int = given.read_by(given.metadata_partition, templated=False)
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     hold: tuple[str, ...] = given.read_by(given.hold_entries, ())

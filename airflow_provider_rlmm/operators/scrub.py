@@ -13,6 +13,7 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, BlastRadius, CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.plans.limits import MAX_SEGMENTS_THIS_RUN
 from airflow_provider_rlmm.core.runs.attention import Attention, Judgement, RunProblem
 from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
@@ -131,9 +132,9 @@ class _PlanArguments:
     limits: ScrubLimits = given.read_by(given.scrub_limits, ScrubLimits())
     blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
     hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
-    max_segments_this_run: int | None = given.read_by(given.canary, None)
+    max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
     dry_run_only: bool = given.read_by(given.flag, False)
-    expires_in_ms: int = given.read_by(given.expiry, DAY_MS)
+    expires_in_ms: int = given.read_by(given.expiry, DAY_MS, templated=False)
 
 
 class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):

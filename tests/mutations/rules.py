@@ -710,6 +710,14 @@ RULES = [
     ),
     Mutation(
         "limits",
+        "what is out of its declared bounds is accepted",
+        "core/base/declarations.py",
+        "        field.check(getattr(of, field.name))",
+        "        field.check(field.default)",
+        "core/plans/test_guards.py::test_a_blast_radius_out_of_range_is_refused",
+    ),
+    Mutation(
+        "limits",
         "the blast radius is not checked",
         GUARDS,
         "[found for found in measured if found[1] > found[2]]",

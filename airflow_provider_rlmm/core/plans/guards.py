@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.declarations import check_fields
 from airflow_provider_rlmm.core.base.documents import Share
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
@@ -123,14 +125,12 @@ class BlastRadius:
     :raises ConfigurationError: on a limit of another kind or out of its range.
     """
 
-    max_segments: int = 100_000
-    max_bytes: int = 10 * 2**40
-    max_share: Share = 0.5
+    max_segments: int = limits.MAX_SEGMENTS.default
+    max_bytes: int = limits.MAX_BYTES.default
+    max_share: Share = limits.MAX_SHARE.default
 
     def __post_init__(self) -> None:
-        values.integer("max_segments", self.max_segments)
-        values.integer("max_bytes", self.max_bytes)
-        values.share("max_share", self.max_share)
+        check_fields(self, limits.BLAST_RADIUS)
 
     def excess(self, planned: Count, known: Count) -> str | None:
         """

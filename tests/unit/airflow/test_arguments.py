@@ -481,6 +481,14 @@ def test_a_signature_and_what_it_means_say_the_same(operator: type[CheckedOperat
         assert (default is inspect.Parameter.empty) == (meant is dataclasses.MISSING), name
         if default is not inspect.Parameter.empty:
             assert read(name, default) == meant(), name
+    assert set(operator.template_fields) & declared.keys() == arguments.templated_of(operator.arguments)
+    for name, declaration in arguments.declarations_of(operator.arguments).items():
+        assert (name, meant_of(declared[name])) == (declaration.name, declaration.default)
+
+
+def meant_of(argument: dataclasses.Field[Any]) -> object:
+    assert argument.default_factory is not dataclasses.MISSING
+    return argument.default_factory()
 
 
 # --- the toolkit ------------------------------------------------------------------------------------------------------

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Values that people set, each declared once: name, kind with unit and bounds, default, and a sentence that says what it means.
+
+What reads them, the forms, the options of the command and the pages are made from that, each in one small function at its own
+edge: ``operators.arguments``, ``dag_factory.params``, ``cli.options``, ``provider_info`` and ``dev.configuration_page``. An
+edge may say another sentence where it means something else there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from airflow_provider_rlmm.core.base import values
+from airflow_provider_rlmm.core.base.values import MAX_INTEGER
+
+Value = TypeVar("Value", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """An integer."""
+
+    minimum: int = 0
+    maximum: int = MAX_INTEGER
+    unit: str = ""  # "bytes", where it counts them
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A number from 0 to 1."""
+
+
+Kind: TypeAlias = Whole | Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared(Generic[Value]):
+    """
+    A value that people set. Where its default is ``None``, it may be left out.
+
+    :raises ConfigurationError: if its own default is out of its bounds.
+    """
+
+    name: str
+    kind: Kind
+    default: Value
+    title: str  # in forms
+    sentence: str  # what it means, without a full stop
+
+    def __post_init__(self) -> None:
+        self.check(self.default)
+
+    def check(self, value: object) -> None:
+        """
+        Refuse what is not exactly of its kind and within its bounds.
+
+        :param value: of the kind itself, as code holds it: not the text of a number.
+        :raises ConfigurationError: naming it, and what is allowed.
+        """
+        if value is None and self.default is None:
+            return
+        match self.kind:
+            case Whole(minimum, maximum):
+                values.integer(self.name, value, minimum, maximum)
+            case Share():
+                values.share(self.name, value)
+
+
+def check_fields(of: object, declared: Iterable[Declared[Any]]) -> None:
+    """
+    Refuse attributes that are not as they are declared.
+
+    :param of: a value object.
+    :param declared: its fields, in the order in which they are checked.
+    :raises ConfigurationError: naming the first that is wrong.
+    """
+    for field in declared:
+        field.check(getattr(of, field.name))

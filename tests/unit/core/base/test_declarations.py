@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_rlmm.core.base.declarations import Declared, Kind, Share, Whole, check_fields
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+
+
+def declared(kind: Kind, default: Any, name: str = "most") -> Declared[Any]:
+    return Declared(name=name, kind=kind, default=default, title="Most", sentence="The most that may go")
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "wrong", "allowed"),
+    [
+        *((Whole(2, 5), 3, wrong, "an integer from 2 to 5") for wrong in (1, 6, True, 3.0, "3", None)),
+        *((Share(), 0.5, wrong, "a number from 0 to 1") for wrong in (-0.1, 1.1, True, "0.5", None)),
+    ],
+    ids=repr,
+)
+def test_what_is_not_as_declared_is_refused_by_its_name(kind: Kind, default: Any, wrong: Any, allowed: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^most must be {allowed}, not "):
+        declared(kind, default).check(wrong)
+
+
+@pytest.mark.parametrize(("kind", "values"), [(Whole(2, 5), (2, 5)), (Share(), (0, 1, 0.3))], ids=repr)
+def test_what_is_as_declared_passes(kind: Kind, values: tuple[Any, ...]) -> None:
+    for value in values:
+        declared(kind, value).check(value)
+
+
+def test_what_may_be_left_out_may_be_none() -> None:
+    declared(Whole(1), None).check(None)
+    with pytest.raises(ConfigurationError, match="most must be an integer from 1"):
+        declared(Whole(1), None).check(0)
+
+
+def test_a_default_out_of_its_own_bounds_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="most must be an integer from 1"):
+        declared(Whole(1), 0)
+
+
+def test_the_first_wrong_field_of_an_object_is_named() -> None:
+    fields = [declared(Whole(), 0, name) for name in ("first", "second", "third")]
+    with pytest.raises(ConfigurationError, match="second must be"):
+        check_fields(SimpleNamespace(first=1, second=-1, third=-1), fields)
