@@ -19,14 +19,8 @@ from typing import Any
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
-from airflow_provider_rlmm.core.plans.guards import (
-    MAX_BATCH_SEGMENTS,
-    OVERRIDES,
-    QUARANTINE_KINDS,
-    BlastRadius,
-    CleanerLimits,
-    ScrubLimits,
-)
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.plans.limits import MAX_BATCH_SEGMENTS, OVERRIDES, QUARANTINE_KINDS
 from airflow_provider_rlmm.core.runs.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.resources import dags_folder
 
@@ -159,10 +153,14 @@ def _limits() -> Iterator[str]:
         "refused.\n"
     )
     for kind, declared, where in (
-        (CleanerLimits, (), "The argument `limits` of the operators that check, mark, plan, clean and publish."),
+        (
+            CleanerLimits,
+            limits.CLEANER,
+            "The argument `limits` of the operators that check, mark, plan, clean and publish.",
+        ),
         (BlastRadius, limits.BLAST_RADIUS, "The argument `blast_radius` of the operators that check and plan."),
-        (ApprovalLimits, (), "The argument `approve_above` of the operators that approve and clean."),
-        (ScrubLimits, (), "The argument `limits` of the operators that plan and delete after a scrub."),
+        (ApprovalLimits, limits.APPROVAL, "The argument `approve_above` of the operators that approve and clean."),
+        (ScrubLimits, limits.SCRUB, "The argument `limits` of the operators that plan and delete after a scrub."),
     ):
         meanings = {field.name: _markdown(field.sentence) for field in declared} | documented(kind)
         yield f"### {kind.__name__}\n"

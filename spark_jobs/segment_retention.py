@@ -27,10 +27,9 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
-from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.rules import MIN_AGE, EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.cluster import verify_spark_cluster
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 from airflow_provider_rlmm.features.retention.spark.generations import (
@@ -103,7 +102,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--min-age-ms",
         type=int,
-        default=DEFAULT_MIN_AGE_MS,
+        default=MIN_AGE.default,
         help="age from which unfinished work dangles (%(default)s)",
     )
     parser.add_argument("--allow-low-min-age", action="store_true", help="allow a minimum age below 24 h")

@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, with_cluster, with_storage
+from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, option_of, with_cluster, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS, CleanerLimits
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.features.doctor.rules import LIMIT_PER_KIND, MIN_AGE
 
 
 @click.command()
@@ -37,21 +38,9 @@ def check(invocation: Invocation) -> int:
 
 
 @click.command()
-@click.option(
-    "--min-age-ms",
-    type=click.IntRange(0),
-    default=DEFAULT_MIN_AGE_MS,
-    show_default=True,
-    help="From what age on unfinished work is stuck, ms.",
-)
+@option_of(MIN_AGE, type=click.IntRange(0), default=MIN_AGE.default, show_default=True)
 @max_copy_option
-@click.option(
-    "--limit-per-kind",
-    type=click.IntRange(0, 100_000),
-    default=100,
-    show_default=True,
-    help="Findings of one kind that are listed; all are counted.",
-)
+@option_of(LIMIT_PER_KIND, type=click.IntRange(0, 100_000), default=LIMIT_PER_KIND.default, show_default=True)
 @with_cluster
 def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_kind: int) -> int:
     """Examine every record of the metadata topic: poison pills, wrong steps, unfinished work; nothing is changed."""

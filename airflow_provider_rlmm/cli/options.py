@@ -14,51 +14,54 @@ import click
 from airflow_provider_rlmm.cli.access import CommandLineAccess
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
-from airflow_provider_rlmm.core.base.declarations import Declared, Share, Whole
+from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Names, Share, Whole, Written
 from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.base.values import duration_text
 from airflow_provider_rlmm.core.plans import limits
-from airflow_provider_rlmm.core.plans.guards import (
-    DEFAULT_MAX_COPY_MS,
-    OVERRIDES,
-    QUARANTINE_KINDS,
-    BlastRadius,
-    CleanerLimits,
-)
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 
 Command = Callable[..., Any]
 Made = TypeVar("Made", CleanerLimits, BlastRadius)
 
 
-def option_of(declared: Declared[Any], sentence: str | None = None, **named: Any) -> Callable[[Command], Command]:
+def option_of(
+    declared: Declared[Any], sentence: str | None = None, *, option: str = "", **named: Any
+) -> Callable[[Command], Command]:
     """
     Return the option of a declared value. Where it is not given it is ``None``, and the default is that of whoever reads it.
 
     :param declared: the value.
     :param sentence: what it means to the command, without a full stop; ``None``: what it means everywhere.
-    :param named: what else click is told.
+    :param option: how it is spelled, if not as the value is named.
+    :param named: what click is told in place of what is declared.
     """
-    kind, shown = _kind_of(declared), declared.sentence if sentence is None else sentence
-    default = "" if declared.default is None else f"  [default: {_shown(declared)}]"
-    option = f"--{declared.name.replace('_', '-')}"
-    return click.option(option, **{"type": kind, "help": f"{shown}.{default}"} | named)
+    told, default = _told(declared)
+    shown = f"  [default: {default}]" if default and "default" not in named else ""
+    said = f"{declared.sentence if sentence is None else sentence}{_unit(declared)}.{shown}"
+    spelled = option or f"--{declared.name.replace('_', '-')}"
+    return click.option(spelled, declared.name, **{"help": said, **told, **named})
 
 
-def _kind_of(declared: Declared[Any]) -> type[int] | type[float]:
+def _told(declared: Declared[Any]) -> tuple[dict[str, Any], str]:
+    """Return what click is told of the kind of a value, and its default as people read it."""
+    default = declared.default
     match declared.kind:
-        case Whole():
-            return int
+        case Whole(unit=unit):
+            size = human_bytes(default).replace(".0 ", " ") if unit == "bytes" else str(default)
+            return {"type": int}, "" if default is None else size
+        case Duration():
+            return {"type": int}, duration_text(default)
         case Share():
-            return float
+            return {"type": float}, str(default)
+        case Names(known):
+            return {"type": click.Choice(sorted(known)), "multiple": True}, ""
+        case Written():
+            return {}, ""
 
 
-def _shown(declared: Declared[Any]) -> str:
-    """Return the default of a value, as people read it."""
-    match declared.kind:
-        case Whole(unit="bytes"):
-            return human_bytes(declared.default).replace(".0 ", " ")
-        case _:
-            return str(declared.default)
+def _unit(declared: Declared[Any]) -> str:
+    return ", ms" if isinstance(declared.kind, Duration) or declared.kind == Whole(unit="ms") else ""
 
 
 _CLUSTER = (
@@ -117,36 +120,19 @@ _STORAGE = (
     ),
     click.option("--hold", metavar="LIST", help="Topics that are never touched: names, patterns, ids, by commas."),
 )
+override_option = option_of(
+    limits.NAMED_OVERRIDES, "Named override, see docs/safety.md; needs --cluster-id", option="--override"
+)
 _LIMITS = (
-    click.option("--min-absence-ms", type=int, help="How long a topic must have been gone, ms.  [default: 24 h]"),
-    click.option("--batch-segments", type=int, help="Segments that are started and deleted together.  [default: 2000]"),
-    click.option(
-        "--max-missing-segments", type=int, help="Segments without any object that are tolerated.  [default: 10]"
-    ),
-    click.option(
-        "--allow-quarantine",
-        "allowed_quarantine",
-        type=click.Choice(sorted(QUARANTINE_KINDS)),
-        multiple=True,
-        help="Kind of unusable records that stops nothing.",
-    ),
-    click.option(
-        "--override",
-        "overrides",
-        type=click.Choice(sorted(OVERRIDES)),
-        multiple=True,
-        help="Named override, see docs/safety.md; needs --cluster-id.",
-    ),
-    click.option("--objects-per-second", type=int, help="The most that is deleted in a second."),
-    click.option("--deletion-window", metavar="TIMES", help="Time of day for deletion: '22:00-06:00 Europe/Berlin'."),
+    option_of(limits.MIN_ABSENCE, "How long a topic must have been gone"),
+    option_of(limits.BATCH_SEGMENTS),
+    option_of(limits.MAX_MISSING_SEGMENTS),
+    option_of(limits.ALLOWED_QUARANTINE, "Kind of unusable records that stops nothing", option="--allow-quarantine"),
+    override_option,
+    option_of(limits.OBJECTS_PER_SECOND, "The most that is deleted in a second"),
+    option_of(limits.DELETION_WINDOW, "Time of day for deletion: '22:00-06:00 Europe/Berlin'", metavar="TIMES"),
 )
-max_copy_option = click.option(
-    "--max-copy-ms",
-    type=click.IntRange(0),
-    default=DEFAULT_MAX_COPY_MS,
-    show_default=True,
-    help="For how long a copy may be under way, ms.",
-)
+max_copy_option = option_of(limits.MAX_COPY, type=click.IntRange(0), default=limits.MAX_COPY.default, show_default=True)
 _CONFIRM = (
     click.option(
         "--confirm-lost-records",
@@ -170,7 +156,7 @@ _RADIUS = (
     option_of(limits.MAX_SEGMENTS),
     option_of(limits.MAX_BYTES),
     option_of(limits.MAX_SHARE),
-    option_of(limits.MAX_SEGMENTS_THIS_RUN, "Take no more segments than these: a canary", type=click.IntRange(1)),
+    option_of(limits.MAX_SEGMENTS_THIS_RUN, type=click.IntRange(1)),
 )
 
 

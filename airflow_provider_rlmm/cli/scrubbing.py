@@ -12,6 +12,8 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import (
     Invocation,
     max_copy_option,
+    option_of,
+    override_option,
     with_blast_radius,
     with_confirmation,
     with_storage,
@@ -27,13 +29,8 @@ from airflow_provider_rlmm.cli.runs import (
     say_judgement,
 )
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
-from airflow_provider_rlmm.core.plans.guards import (
-    DEFAULT_MIN_ABSENCE_MS,
-    DEFAULT_MIN_UNREFERENCED_MS,
-    OVERRIDES,
-    BlastRadius,
-    ScrubLimits,
-)
+from airflow_provider_rlmm.core.plans import limits as declared
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, ScrubLimits
 from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 
 if TYPE_CHECKING:
@@ -43,22 +40,20 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--min-unreferenced-ms",
-    type=int,
-    default=DEFAULT_MIN_UNREFERENCED_MS,
+@option_of(
+    declared.MIN_UNREFERENCED,
+    "How far apart two scrubs must be that find an object without a record",
+    default=declared.MIN_UNREFERENCED.default,
     show_default=True,
-    help="How far apart two scrubs must be that find an object without a record, ms.",
 )
-@click.option(
-    "--min-absence-ms",
-    type=int,
-    default=DEFAULT_MIN_ABSENCE_MS,
+@option_of(
+    declared.MIN_ABSENCE,
+    "How long ago the topic of such an object must have been marked as deleted",
+    default=declared.MIN_ABSENCE.default,
     show_default=True,
-    help="How long ago the topic of such an object must have been marked as deleted, ms.",
 )
 @max_copy_option
-@click.option("--override", "overrides", type=click.Choice(sorted(OVERRIDES)), multiple=True, help="Named override.")
+@override_option
 @click.option(
     "--sole-owner", is_flag=True, default=None, help="Nobody else keeps objects of this layout in this storage."
 )

@@ -34,7 +34,6 @@ from airflow.sdk import DAG, Param
 from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.core.plans import limits
-from airflow_provider_rlmm.core.plans.guards import QUARANTINE_KINDS
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
@@ -52,12 +51,7 @@ from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 
-LIMITS = {
-    "min_absence_ms": "{{ params.min_absence_ms }}",
-    "max_missing_segments": "{{ params.max_missing_segments }}",
-    "allowed_quarantine": "{{ params.allowed_quarantine }}",
-    **params.LIMITS_OF_A_DELETION,
-}
+LIMITS = params.filled_in(limits.CLEANER)
 
 
 def remote_log_cleaner(conn_id: str) -> DAG:
@@ -184,30 +178,9 @@ def _params(conn_id: str) -> dict[str, Param]:
         ),
         **params.of_dry_run("Say what would be written and deleted, do nothing; off: do it"),
         **params.of(limits.MAX_SEGMENTS_THIS_RUN, params.WHAT),
-        "min_absence_ms": Param(
-            "24 h",
-            **params.DURATION,
-            title="Wait between looks",
-            section=params.PROTECTIONS,
-            description="Two observations of absence are this far apart, such as 24 h; a number is ms",
-        ),
-        "max_missing_segments": Param(
-            10,
-            type="integer",
-            title="Missing segments",
-            section=params.PROTECTIONS,
-            minimum=0,
-            description="Segments without any object that are tolerated",
-        ),
-        "allowed_quarantine": Param(
-            [],
-            type="array",
-            title="Unusable records to allow",
-            section=params.PROTECTIONS,
-            items={"type": "string", "enum": sorted(QUARANTINE_KINDS)},
-            examples=sorted(QUARANTINE_KINDS),
-            description="Kinds of unusable records that stop nothing",
-        ),
+        **params.of(limits.MIN_ABSENCE, params.PROTECTIONS),
+        **params.of(limits.MAX_MISSING_SEGMENTS, params.PROTECTIONS),
+        **params.of(limits.ALLOWED_QUARANTINE, params.PROTECTIONS),
         "archive": Param(
             False,
             type="boolean",
@@ -215,7 +188,7 @@ def _params(conn_id: str) -> dict[str, Param]:
             section=params.PROTECTIONS,
             description="Copy segments and records to archive_uri of the connection, and delete only what compares",
         ),
-        **params.of_deletion("Segments started and deleted together"),
+        **params.of_deletion(),
         **params.of_approval(),
         **params.of_lost_records(),
         **params.of_blast_radius(),

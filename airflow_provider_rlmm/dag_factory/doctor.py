@@ -20,9 +20,9 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.connection_ids import of_connection
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
+from airflow_provider_rlmm.features.doctor.rules import MAX_COPY, MIN_AGE
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
@@ -78,20 +78,6 @@ def remote_log_doctor(conn_id: str) -> DAG:
 def _params(conn_id: str) -> dict[str, Param]:
     return {
         **params.of_connection(conn_id),
-        "min_age_ms": Param(
-            DEFAULT_MIN_AGE_MS,
-            type="integer",
-            title="Age of unfinished work",
-            section=params.PROTECTIONS,
-            minimum=0,
-            description="From what age on unfinished work counts as stuck, ms",
-        ),
-        "max_copy_ms": Param(
-            DEFAULT_MAX_COPY_MS,
-            type="integer",
-            title="Time for a copy",
-            section=params.PROTECTIONS,
-            minimum=0,
-            description="For how long a partition may begin copies and finish none, ms",
-        ),
+        **params.of(MIN_AGE, params.PROTECTIONS),
+        **params.of(MAX_COPY, params.PROTECTIONS),
     }

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from airflow.sdk import Param
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
-from airflow_provider_rlmm.core.base.declarations import Declared, Share, Whole
-from airflow_provider_rlmm.core.base.values import MAX_INTEGER
+from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Names, Share, Whole, Written
+from airflow_provider_rlmm.core.base.values import MAX_INTEGER, duration_text
 from airflow_provider_rlmm.core.plans import limits
-from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_BATCH_SEGMENTS, MAX_BATCH_SEGMENTS, OVERRIDES
 from airflow_provider_rlmm.operators.approval import DEFAULT_RESPONSE_TIMEOUT
 from airflow_provider_rlmm.settings import connections
 
@@ -26,47 +25,58 @@ SPARK = "Spark"
 DURATION: Any = {"type": ["string", "integer"], "pattern": r"^ *(\d+ *(d|h|min|s|ms) *)+$|^ *\d+ *$", "minimum": 0}
 """A duration in words, or ms."""
 
-LIMITS_OF_A_DELETION = {
-    "batch_segments": "{{ params.batch_segments }}",
-    "overrides": "{{ params.overrides }}",
-    "objects_per_second": "{{ params.objects_per_second }}",
-    "deletion_window": "{{ params.deletion_window }}",
-}
 
-APPROVE_ABOVE = {
-    "approve_above_segments": "{{ params.approve_above_segments }}",
-    "approve_above_bytes": "{{ params.approve_above_bytes }}",
-}
-
-RADIUS = {
-    "max_segments": "{{ params.max_segments }}",
-    "max_bytes": "{{ params.max_bytes }}",
-    "max_share": "{{ params.max_share }}",
-}
-
-
-def of(declared: Declared[Any], section: str, sentence: str | None = None) -> dict[str, Param]:
+def of(declared: Declared[Any], section: str | None, sentence: str | None = None, **named: Any) -> dict[str, Param]:
     """
     Return the parameter of a declared value, by its name.
 
     :param declared: the value.
-    :param section: of the form.
-    :param sentence: what it means in this DAG; ``None``: what it means everywhere.
+    :param section: of the form, ``None`` for the first, which has no name.
+    :param sentence: what it means in this DAG; ``None``: what it means everywhere. The form adds how it is written.
+    :param named: what Airflow is told in place of what is declared.
     """
-    schema = _schema(declared)
+    value, schema, how = _form_of(declared)
     if declared.default is None:
         schema["type"] = ["null", schema["type"]]
-    said = declared.sentence if sentence is None else sentence
-    return {declared.name: Param(declared.default, title=declared.title, section=section, description=said, **schema)}
+    if section is not None:
+        schema["section"] = section
+    absent = f"; empty: {declared.absent}" if declared.absent else ""
+    said = f"{declared.sentence if sentence is None else sentence}{how}{absent}"
+    return {declared.name: Param(value, **{"title": declared.title, "description": said, **schema, **named})}
 
 
-def _schema(declared: Declared[Any]) -> dict[str, Any]:
-    """Return the JSON schema of a declared value, as far as its kind says it."""
+def _form_of(declared: Declared[Any]) -> tuple[Any, dict[str, Any], str]:
+    """Return what the form shows at first, the JSON schema, and what is said of how the value is written."""
     match declared.kind:
-        case Whole(minimum, maximum):
-            return {"type": "integer", "minimum": minimum} | ({} if maximum == MAX_INTEGER else {"maximum": maximum})
+        case Whole(minimum, maximum, unit):
+            most = {} if maximum == MAX_INTEGER else {"maximum": maximum}
+            how = f", {unit}" if unit == "ms" else ""
+            return declared.default, {"type": "integer", "minimum": minimum, **most}, how
+        case Duration(minimum):
+            words = duration_text(declared.default)
+            least = f", {duration_text(minimum)} or more" if minimum else ""
+            return words, DURATION | {"minimum": minimum}, f", such as {words}{least}; a number is ms"
         case Share():
-            return {"type": "number", "minimum": 0, "maximum": 1}
+            return declared.default, {"type": "number", "minimum": 0, "maximum": 1}, ""
+        case Names(known):
+            meant = {"values_display": known} if isinstance(known, Mapping) else {}
+            items = {"type": "string", "enum": sorted(known)}
+            return sorted(declared.default), {"type": "array", "items": items, "examples": sorted(known), **meant}, ""
+        case Written(example=example):
+            return declared.default, {"type": "string", "examples": [example]}, ""
+
+
+def filled_in(declared: Iterable[Declared[Any]]) -> dict[str, str]:
+    """
+    Return the templates that fill parameters into an operator's mapping of limits.
+
+    :param declared: fields of the mapping.
+    """
+    return {field.name: f"{{{{ params.{field.name} }}}}" for field in declared}
+
+
+APPROVE_ABOVE = filled_in(limits.APPROVAL)
+RADIUS = filled_in(limits.BLAST_RADIUS)
 
 
 def of_connection(conn_id: str) -> dict[str, Param]:
@@ -87,38 +97,17 @@ def of_connection(conn_id: str) -> dict[str, Param]:
     }
 
 
-def of_deletion(batch: str) -> dict[str, Param]:
+def of_deletion(batch: str | None = None) -> dict[str, Param]:
     """
     Return how much is deleted at once, how fast, when, and which topics and protections are left out.
 
-    :param batch: what ``batch_segments`` means.
+    :param batch: what ``batch_segments`` means, if it is not what it means to the cleaner.
     """
+    window = f"{limits.DELETION_WINDOW.sentence}; what is left then is for the next run"
     return {
-        "batch_segments": Param(
-            DEFAULT_BATCH_SEGMENTS,
-            type="integer",
-            title="Segments per batch",
-            section=PACE,
-            minimum=1,
-            maximum=MAX_BATCH_SEGMENTS,
-            description=batch,
-        ),
-        "objects_per_second": Param(
-            None,
-            type=["null", "integer"],
-            title="Objects per second",
-            section=PACE,
-            minimum=1,
-            description="The most that each cleaning task deletes; empty: as many as the store allows",
-        ),
-        "deletion_window": Param(
-            None,
-            type=["null", "string"],
-            title="Time of day",
-            section=PACE,
-            examples=["22:00-06:00 Europe/Berlin"],
-            description="Time of day at which deletion may run; what is left then is for the next run; empty: any",
-        ),
+        **of(limits.BATCH_SEGMENTS, PACE, batch),
+        **of(limits.OBJECTS_PER_SECOND, PACE),
+        **of(limits.DELETION_WINDOW, PACE, window),
         "hold": Param(
             [],
             type="array",
@@ -127,38 +116,15 @@ def of_deletion(batch: str) -> dict[str, Param]:
             items={"type": "string"},
             description="Topics that this run must not touch: names, patterns with * and ?, topic ids; see the connection",
         ),
-        "overrides": Param(
-            [],
-            type="array",
-            title="Protections to switch off",
-            section=PROTECTIONS,
-            items={"type": "string", "enum": sorted(OVERRIDES)},
-            examples=sorted(OVERRIDES),
-            values_display=OVERRIDES,
-            description="Named overrides; they need expected_cluster_id in the connection",
-        ),
+        **of(limits.NAMED_OVERRIDES, PROTECTIONS),
     }
 
 
 def of_approval() -> dict[str, Param]:
     """Return from which size on a person is asked before a real run deletes, and for how long an answer is waited for."""
     return {
-        "approve_above_segments": Param(
-            ApprovalLimits().approve_above_segments,
-            type="integer",
-            title="Ask above this many segments",
-            section=APPROVAL,
-            minimum=0,
-            description="A real run with a larger plan asks a person before it deletes",
-        ),
-        "approve_above_bytes": Param(
-            ApprovalLimits().approve_above_bytes,
-            type="integer",
-            title="Ask above this many bytes",
-            section=APPROVAL,
-            minimum=0,
-            description="A real run with a larger plan asks a person before it deletes",
-        ),
+        **of(limits.APPROVE_ABOVE_SEGMENTS, APPROVAL),
+        **of(limits.APPROVE_ABOVE_BYTES, APPROVAL),
         "answer_within": Param(
             DEFAULT_RESPONSE_TIMEOUT,
             **DURATION,

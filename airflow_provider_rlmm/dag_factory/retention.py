@@ -30,7 +30,7 @@ from airflow_provider_rlmm.assets.by_connection import plan_asset
 from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
-from airflow_provider_rlmm.features.retention.rules import MIN_AGE_FLOOR_MS
+from airflow_provider_rlmm.features.retention.rules import MIN_AGE
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
@@ -54,12 +54,7 @@ def remote_log_retention(conn_id: str) -> DAG:
         tags=["kafka", "tiered-storage", "rlmm", "spark"],
         params={
             **params.of_connection(conn_id),
-            "min_age_ms": Param(
-                "72 h",
-                **params.DURATION | {"minimum": MIN_AGE_FLOOR_MS},
-                title="Age of unfinished work",
-                description="Age from which unfinished work dangles, such as 72 h, 24 h or more; a number is ms",
-            ),
+            **params.of(MIN_AGE, None),
             **_of_spark(),
         },
     ) as dag:

@@ -38,11 +38,7 @@ from airflow_provider_rlmm.operators.scrub import (
     ReportRemoteStorageScrubOperator,
 )
 
-LIMITS = {
-    "min_unreferenced_ms": "{{ params.min_unreferenced_ms }}",
-    "min_absence_ms": "{{ params.min_absence_ms }}",
-    **params.LIMITS_OF_A_DELETION,
-}
+LIMITS = params.filled_in(limits.SCRUB)
 
 
 def remote_storage_scrub(conn_id: str) -> DAG:
@@ -128,15 +124,9 @@ def _params(conn_id: str) -> dict[str, Param]:
         **params.of(
             limits.MAX_SEGMENTS_THIS_RUN,
             params.WHAT,
-            "Take the objects of no more segments than these, a canary; empty: all",
+            "Take the objects of no more segments than these, a canary",
         ),
-        "max_copy_ms": Param(
-            "4 h",
-            **params.DURATION,
-            title="Time for a copy",
-            section=params.PROTECTIONS,
-            description="For how long a copy may be under way, such as 4 h; a number is ms",
-        ),
+        **params.of(limits.MAX_COPY, params.PROTECTIONS),
         "price_per_gb_month": Param(
             None,
             type=["null", "number"],
@@ -145,19 +135,12 @@ def _params(conn_id: str) -> dict[str, Param]:
             minimum=0,
             description="What storing 2^30 bytes costs in a month; empty: no cost",
         ),
-        "min_unreferenced_ms": Param(
-            "72 h",
-            **params.DURATION,
-            title="Wait between scrubs",
-            section=params.PROTECTIONS,
-            description="Two scrubs that find an object without a record are this far apart, such as 72 h; a number is ms",
-        ),
-        "min_absence_ms": Param(
-            "24 h",
-            **params.DURATION,
+        **params.of(limits.MIN_UNREFERENCED, params.PROTECTIONS),
+        **params.of(
+            limits.MIN_ABSENCE,
+            params.PROTECTIONS,
+            "The topic of such an object was marked as deleted so long ago",
             title="Wait after the marker",
-            section=params.PROTECTIONS,
-            description="The topic of such an object was marked as deleted so long ago, such as 24 h; a number is ms",
         ),
         **params.of_deletion("Segments whose objects are looked at and deleted together"),
         **params.of_approval(),

@@ -9,7 +9,7 @@ nothing that only resembles them: no ``1.5`` or ``1e3`` for a count, no ``yes`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from dataclasses import fields as fields_of
 from functools import partial
@@ -20,21 +20,13 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import system_clock
-from airflow_provider_rlmm.core.base.declarations import Declared, Share, Whole
+from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Names, Share, Whole, Written
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
-from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
-from airflow_provider_rlmm.core.plans.guards import (
-    MAX_BATCH_SEGMENTS,
-    OVERRIDES,
-    QUARANTINE_KINDS,
-    BlastRadius,
-    CleanerLimits,
-    ScrubLimits,
-)
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.core.records.lost_records import lost_records_named
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
@@ -267,9 +259,19 @@ def reader_of(declared: Declared[Value]) -> Callable[[str, object], Value]:
     match declared.kind:
         case Whole(minimum, maximum):
             read: Reader = partial(integer, minimum=minimum, maximum=maximum)
+        case Duration(minimum, maximum):
+            read = partial(duration_ms, minimum=minimum, maximum=maximum)
         case Share():
             read = share
+        case Names(known):
+            read = partial(_names, known)
+        case Written(read_text):
+            read = read_text
     return partial(_optional, read) if declared.default is None else read
+
+
+def _names(known: Collection[str], name: str, value: object) -> frozenset[str]:
+    return values.names(name, () if value is None else value, known)
 
 
 def _optional(read: Reader, name: str, value: object) -> Any:
@@ -291,22 +293,9 @@ expiry = partial(integer, minimum=1, maximum=MAX_EXPIRES_IN_MS)
 """Returns for how long a plan may be applied, ms: a :data:`Reader`."""
 
 
-def overrides(name: str, value: object) -> frozenset[str]:
-    """
-    Return names out of :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES`, none where the value is ``None``; see
-    :data:`Reader`.
-    """
-    return values.names(name, () if value is None else value, OVERRIDES)
-
-
 def restore_overrides(name: str, value: object) -> frozenset[str]:
     """Return the overrides of a restore; ``None`` and an empty text are none; see :data:`Reader`."""
     return values.names(name, () if value is None or value == "" else value, RESTORE_OVERRIDES)
-
-
-def quarantine_kinds(name: str, value: object) -> frozenset[str]:
-    """Return kinds of records that cannot be used, ``None`` for none; see :data:`Reader`."""
-    return values.names(name, () if value is None else value, QUARANTINE_KINDS)
 
 
 def topic_id(name: str, value: object) -> UUID:
@@ -333,10 +322,6 @@ def partitions(name: str, value: object) -> tuple[int, ...] | None:
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise refused(name, value, "a list of partitions, or nothing for all of them")
     return tuple(integer(f"{name}[{i}]", number, maximum=MAX_PARTITION) for i, number in enumerate(value))
-
-
-def _window_or_none(name: str, value: object) -> str | None:
-    return None if value in ("", "None") else str(DeletionWindow.of(name, value))
 
 
 Made = TypeVar("Made")
@@ -374,27 +359,10 @@ def _readers_of(declared: Iterable[Declared[Any]]) -> Mapping[str, Reader]:
     return {field.name: reader_of(field) for field in declared}
 
 
-_OF_EVERY_DELETION: Mapping[str, Reader] = {
-    "batch_segments": partial(integer, minimum=1, maximum=MAX_BATCH_SEGMENTS),
-    "overrides": overrides,
-    "objects_per_second": partial(optional_integer, minimum=1),
-    "deletion_window": _window_or_none,
-}
-
-cleaner_limits = FieldsReader(
-    {
-        "min_absence_ms": duration_ms,
-        "max_missing_segments": integer,
-        "allowed_quarantine": partial(values.names, known=QUARANTINE_KINDS),
-        **_OF_EVERY_DELETION,
-    },
-    CleanerLimits,
-)
+cleaner_limits = FieldsReader(_readers_of(limits.CLEANER), CleanerLimits)
 """Returns :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`."""
 
-scrub_limits = FieldsReader(
-    {"min_unreferenced_ms": duration_ms, "min_absence_ms": duration_ms, **_OF_EVERY_DELETION}, ScrubLimits
-)
+scrub_limits = FieldsReader(_readers_of(limits.SCRUB), ScrubLimits)
 """Returns :class:`~airflow_provider_rlmm.core.plans.guards.ScrubLimits`."""
 
 copy_limits = FieldsReader(
@@ -409,7 +377,7 @@ copy_limits = FieldsReader(
 )
 """Returns :class:`~airflow_provider_rlmm.features.copying.rules.CopyLimits`."""
 
-_approval_limits = FieldsReader({"approve_above_segments": integer, "approve_above_bytes": integer}, ApprovalLimits)
+_approval_limits = FieldsReader(_readers_of(limits.APPROVAL), ApprovalLimits)
 
 
 def approval_limits(name: str, value: object) -> ApprovalLimits | None:

@@ -6,19 +6,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.errors import UnhealthyTopicError
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.runs.attention import Judgement
 from airflow_provider_rlmm.core.runs.steps import step
+from airflow_provider_rlmm.features.doctor.rules import LIMIT_PER_KIND, MAX_COPY, MIN_AGE
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import DoctorLink
-from airflow_provider_rlmm.operators.arguments import artifact_name, flag, integer, read_by, text
+from airflow_provider_rlmm.operators.arguments import artifact_name, declared_as, flag, read_by, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
@@ -27,9 +26,9 @@ from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DoctorArguments:
-    min_age_ms: int = read_by(integer, DEFAULT_MIN_AGE_MS)
-    max_copy_ms: int = read_by(integer, DEFAULT_MAX_COPY_MS)
-    limit_per_kind: int = read_by(partial(integer, maximum=100_000), 100)
+    min_age_ms: int = declared_as(MIN_AGE)
+    max_copy_ms: int = declared_as(MAX_COPY)
+    limit_per_kind: int = declared_as(LIMIT_PER_KIND)
     fail_on_critical: bool = read_by(flag, True)
     rlmm_conn_id: str = read_by(text, "rlmm_default")
 
@@ -58,9 +57,9 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator[_DoctorArguments]):
     def __init__(
         self,
         *,
-        min_age_ms: int | str = DEFAULT_MIN_AGE_MS,
-        max_copy_ms: int | str = DEFAULT_MAX_COPY_MS,
-        limit_per_kind: int | str = 100,
+        min_age_ms: int | str = MIN_AGE.default,
+        max_copy_ms: int | str = MAX_COPY.default,
+        limit_per_kind: int | str = LIMIT_PER_KIND.default,
         fail_on_critical: bool | str = True,
         rlmm_conn_id: str = "rlmm_default",
         **kwargs: Any,

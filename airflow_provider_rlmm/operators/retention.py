@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,11 +18,10 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.runs.steps import step
-from airflow_provider_rlmm.features.retention.rules import MIN_AGE_FLOOR_MS
+from airflow_provider_rlmm.features.retention.rules import MIN_AGE
 from airflow_provider_rlmm.features.retention.spark.package import (
     build_py_files,
     kafka_connector_coordinates,
@@ -33,7 +31,7 @@ from airflow_provider_rlmm.features.retention.spark.package import (
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMaster
 from airflow_provider_rlmm.links.artifacts import PlanLink
-from airflow_provider_rlmm.operators.arguments import artifact_name, duration_ms, read_by, text, text_or_none
+from airflow_provider_rlmm.operators.arguments import artifact_name, declared_as, read_by, text, text_or_none
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
@@ -58,7 +56,7 @@ _JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RetentionArguments:
     rlmm_conn_id: str = read_by(text, "rlmm_default")
-    min_age_ms: int = read_by(partial(duration_ms, minimum=MIN_AGE_FLOOR_MS), DEFAULT_MIN_AGE_MS)
+    min_age_ms: int = declared_as(MIN_AGE)
     jars: str | None = read_by(text_or_none, None)
     kafka_properties_file: str | None = read_by(text_or_none, None)
 
@@ -109,7 +107,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         self,
         *,
         rlmm_conn_id: str = "rlmm_default",
-        min_age_ms: int | str = DEFAULT_MIN_AGE_MS,
+        min_age_ms: int | str = MIN_AGE.default,
         jars: str = "",
         kafka_properties_file: str | None = None,
         **kwargs: Any,

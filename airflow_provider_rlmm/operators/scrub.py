@@ -12,8 +12,8 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, BlastRadius, CleanerLimits, ScrubLimits
-from airflow_provider_rlmm.core.plans.limits import MAX_SEGMENTS_THIS_RUN
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.plans.limits import MAX_COPY, MAX_SEGMENTS_THIS_RUN, NAMED_OVERRIDES
 from airflow_provider_rlmm.core.runs.attention import Attention, Judgement, RunProblem
 from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
@@ -30,10 +30,10 @@ from airflow_provider_rlmm.settings import artifact_uri, work_uri
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ScrubArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
-    max_copy_ms: int = given.read_by(given.duration_ms, DEFAULT_MAX_COPY_MS)
+    max_copy_ms: int = given.declared_as(MAX_COPY)
     price_per_gb_month: int | None = given.read_by(given.price_micros, None)
     fail_on_problems: bool = given.read_by(given.flag, True)
-    overrides: frozenset[str] = given.read_by(given.overrides, frozenset())
+    overrides: frozenset[str] = given.declared_as(NAMED_OVERRIDES)
     confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
     confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
 
@@ -51,7 +51,7 @@ class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
     :param max_copy_ms: for how long a copy may be under way before it counts as never finished, ms.
     :param price_per_gb_month: what storing 2^30 bytes costs in a month, in any unit of money; ``None`` shows no cost.
     :param fail_on_problems: fail the task for what needs a person.
-    :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES`.
+    :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.limits.OVERRIDES`.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
         the run goes on, and their metadata partitions are in doubt from then on.
     :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
@@ -75,7 +75,7 @@ class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
         self,
         *,
         rlmm_conn_id: str = "rlmm_default",
-        max_copy_ms: int | str = DEFAULT_MAX_COPY_MS,
+        max_copy_ms: int | str = MAX_COPY.default,
         price_per_gb_month: float | str | None = None,
         fail_on_problems: bool | str = True,
         overrides: Sequence[str] | None = None,

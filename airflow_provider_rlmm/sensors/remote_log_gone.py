@@ -14,6 +14,7 @@ from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.limits import ALLOWED_QUARANTINE, NAMED_OVERRIDES
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.session import session_of
@@ -31,8 +32,8 @@ class _GoneArguments:
     topic_id: UUID = given.read_by(given.topic_id)
     topic: str | None = given.read_by(given.text_or_none, None)
     rlmm_conn_id: str = given.read_by(given.text, DEFAULT_CONN_ID)
-    allowed_quarantine: frozenset[str] = given.read_by(given.quarantine_kinds, frozenset())
-    overrides: frozenset[str] = given.read_by(given.overrides, frozenset())
+    allowed_quarantine: frozenset[str] = given.declared_as(ALLOWED_QUARANTINE)
+    overrides: frozenset[str] = given.declared_as(NAMED_OVERRIDES)
 
 
 class RemoteLogGoneSensor(ProvingSensor[_GoneArguments, "TopicGone"]):
@@ -60,7 +61,7 @@ class RemoteLogGoneSensor(ProvingSensor[_GoneArguments, "TopicGone"]):
     :param topic: its name, to be sure of the id; ``None`` where the id alone is known.
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param allowed_quarantine: kinds of records that cannot be applied and are known not to be about this topic.
-    :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES`, such as ``unproven_root``.
+    :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.limits.OVERRIDES`, such as ``unproven_root``.
     :param recheck_interval: deferred: how long after a look the next one comes at the latest, seconds or a ``timedelta``.
     :param deferrable: wait in the triggerer; ``None`` takes ``[operators] default_deferrable``.
     :param kwargs: what :class:`BaseSensorOperator` takes: ``timeout``, ``soft_fail`` and so on. ``poke_interval`` is also how

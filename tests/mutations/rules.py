@@ -683,7 +683,7 @@ RULES = [
         GUARDS,
         "limits",
         "a short min_absence needs no override",
-        '        if self.min_absence_ms < DEFAULT_MIN_ABSENCE_MS and "short_min_absence" not in self.overrides:',
+        '        if self.min_absence_ms < limits.MIN_ABSENCE.default and "short_min_absence" not in self.overrides:',
         "core/plans/test_guards.py::test_a_short_min_absence_needs_its_own_override",
     ),
     Mutation(

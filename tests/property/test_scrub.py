@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, SHORT_WAIT, ScrubLimits
+from airflow_provider_rlmm.core.plans.guards import SHORT_WAIT, ScrubLimits
+from airflow_provider_rlmm.core.plans.limits import MAX_COPY
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
@@ -128,7 +129,7 @@ def test_a_scrub_says_what_a_look_at_each_segment_says(
             life.write(cluster, number, life.before, life.done)
 
     cluster.storage.on_effect = go_on
-    cluster.now_ms += DEFAULT_MAX_COPY_MS + 1
+    cluster.now_ms += MAX_COPY.default + 1
     found = scrub(cluster.log, cluster.topics, cluster.storage, known=(), clock=cluster.clock)
     named: set[object] = {life.topic.topic_id for life in lives if life.done or life.stray_update}
     expected = {

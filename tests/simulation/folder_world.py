@@ -17,7 +17,8 @@ from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.log.floored_log import Confirmation
 from airflow_provider_rlmm.core.log.floors import FloorFiles
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, BlastRadius, ScrubLimits
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, ScrubLimits
+from airflow_provider_rlmm.core.plans.limits import MAX_COPY
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.attention import Acknowledgements, Attention
@@ -184,7 +185,7 @@ class FolderWorld(Moves):
                 self.uri_of,
                 run.name,
                 limits=limits.of_the_cleaner,
-                max_copy_ms=DEFAULT_MAX_COPY_MS,
+                max_copy_ms=MAX_COPY.default,
                 price_micros=None,
             )
             scrubbing.plan(session, uri, limits=limits, blast_radius=WIDE, max_segments=None, expires_in_ms=DAY_MS)

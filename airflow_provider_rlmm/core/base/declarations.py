@@ -9,7 +9,7 @@ edge may say another sentence where it means something else there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -25,7 +25,15 @@ class Whole:
 
     minimum: int = 0
     maximum: int = MAX_INTEGER
-    unit: str = ""  # "bytes", where it counts them
+    unit: str = ""  # of what it counts or measures: bytes, ms
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A duration, ms, that people may write in words."""
+
+    minimum: int = 0
+    maximum: int = MAX_INTEGER
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +41,28 @@ class Share:
     """A number from 0 to 1."""
 
 
-Kind: TypeAlias = Whole | Share
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Any of some known names; a mapping says what each of them means."""
+
+    known: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A text of a form of its own."""
+
+    read: Callable[[str, object], str]  # takes name and value, refuses what is not of the form
+    example: str
+
+
+Kind: TypeAlias = Whole | Duration | Share | Names | Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared(Generic[Value]):
     """
-    A value that people set. Where its default is ``None``, it may be left out.
+    A value that people set. Where its default is ``None``, it need not be set.
 
     :raises ConfigurationError: if its own default is out of its bounds.
     """
@@ -49,6 +72,7 @@ class Declared(Generic[Value]):
     default: Value
     title: str  # in forms
     sentence: str  # what it means, without a full stop
+    absent: str = ""  # what it means that it is not set
 
     def __post_init__(self) -> None:
         self.check(self.default)
@@ -63,10 +87,14 @@ class Declared(Generic[Value]):
         if value is None and self.default is None:
             return
         match self.kind:
-            case Whole(minimum, maximum):
+            case Whole(minimum, maximum) | Duration(minimum, maximum):
                 values.integer(self.name, value, minimum, maximum)
             case Share():
                 values.share(self.name, value)
+            case Names(known):
+                values.names(self.name, value, known)
+            case Written(read):
+                read(self.name, value)
 
 
 def check_fields(of: object, declared: Iterable[Declared[Any]]) -> None:

@@ -23,6 +23,7 @@ _DURATION = re.compile(
     r"(?:([0-9]{1,9}) *d)? *(?:([0-9]{1,9}) *h)? *(?:([0-9]{1,9}) *min)? *(?:([0-9]{1,9}) *s)? *(?:([0-9]{1,12}) *ms)?",
     re.ASCII,
 )
+_UNITS = ("d", "h", "min", "s", "ms")
 _UNITS_MS = (86_400_000, 3_600_000, 60_000, 1_000, 1)
 _DURATION_EXAMPLES = "'24 h', '23 h 47 min' or '3 d'"
 _MOMENT = "a time with its zone, such as 2026-03-01T22:30:00Z, or an integer, ms since the epoch"
@@ -102,6 +103,16 @@ def duration_ms(name: str, value: object, minimum: int = 0, maximum: int = MAX_I
         top = "2^63 - 1" if maximum == MAX_INTEGER else str(maximum)
         raise refused(name, value, f"a duration from {minimum} to {top} ms")
     return total
+
+
+def duration_text(duration_ms: int) -> str:
+    """
+    Return a duration as :func:`duration_ms` reads it, in the largest unit up to hours that it is a whole number of.
+
+    :param duration_ms: ms, 0 or more.
+    """
+    unit, size = next((u, size) for u, size in zip(_UNITS[1:], _UNITS_MS[1:], strict=True) if duration_ms % size == 0)
+    return f"{duration_ms // size} {unit}"
 
 
 def moment_ms(name: str, value: object) -> int:

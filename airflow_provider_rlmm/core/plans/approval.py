@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import time_text
+from airflow_provider_rlmm.core.base.declarations import check_fields
 from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import NotApprovedError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.core.plans.guards import BlastRadius
 
 APPROVE: Final = "Approve"
 REJECT: Final = "Reject"
@@ -30,7 +30,6 @@ NOT_APPROVED_ADVICE: Final = (
 """What a person can do about a plan that was not approved."""
 
 _FORMAT = 1
-_PART_OF_THE_RADIUS = 10
 _Document = TypeVar("_Document")
 
 
@@ -69,12 +68,11 @@ class ApprovalLimits:
     :raises ConfigurationError: on a limit of another kind or out of its range.
     """
 
-    approve_above_segments: int = BlastRadius().max_segments // _PART_OF_THE_RADIUS
-    approve_above_bytes: int = BlastRadius().max_bytes // _PART_OF_THE_RADIUS
+    approve_above_segments: int = limits.APPROVE_ABOVE_SEGMENTS.default
+    approve_above_bytes: int = limits.APPROVE_ABOVE_BYTES.default
 
     def __post_init__(self) -> None:
-        values.integer("approve_above_segments", self.approve_above_segments)
-        values.integer("approve_above_bytes", self.approve_above_bytes)
+        check_fields(self, limits.APPROVAL)
 
     def ask_for(self, planned: Count) -> bool:
         """

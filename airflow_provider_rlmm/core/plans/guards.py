@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.declarations import check_fields
 from airflow_provider_rlmm.core.base.documents import Share
@@ -13,46 +12,10 @@ from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, Configu
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
-from airflow_provider_rlmm.core.records.outcomes import ErrorCode
-
-DEFAULT_MIN_ABSENCE_MS = 24 * HOUR_MS
-
-DEFAULT_MIN_UNREFERENCED_MS = 72 * HOUR_MS
 
 FLOOR_UNREFERENCED_MS = 24 * HOUR_MS
 
 SHORT_WAIT = "short_unreferenced_wait"
-
-DEFAULT_MAX_COPY_MS = 4 * HOUR_MS
-"""For how long a copy may be under way, ms: after it, it counts as never finished."""
-
-DEFAULT_MIN_AGE_MS = 72 * HOUR_MS
-
-DEFAULT_BATCH_SEGMENTS = 2_000
-"""One look at the cluster and two rounds of records for so many segments cost little beside what they are for."""
-
-MAX_BATCH_SEGMENTS = 10_000
-"""What is started, deleted and finished together is held in memory, and looked at the cluster for once."""
-
-QUARANTINE_KINDS = frozenset(code.name for code in ErrorCode if code is not ErrorCode.GOOD)
-"""Kinds of records that cannot be used."""
-
-OVERRIDES = {
-    "short_min_absence": "min_absence below 24 h, below a storage root that expected_root names",
-    "settle_missing": "finish segments whose objects were never seen",
-    "settle_changed_prefix": "finish segments whose deletion no record of ours tells and that are at none of several places",
-    "move_stamp": "write the stamp of the storage root anew where it names another location",
-    "missing_living_segments": "go on although some of the newest copies of living topics are missing",
-    "unproven_root": "go on below a storage root that no living topic and no stamp proves",
-    "versioned_bucket": "delete in a bucket that keeps what is deleted for good",
-    "events_by_hand": "write single events that start or finish a deletion, under the cleaner's conditions",
-    "short_unreferenced_wait": "delete what no record names after less than 24 h, below a root that expected_root names",
-    "unproven_clock": "wait by this worker's own clock where nothing proves the time, or against an old record's time",
-}
-"""Named overrides; each needs ``expected_cluster_id`` to be set and to match."""
-
-WAIT_OVERRIDES = frozenset({"short_min_absence", "short_unreferenced_wait"})
-"""Those of them that take a wait away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,35 +24,28 @@ class CleanerLimits:
     Limits of one cleaner run.
 
     :param min_absence_ms: how far apart the two observations of an absent topic id must be, ms.
-    :param batch_segments: segments that are started, deleted and finished together, at most :data:`MAX_BATCH_SEGMENTS`.
+    :param batch_segments: segments that are started, deleted and finished together, at most
+        :data:`~airflow_provider_rlmm.core.plans.limits.MAX_BATCH_SEGMENTS`.
     :param max_missing_segments: how many segments with no object at all are tolerated before the run stops.
-    :param allowed_quarantine: names out of :data:`QUARANTINE_KINDS` that do not stop destructive work on a metadata
-        partition.
-    :param overrides: names out of :data:`OVERRIDES`.
+    :param allowed_quarantine: names out of :data:`~airflow_provider_rlmm.core.plans.limits.QUARANTINE_KINDS` that do not
+        stop destructive work on a metadata partition.
+    :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.limits.OVERRIDES`.
     :param objects_per_second: the most that one cleaning task deletes on an average; ``None`` for all that the store allows.
     :param deletion_window: the time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``; ``None`` for any.
     :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
     """
 
-    min_absence_ms: int = DEFAULT_MIN_ABSENCE_MS
-    batch_segments: int = DEFAULT_BATCH_SEGMENTS
-    max_missing_segments: int = 10
-    allowed_quarantine: frozenset[str] = frozenset()
-    overrides: frozenset[str] = frozenset()
-    objects_per_second: int | None = None
-    deletion_window: str | None = None
+    min_absence_ms: int = limits.MIN_ABSENCE.default
+    batch_segments: int = limits.BATCH_SEGMENTS.default
+    max_missing_segments: int = limits.MAX_MISSING_SEGMENTS.default
+    allowed_quarantine: frozenset[str] = limits.ALLOWED_QUARANTINE.default
+    overrides: frozenset[str] = limits.NAMED_OVERRIDES.default
+    objects_per_second: int | None = limits.OBJECTS_PER_SECOND.default
+    deletion_window: str | None = limits.DELETION_WINDOW.default
 
     def __post_init__(self) -> None:
-        values.integer("min_absence_ms", self.min_absence_ms)
-        values.integer("batch_segments", self.batch_segments, 1, MAX_BATCH_SEGMENTS)
-        values.integer("max_missing_segments", self.max_missing_segments)
-        values.names("allowed_quarantine", self.allowed_quarantine, QUARANTINE_KINDS)
-        values.names("overrides", self.overrides, OVERRIDES)
-        if self.objects_per_second is not None:
-            values.integer("objects_per_second", self.objects_per_second, 1)
-        if self.deletion_window is not None:
-            DeletionWindow.of("deletion_window", self.deletion_window)
-        if self.min_absence_ms < DEFAULT_MIN_ABSENCE_MS and "short_min_absence" not in self.overrides:
+        check_fields(self, limits.CLEANER)
+        if self.min_absence_ms < limits.MIN_ABSENCE.default and "short_min_absence" not in self.overrides:
             raise ConfigurationError(
                 f"min_absence_ms {self.min_absence_ms} is below 24 h: this needs the override 'short_min_absence'"
             )
@@ -202,19 +158,19 @@ class ScrubLimits:
         how old the object must be, ms.
     :param min_absence_ms: how long ago the topic of such an object must have been marked as deleted, ms.
     :param batch_segments: segments that are looked at and deleted together, at most
-        :data:`~airflow_provider_rlmm.core.plans.guards.MAX_BATCH_SEGMENTS`.
-    :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES`.
+        :data:`~airflow_provider_rlmm.core.plans.limits.MAX_BATCH_SEGMENTS`.
+    :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.limits.OVERRIDES`.
     :param objects_per_second: the most that is deleted on an average; ``None`` for all that the store allows.
     :param deletion_window: the time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``; ``None`` for any.
     :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
     """
 
-    min_unreferenced_ms: int = DEFAULT_MIN_UNREFERENCED_MS
-    min_absence_ms: int = DEFAULT_MIN_ABSENCE_MS
-    batch_segments: int = DEFAULT_BATCH_SEGMENTS
-    overrides: frozenset[str] = frozenset()
-    objects_per_second: int | None = None
-    deletion_window: str | None = None
+    min_unreferenced_ms: int = limits.MIN_UNREFERENCED.default
+    min_absence_ms: int = limits.MIN_ABSENCE.default
+    batch_segments: int = limits.BATCH_SEGMENTS.default
+    overrides: frozenset[str] = limits.NAMED_OVERRIDES.default
+    objects_per_second: int | None = limits.OBJECTS_PER_SECOND.default
+    deletion_window: str | None = limits.DELETION_WINDOW.default
 
     @property
     def of_the_cleaner(self) -> CleanerLimits:
@@ -228,7 +184,7 @@ class ScrubLimits:
         )
 
     def __post_init__(self) -> None:
-        values.integer("min_unreferenced_ms", self.min_unreferenced_ms)
+        limits.MIN_UNREFERENCED.check(self.min_unreferenced_ms)
         # It refuses what is wrong with the others.
         _ = self.of_the_cleaner
         if self.min_unreferenced_ms < FLOOR_UNREFERENCED_MS and SHORT_WAIT not in self.overrides:

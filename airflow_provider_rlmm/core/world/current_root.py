@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
-from airflow_provider_rlmm.core.plans.guards import WAIT_OVERRIDES
+from airflow_provider_rlmm.core.plans.limits import WAIT_OVERRIDES
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.storage.root import RootCheck
 from airflow_provider_rlmm.core.world.freshness import Freshness, FreshnessVerdict, Sample

@@ -59,7 +59,7 @@ from airflow_provider_rlmm.features.cleanup.eligibility import as_unseen
 from airflow_provider_rlmm.features.cleanup.marker import due_observation
 
 EVENTS_BY_HAND = "events_by_hand"
-"""The override in :data:`~airflow_provider_rlmm.core.plans.guards.OVERRIDES` that these events need."""
+"""The override in :data:`~airflow_provider_rlmm.core.plans.limits.OVERRIDES` that these events need."""
 
 S = TypeVar("S", RemotePartitionDeleteState, RemoteLogSegmentState)
 

@@ -23,7 +23,6 @@ from airflow_provider_rlmm.core.log.topic_state import (
     ignore_progress,
     user_partitions,
 )
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, DEFAULT_MIN_AGE_MS
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.outcomes import EventFate
 from airflow_provider_rlmm.core.records.serde import SEGMENT_API_KEY
@@ -49,6 +48,7 @@ from airflow_provider_rlmm.features.doctor.findings import (
     Recovery,
     Severity,
 )
+from airflow_provider_rlmm.features.doctor.rules import LIMIT_PER_KIND, MAX_COPY, MIN_AGE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,9 +69,9 @@ def examine(
     log: MetadataLogReader,
     topics: watches.TieredClusterTopics,
     *,
-    min_age_ms: int = DEFAULT_MIN_AGE_MS,
-    max_copy_ms: int = DEFAULT_MAX_COPY_MS,
-    limit_per_kind: int = 100,
+    min_age_ms: int = MIN_AGE.default,
+    max_copy_ms: int = MAX_COPY.default,
+    limit_per_kind: int = LIMIT_PER_KIND.default,
     clock: Clock = system_clock,
     chunk_rows: int = CHUNK_ROWS,
     on_progress: ProgressListener = ignore_progress,

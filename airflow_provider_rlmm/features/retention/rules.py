@@ -15,15 +15,20 @@ comparison operators and its book-keeping of bytes, except that
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.declarations import Declared, Duration
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 
 MIN_AGE_FLOOR_MS = 24 * HOUR_MS
+MIN_AGE: Final[Declared[int]] = replace(
+    limits.MIN_AGE, kind=Duration(minimum=MIN_AGE_FLOOR_MS), sentence="Age from which unfinished work dangles"
+)
 
 UNFINISHED_STEPS = frozenset({RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED})
 """States that some actor has to leave again; a segment that stays in one of them dangles."""
@@ -41,7 +46,7 @@ class EvaluationLimits:
     """
 
     now_ms: int
-    min_age_ms: int = DEFAULT_MIN_AGE_MS
+    min_age_ms: int = MIN_AGE.default
     allow_low_min_age: bool = False
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.core.plans.limits import MAX_COPY
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.segment_rows import metadata_of
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
@@ -87,7 +87,7 @@ def scrub(
     known: Iterable[TopicIdPartition],
     known_prefixes: Collection[str] = (),
     clock: Clock,
-    max_copy_ms: int = DEFAULT_MAX_COPY_MS,
+    max_copy_ms: int = MAX_COPY.default,
 ) -> Scrub:
     """
     Compare storage and log.

@@ -21,7 +21,8 @@ from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError, StorageRootError
 from airflow_provider_rlmm.core.base.file_systems import read_file
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, ScrubLimits
+from airflow_provider_rlmm.core.plans.guards import ScrubLimits
+from airflow_provider_rlmm.core.plans.limits import MAX_COPY
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.runs.attention import Attention
@@ -315,7 +316,7 @@ class ScrubCleaner:
         for stored in objects:
             listed.add(stored)
         table = listed.table(reading.names())
-        view = reading.view_of_listed(before, self.clock() - DEFAULT_MAX_COPY_MS)
+        view = reading.view_of_listed(before, self.clock() - MAX_COPY.default)
         rows = classify_objects(
             table, view, size_differs(table, settled_copies(view), self.storage.layout.recorded_size)
         )

@@ -19,10 +19,7 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import PlainJson, Text, reader_of
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.core.plans.guards import (
-    BlastRadius,
-    ScrubLimits,
-)
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, ScrubLimits
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.world.hold import Hold

@@ -27,12 +27,7 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.core.base.values import duration_ms
-from airflow_provider_rlmm.core.plans.guards import (
-    DEFAULT_MAX_COPY_MS,
-    DEFAULT_MIN_ABSENCE_MS,
-    DEFAULT_MIN_AGE_MS,
-    DEFAULT_MIN_UNREFERENCED_MS,
-)
+from airflow_provider_rlmm.core.plans.limits import MAX_COPY, MIN_ABSENCE, MIN_AGE, MIN_UNREFERENCED
 from airflow_provider_rlmm.operators import retrying
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
@@ -267,11 +262,11 @@ def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
 def test_a_form_says_durations_in_words_and_takes_numbers_too() -> None:
     """What the form offers is the default of the rule behind it; what was documented before is taken as ever."""
     for dag_id, name, default in (
-        ("remote_log_cleaner", "min_absence_ms", DEFAULT_MIN_ABSENCE_MS),
+        ("remote_log_cleaner", "min_absence_ms", MIN_ABSENCE.default),
         ("remote_log_cleaner", "answer_within", 18 * HOUR_MS),
-        ("remote_log_retention", "min_age_ms", DEFAULT_MIN_AGE_MS),
-        ("remote_storage_scrub", "max_copy_ms", DEFAULT_MAX_COPY_MS),
-        ("remote_storage_scrub", "min_unreferenced_ms", DEFAULT_MIN_UNREFERENCED_MS),
+        ("remote_log_retention", "min_age_ms", MIN_AGE.default),
+        ("remote_storage_scrub", "max_copy_ms", MAX_COPY.default),
+        ("remote_storage_scrub", "min_unreferenced_ms", MIN_UNREFERENCED.default),
     ):
         param = load(dag_id).params.get_param(name)
         assert duration_ms(name, param.value) == default

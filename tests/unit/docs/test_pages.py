@@ -12,7 +12,8 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
-from airflow_provider_rlmm.core.plans.guards import OVERRIDES, BlastRadius, CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.plans.limits import OVERRIDES
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.provider_info import get_provider_info
 from airflow_provider_rlmm.resources import dags_folder

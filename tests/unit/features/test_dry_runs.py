@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.base import file_systems
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS, BlastRadius, CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.plans.limits import MAX_COPY
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession, cleaner_session
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
@@ -82,7 +83,7 @@ class Runs:
                 lambda name: f"{self.work}/{name}",
                 "scrub",
                 limits=LIMITS,
-                max_copy_ms=DEFAULT_MAX_COPY_MS,
+                max_copy_ms=MAX_COPY.default,
                 price_micros=None,
             )
             plan = scrub.plan(session, uri, limits=limits, blast_radius=WIDE, max_segments=None, expires_in_ms=DAY_MS)

@@ -6,8 +6,24 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.core.base.declarations import Declared, Kind, Share, Whole, check_fields
+from airflow_provider_rlmm.core.base.declarations import (
+    Declared,
+    Duration,
+    Kind,
+    Names,
+    Share,
+    Whole,
+    Written,
+    check_fields,
+)
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.values import refused
+
+
+def short(name: str, value: object) -> str:
+    if not isinstance(value, str) or len(value) > 1:
+        raise refused(name, value, "short")
+    return value
 
 
 def declared(kind: Kind, default: Any, name: str = "most") -> Declared[Any]:
@@ -18,6 +34,9 @@ def declared(kind: Kind, default: Any, name: str = "most") -> Declared[Any]:
     ("kind", "default", "wrong", "allowed"),
     [
         *((Whole(2, 5), 3, wrong, "an integer from 2 to 5") for wrong in (1, 6, True, 3.0, "3", None)),
+        *((Duration(2, 5), 3, wrong, "an integer from 2 to 5") for wrong in (1, 6, "3 ms", None)),
+        *((Names("ab"), frozenset("a"), wrong, "a list of at most 1000 names") for wrong in ("a", 5, None)),
+        *((Written(short, "x"), "y", wrong, "short") for wrong in ("long", 5, None)),
         *((Share(), 0.5, wrong, "a number from 0 to 1") for wrong in (-0.1, 1.1, True, "0.5", None)),
     ],
     ids=repr,
@@ -27,7 +46,17 @@ def test_what_is_not_as_declared_is_refused_by_its_name(kind: Kind, default: Any
         declared(kind, default).check(wrong)
 
 
-@pytest.mark.parametrize(("kind", "values"), [(Whole(2, 5), (2, 5)), (Share(), (0, 1, 0.3))], ids=repr)
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (Whole(2, 5), (2, 5)),
+        (Duration(2, 5), (2, 5)),
+        (Share(), (0, 1, 0.3)),
+        (Names("ab"), (frozenset(), frozenset("a"), frozenset("ab"))),
+        (Written(short, "x"), ("x", "")),
+    ],
+    ids=repr,
+)
 def test_what_is_as_declared_passes(kind: Kind, values: tuple[Any, ...]) -> None:
     for value in values:
         declared(kind, value).check(value)
@@ -37,6 +66,11 @@ def test_what_may_be_left_out_may_be_none() -> None:
     declared(Whole(1), None).check(None)
     with pytest.raises(ConfigurationError, match="most must be an integer from 1"):
         declared(Whole(1), None).check(0)
+
+
+def test_an_unknown_name_is_refused_and_the_known_ones_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"unknown most \['c'\]; known are \['a', 'b'\]"):
+        declared(Names("ab"), frozenset()).check(frozenset("c"))
 
 
 def test_a_default_out_of_its_own_bounds_is_refused() -> None:

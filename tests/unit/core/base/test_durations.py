@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.clock import duration_in_words
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.base.values import MAX_INTEGER, duration_ms
+from airflow_provider_rlmm.core.base.values import MAX_INTEGER, duration_ms, duration_text
 
 HOUR = 3_600_000
 
@@ -34,6 +34,19 @@ HOUR = 3_600_000
 )
 def test_words_and_numbers_say_the_same(value: Any, ms: int) -> None:
     assert duration_ms("wait", value) == ms
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(72 * HOUR, "72 h"), (5_400_000, "90 min"), (90_000, "90 s"), (86_400_005, "86400005 ms"), (0, "0 h")],
+)
+def test_a_form_shows_a_duration_in_one_unit(ms: int, text: str) -> None:
+    assert duration_text(ms) == text
+
+
+@given(st.integers(0, 10**11))
+def test_what_a_form_shows_is_read_as_what_it_was(ms: int) -> None:
+    assert duration_ms("wait", duration_text(ms)) == ms
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.core.plans.guards import (
-    DEFAULT_MIN_ABSENCE_MS,
-    OVERRIDES,
-    BlastRadius,
-    CleanerLimits,
-    check_cluster,
-)
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, check_cluster
+from airflow_provider_rlmm.core.plans.limits import MIN_ABSENCE, OVERRIDES
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.core.storage.root import MOVE_STAMP
@@ -29,7 +24,7 @@ SHORT = frozenset({"short_min_absence"})
 
 
 def test_min_absence_is_a_day_by_default() -> None:
-    assert CleanerLimits().min_absence_ms == DEFAULT_MIN_ABSENCE_MS == 86_400_000
+    assert CleanerLimits().min_absence_ms == MIN_ABSENCE.default == 86_400_000
 
 
 WRONG_INTEGERS: list[Any] = [1.0, 1.5, True, "1", None, float("nan"), 10**400]
@@ -103,7 +98,7 @@ def test_an_unknown_override_is_refused_and_the_known_ones_named() -> None:
 @pytest.mark.parametrize("overrides", [NONE, frozenset({"settle_missing"})])
 def test_a_short_min_absence_needs_its_own_override(overrides: frozenset[str]) -> None:
     with pytest.raises(ConfigurationError, match="needs the override 'short_min_absence'"):
-        CleanerLimits(min_absence_ms=DEFAULT_MIN_ABSENCE_MS - 1, overrides=overrides)
+        CleanerLimits(min_absence_ms=MIN_ABSENCE.default - 1, overrides=overrides)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.errors import (
     EventLogUnavailableError,
     UnprovenClockError,
 )
-from airflow_provider_rlmm.core.plans.guards import OVERRIDES
+from airflow_provider_rlmm.core.plans.limits import OVERRIDES
 from airflow_provider_rlmm.core.world.proven_time import (
     UNPROVEN_CLOCK,
     BoundSource,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.core.plans.guards import OVERRIDES
+from airflow_provider_rlmm.core.plans.limits import OVERRIDES
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.world.unseen import UnseenSegment, UnseenVerdict, decide_unseen
 

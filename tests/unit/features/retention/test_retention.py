@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MIN_AGE_MS
+from airflow_provider_rlmm.core.plans.limits import MIN_AGE
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as State
 from airflow_provider_rlmm.features.retention.rules import (
@@ -24,7 +24,7 @@ from airflow_provider_rlmm.features.retention.rules import (
 
 NOW = 1_000 * HOUR_MS
 RECENT = NOW - HOUR_MS
-LONG_AGO = NOW - DEFAULT_MIN_AGE_MS - 1
+LONG_AGO = NOW - MIN_AGE.default - 1
 UNLIMITED = PartitionLimits(EvaluationLimits(NOW), live=True, listed_at_ms=NOW)
 
 
@@ -63,7 +63,7 @@ def test_what_happened_after_the_listing_is_not_orphaned() -> None:
 
 @pytest.mark.parametrize("state", [State.COPY_SEGMENT_STARTED, State.DELETE_SEGMENT_STARTED])
 def test_dangling_takes_more_than_the_minimum_age(state: State) -> None:
-    at_the_limit = NOW - DEFAULT_MIN_AGE_MS
+    at_the_limit = NOW - MIN_AGE.default
     assert verdicts([segment(0, state, event_ms=at_the_limit)], UNLIMITED) == {}
     findings = evaluate([segment(0, state, event_ms=at_the_limit - 1)], UNLIMITED)
     assert [(f.reason, f.exact) for f in findings] == [(Reason.DANGLING, False)]

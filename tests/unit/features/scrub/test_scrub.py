@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageUnavailableError
-from airflow_provider_rlmm.core.plans.guards import DEFAULT_MAX_COPY_MS
+from airflow_provider_rlmm.core.plans.limits import MAX_COPY
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layout import Layout
@@ -96,7 +96,7 @@ def test_a_copy_that_begins_while_storage_is_listed_is_named(cluster: Cluster) -
     assert classes(scrubbed(cluster)) == {}
 
 
-@pytest.mark.parametrize("after_ms", [0, DEFAULT_MAX_COPY_MS + 1])
+@pytest.mark.parametrize("after_ms", [0, MAX_COPY.default + 1])
 def test_a_copy_counts_as_never_finished_after_a_while(cluster: Cluster, after_ms: int) -> None:
     cluster.segment(TOPIC, 0, S.COPY_SEGMENT_STARTED)
     cluster.now_ms = START_MS + after_ms
