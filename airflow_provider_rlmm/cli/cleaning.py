@@ -37,6 +37,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
     from airflow_provider_rlmm.core.plans.plan import PlanSummary
+    from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
     from airflow_provider_rlmm.features.cleanup.run_report import RunReport
 
 logger = logging.getLogger(__name__)
@@ -101,10 +102,9 @@ def clean_command(
     tidy_up(
         run.work_uri, summary.cluster_id, run.name, since_ms=summary.created_at_ms, keep_runs_days=0, keep_audit_days=0
     )
-    document = dict(report.document)
     if invocation.output.as_json:
-        invocation.output.document(document | {"report": path})
-    _say_totals(invocation, document, path, limits.min_absence_ms)
+        invocation.output.document(report.document.to_dict() | {"report": path})
+    _say_totals(invocation, report.document, path, limits.min_absence_ms)
     say_judgement(invocation, report.judgement)
     unkept = _keep_summary(run, report, began_at_ms) if execute else ""
     if unkept:
@@ -191,7 +191,7 @@ def _reported(run: Run, failed: int, said: Any, now_ms: int) -> tuple[RunReport,
         acknowledgements=said,
         now_ms=now_ms,
     )
-    return report, write_document(run.uri, REPORT_DOCUMENT, json.dumps(report.document, indent=2))
+    return report, write_document(run.uri, REPORT_DOCUMENT, json.dumps(report.document.to_dict(), indent=2))
 
 
 def _keep_summary(run: Run, report: RunReport, began_at_ms: int) -> str:
@@ -204,7 +204,7 @@ def _keep_summary(run: Run, report: RunReport, began_at_ms: int) -> str:
     facts = RunFacts(PROGRAM, who.dag_id, who.run_id, who.artifact, began_at_ms, system_clock(), steps)
     try:
         # A run with a report has a plan, and a plan has a cluster.
-        summary = summary_of_cleanup(run.work_uri, facts, str(report.document["cluster_id"]), report)
+        summary = summary_of_cleanup(run.work_uri, facts, str(report.document.cluster_id), report)
         keep_run_summary(run.work_uri, summary)
     except (OSError, RlmmError) as e:
         return f"needs a person: the summary of this run is not kept in {run.work_uri}: {e}"
@@ -234,24 +234,21 @@ def _say_plan(invocation: Invocation, summary: PlanSummary, run: Run) -> None:
     output.line(f"The plan is {run.uri}")
 
 
-def _say_totals(invocation: Invocation, document: dict[str, Any], path: str, min_absence_ms: int) -> None:
-    output = invocation.output
+def _say_totals(invocation: Invocation, report: CleanupReport, path: str, min_absence_ms: int) -> None:
+    output, totals = invocation.output, report.totals
     if not output.as_json:
-        rows = [{"what": name.replace("_", " "), "count": count} for name, count in document["totals"].items() if count]
-        heading = "would be done" if document["dry_run"] else "done"
-        if document["stopped"]:
+        rows = [{"what": name.replace("_", " "), "count": count} for name, count in totals.items() if count]
+        heading = "would be done" if report.dry_run else "done"
+        if report.stopped:
             heading = "stopped, nothing was deleted"
         output.rows(rows, {"what": "", "count": ""}, heading)
-    totals = document["totals"]
     if (marked := totals.get("partitions_marked")) and totals["waiting_segments"]:
         wait = duration_in_words(min_absence_ms)
         output.line(f"{marked:,} user partitions were marked now. A run in {wait} deletes what is theirs.")
-    for refusal in document["waiting"]["refusals"]:
-        output.line(f"waits: {refusal['what']}: {refusal['why']}. {refusal['what_to_do']}")
-    for refusal in (*document["not_marked"], *document["not_planned"]):
-        output.line(f"left: {refusal['what']}: {refusal['why']}. To do: {refusal['what_to_do']}")
-    if document["dry_run"]:
-        output.line(
-            "Nothing was written or deleted. To do it: --execute --cluster-id " + (document["cluster_id"] or "ID")
-        )
+    for refusal in report.waiting.refusals:
+        output.line(f"waits: {refusal.what}: {refusal.why}. {refusal.what_to_do}")
+    for refusal in (*report.not_marked, *report.not_planned):
+        output.line(f"left: {refusal.what}: {refusal.why}. To do: {refusal.what_to_do}")
+    if report.dry_run:
+        output.line("Nothing was written or deleted. To do it: --execute --cluster-id " + (report.cluster_id or "ID"))
     output.line(f"The report is {path}")

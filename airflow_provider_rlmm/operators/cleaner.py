@@ -20,7 +20,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_SEGMENTS_THIS_RUN
 from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_document
 from airflow_provider_rlmm.features.cleanup import run_report as documents
-from airflow_provider_rlmm.features.cleanup.reports import named, totals
+from airflow_provider_rlmm.features.cleanup.reports import Totals, named
 from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
@@ -324,10 +324,10 @@ class CleanMetadataPartitionOperator(CheckedOperator[_CleanArguments]):
                 run=run,
                 archive_first=read.archive_first,
             )
-        counts = totals([kept])
+        counts = Totals.of([kept])
         # The UI names the mapped task by its template, which is rendered again after this.
         done = "would be deleted" if dry_run else "deleted"
-        label = f": {counts['segments_deleted']} segments {done}, {counts['segments_left']} left"
+        label = f": {counts.segments_deleted} segments {done}, {counts.segments_left} left"
         cast("dict[str, Any]", context)["rlmm_counts"] = label
         return self.told({**named(counts, dry_run), "dry_run": dry_run})
 
@@ -380,12 +380,12 @@ class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
             now_ms=now_ms,
         )
         # Said first: where the report cannot be written, the log is the only place left.
-        say_judgement(self.log, report.judgement, report.document["cluster_id"] or "", now_ms)
-        path = write_document(artifact_uri(name), REPORT_DOCUMENT, json.dumps(report.document, indent=2))
+        say_judgement(self.log, report.judgement, report.document.cluster_id or "", now_ms)
+        path = write_document(artifact_uri(name), REPORT_DOCUMENT, json.dumps(report.document.to_dict(), indent=2))
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
-        dry_run = report.document["dry_run"]
-        counts = self.told({**report.document["totals"], "dry_run": dry_run, "report": path})
+        dry_run = report.document.dry_run
+        counts = self.told({**report.document.totals, "dry_run": dry_run, "report": path})
         self.log.info("report %s", counts)
         unkept = self._keep_summary(context, read.rlmm_conn_id, report)
         self._tidy_up(name)
@@ -406,7 +406,7 @@ class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
         from airflow_provider_rlmm.overview.history import summary_of_cleanup
 
         # A run that was stopped by its first task may not know where it was.
-        cluster_id = report.document["cluster_id"] or cluster_of(rlmm_conn_id)
+        cluster_id = report.document.cluster_id or cluster_of(rlmm_conn_id)
         if cluster_id is None:
             self.log.warning("no summary of this run is kept: it does not know of which cluster it is")
             return ""

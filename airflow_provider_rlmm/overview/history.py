@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.work_folder import DOCTOR_DOCUMENT, cluster
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
 from airflow_provider_rlmm.core.runs.attention import Judgement
-from airflow_provider_rlmm.features.cleanup.run_report import RunReport, read_checked
+from airflow_provider_rlmm.features.cleanup.run_report import RunReport, read_of_run
 from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
@@ -105,11 +105,12 @@ def _inventory_of(cluster_uri: str, cluster_id: str, artifact: str) -> Inventory
 
 def _diagnosis_of(uri: str) -> Mapping[str, Any] | None:
     try:
-        return read_checked(uri, DOCTOR_DOCUMENT, _check_counts)
+        return read_of_run(uri, DOCTOR_DOCUMENT, _with_counts)
     except PlanError:
         # The report says what is wrong with it.
         return None
 
 
-def _check_counts(document: Mapping[str, Any]) -> None:
+def _with_counts(document: Mapping[str, Any]) -> Mapping[str, Any]:
     strict.integer(document.get("critical"), "critical")
+    return document

@@ -12,6 +12,8 @@ from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Judgement
+from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
+from airflow_provider_rlmm.features.cleanup.reports import Totals
 from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
@@ -45,7 +47,7 @@ class RunFacts:
 def cleaner_summary(
     facts: RunFacts,
     cluster_id: str,
-    report: Mapping[str, Any],
+    report: CleanupReport,
     judgement: Judgement,
     *,
     plan: PlanSummary | None,
@@ -57,23 +59,21 @@ def cleaner_summary(
 
     :param facts: of the run.
     :param cluster_id: the cluster.
-    :param report: its document.
+    :param report: its report.
     :param judgement: what fails the run.
     :param plan: its plan, ``None`` where it made none.
     :param inventory: what its survey found, ``None`` where it made none.
     :param diagnosis: what its doctor found, ``None`` where it has none.
     """
-    totals, dry_run = report["totals"], report["dry_run"]
-    deleted = Deleted(*(totals[f"{'would_delete_' if dry_run else ''}{what}{'' if dry_run else '_deleted'}"] for what in (
-        "segments", "objects", "bytes"
-    )))  # fmt: skip
+    counted, dry_run = Totals.of(report.metadata_partitions), report.dry_run
+    deleted = Deleted(counted.segments_deleted, counted.objects_deleted, counted.bytes_deleted)
     done = f"{deleted.segments:,} segments, {human_bytes(deleted.bytes)} {'would be' if dry_run else 'were'} deleted"
     found = inventory.totals if inventory else None
     return RunSummary(
         **_common(facts, cluster_id, RunKind.CLEANER, judgement, done, dry_run=dry_run),
         deleted=deleted,
         planned=plan.planned if plan else Count(0, 0),
-        refusals=totals["refusals"],
+        refusals=report.totals["refusals"],
         stored=found.stored if found else None,
         orphaned=found.orphaned if found else None,
         unseen=found.unseen if found else None,

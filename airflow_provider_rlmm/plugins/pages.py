@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
-from airflow_provider_rlmm.features.cleanup.reports import check_report
+from airflow_provider_rlmm.features.cleanup.report_document import read_report
 from airflow_provider_rlmm.features.doctor.findings import Severity
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
@@ -115,12 +115,12 @@ def report_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL)
     Return the page of a cleanup report.
 
     :param name: name of the report.
-    :param document: as :func:`~airflow_provider_rlmm.features.cleanup.run_report.report_of_run` made it.
+    :param document: of a :class:`~airflow_provider_rlmm.features.cleanup.report_document.CleanupReport`.
     :param shell: what stands around the page.
     :raises ValueError: if it does not have the form of a report.
     """
-    check_report(document)
-    return render("report.html", shell, name=name, report=document, topics=by_topic(document))
+    report = read_report(document)
+    return render("report.html", shell, name=name, report=report, topics=by_topic(report))
 
 
 def doctor_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:

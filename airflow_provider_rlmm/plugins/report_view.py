@@ -5,9 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-_WORST_FIRST: Final = ("REFUSED", "INCOMPLETE", "WAITING", "FINISHED")
+from airflow_provider_rlmm.core.plans.refusals import Refusal
+from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
+from airflow_provider_rlmm.features.cleanup.reports import PartitionOutcome, UserPartitionReport
+
+_WORST_FIRST: Final = (
+    PartitionOutcome.REFUSED,
+    PartitionOutcome.INCOMPLETE,
+    PartitionOutcome.WAITING,
+    PartitionOutcome.FINISHED,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,48 +37,50 @@ class ReportedTopic:
 
     topic: str
     topic_id: str
-    outcome: str
-    partitions: Mapping[str, int]
+    outcome: PartitionOutcome
+    partitions: Mapping[PartitionOutcome, int]
     segments_deleted: int
     segments_left: int
     objects_deleted: int
     bytes_deleted: int
-    refusals: Sequence[Mapping[str, Any]]
+    refusals: Sequence[Refusal]
 
 
-def by_topic(report: Mapping[str, Any]) -> list[ReportedTopic]:
+def by_topic(report: CleanupReport) -> list[ReportedTopic]:
     """
     Return what a report says, topic by topic: those that were refused first, then the largest.
 
-    :param report: the document.
+    :param report: the report.
     """
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for part in report["metadata_partitions"]:
-        for partition in part["partitions"]:
-            groups.setdefault((partition["topic"], partition["topic_id"]), []).append(partition)
+    groups: dict[tuple[str, str], list[UserPartitionReport]] = {}
+    for part in report.metadata_partitions:
+        for partition in part.partitions:
+            groups.setdefault((partition.topic, partition.topic_id), []).append(partition)
     found = [_topic(topic, topic_id, partitions) for (topic, topic_id), partitions in groups.items()]
-    return sorted(found, key=lambda t: (_rank(t.outcome), -t.bytes_deleted, t.topic, t.topic_id))
+    return sorted(found, key=lambda t: (_WORST_FIRST.index(t.outcome), -t.bytes_deleted, t.topic, t.topic_id))
 
 
-def _topic(topic: str, topic_id: str, partitions: Sequence[Mapping[str, Any]]) -> ReportedTopic:
-    outcomes = [p["outcome"] for p in partitions]
-    counts = {outcome: outcomes.count(outcome) for outcome in sorted(set(outcomes), key=_rank)}
-    sums = {
-        name: sum(p[name] for p in partitions)
-        for name in ("segments_deleted", "segments_left", "objects_deleted", "bytes_deleted")
-    }
-    return ReportedTopic(topic, topic_id, next(iter(counts)), counts, **sums, refusals=list(_refusals(partitions)))
+def _topic(topic: str, topic_id: str, partitions: Sequence[UserPartitionReport]) -> ReportedTopic:
+    outcomes = [p.outcome for p in partitions]
+    counts = {outcome: outcomes.count(outcome) for outcome in _WORST_FIRST if outcome in outcomes}
+    return ReportedTopic(
+        topic,
+        topic_id,
+        next(iter(counts)),
+        counts,
+        segments_deleted=sum(p.segments_deleted for p in partitions),
+        segments_left=sum(p.segments_left for p in partitions),
+        objects_deleted=sum(p.objects_deleted for p in partitions),
+        bytes_deleted=sum(p.bytes_deleted for p in partitions),
+        refusals=list(_refusals(partitions)),
+    )
 
 
-def _refusals(partitions: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _refusals(partitions: Sequence[UserPartitionReport]) -> Iterator[Refusal]:
     seen = set()
     for partition in partitions:
-        for refusal in partition["refusals"]:
-            said = (refusal["what"], refusal["why"])
+        for refusal in partition.refusals:
+            said = (refusal.what, refusal.why)
             if said not in seen:
                 seen.add(said)
                 yield refusal
-
-
-def _rank(outcome: str) -> int:
-    return _WORST_FIRST.index(outcome) if outcome in _WORST_FIRST else -1

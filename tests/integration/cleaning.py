@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -37,7 +38,7 @@ from airflow_provider_rlmm.features.cleanup.marker import (
     RealMarkerEffects,
 )
 from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner, Plan
-from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, totals
+from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, Totals
 from dev.broker import LocalKafka
 from tests.roots import naming
 
@@ -124,7 +125,7 @@ class Cleaning:
         reports = [self._clean(partition, plan) for partition in partitions]
         refusals = [*plan.summary.refusals, *(r for report in reports for r in _refusals_of(report))]
         return {
-            **totals([report.to_dict() for report in reports]),
+            **asdict(Totals.of(reports)),
             "reasons": [r.why for r in refusals],
             "events": sum((Counter(report.events) for report in reports), Counter()),
         }

@@ -75,7 +75,7 @@ ANSWERS = [
         "figures",
         "what waits is left, too",
         REPORTS,
-        ' for p in partitions if p["outcome"] != PartitionOutcome.WAITING.value',
+        " for p in partitions if p.outcome is not PartitionOutcome.WAITING",
         " for p in partitions",
         _ONCE,
     ),

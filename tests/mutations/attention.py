@@ -48,7 +48,7 @@ NEEDS_A_PERSON = [
         "I12",
         "the marker's refusals are only logged",
         CLEANING,
-        "    write_document(uri, MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))\n",
+        "    write_document(uri, MARK_DOCUMENT, json.dumps(plain_of(left)))\n",
         "",
         "airflow/test_operators.py::test_the_markers_refusals_reach_the_report_though_the_task_after_it_failed",
     ),

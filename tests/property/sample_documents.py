@@ -15,6 +15,8 @@ from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
 from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress
+from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
+from airflow_provider_rlmm.features.cleanup.reports import Marking, MetadataPartitionReport
 from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
@@ -45,6 +47,31 @@ _PART: Final[Plain] = {
 }  # fmt: skip
 _OF_CLUSTER: Final[Plain] = {"cluster_id": "cluster", "connection": "rlmm_default"}
 _ASKED: Final[Plain] = {"plan_id": "p", "plan_sha256": _SHA, "asked_at_ms": 1}
+_LEFT: Final[Plain] = {**_REFUSAL, "offset": None}
+_PROBLEM: Final[Plain] = {
+    **_REFUSAL, "acknowledgement": {"by": "me", "why": "known", "until": "2026-02-03T04:05:06+00:00", "expired": True},
+    "acknowledge_with": {"cluster_id": "cluster", "kind": "TOPIC_PRESENT", "offset": 7, "until": "then", "by": "", "why": ""},
+}  # fmt: skip
+_CLEANED: Final[Plain] = {
+    "metadata_partition": 1, "dry_run": True,
+    "partitions": [
+        {
+            "topic": "gone", "topic_id": _ID, "partition": 0, "outcome": "INCOMPLETE", "segments_deleted": 1,
+            "segments_left": 2, "objects_deleted": 5, "bytes_deleted": 10, "refusals": [_LEFT],
+        }
+    ],
+    "refusals": [_REFUSAL], "events": {"DELETE_SEGMENT_STARTED": 1}, "would_write": ["started a", "finished a"],
+    "committed_offset": 9, "duration_ms": -5,
+}  # fmt: skip
+_REPORTED_ARCHIVE: Final[Plain] = {
+    "name": "run-1", "uri": "file:///archive", "counts": {"partitions": 1, "records": 5},
+    "partitions": [
+        {
+            "topic": "gone", "topic_id": _ID, "partition": 0, "segments": 2, "not_whole": 1, "bytes": 10, "records": 5,
+            "records_sha256": _SHA, "manifest": "file:///archive/gone/a.json", "manifest_sha256": _SHA,
+        }
+    ],
+}  # fmt: skip
 
 SAMPLES: Final[Mapping[type, Plain]] = {
     CleaningProgress: {
@@ -159,4 +186,15 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "documents": {"report": "dag.run"},
     },
     Watch: {**_OF_CLUSTER, "since_ms": 1},
+    CleanupReport: {
+        "report_id": "dag.run", "plan_id": "p", "cluster_id": "cluster", "created_at_ms": 1, "dry_run": True,
+        "stopped": {"why": "too much", "what_to_do": "take less", "left": _COUNT}, "deletion": "it frees space",
+        "archive": _REPORTED_ARCHIVE, "needs_person": [_PROBLEM],
+        "acknowledged": [{**_PROBLEM, "acknowledgement": None, "acknowledge_with": None}],
+        "waiting": {**_COUNT, "refusals": [{**_LEFT, "kind": "WAITING"}]},
+        "totals": {"would_delete_segments": 1, "needs_person": 2}, "not_marked": [_LEFT], "not_planned": [_LEFT],
+        "metadata_partitions": [_CLEANED],
+    },
+    MetadataPartitionReport: _CLEANED,
+    Marking: {"cluster_id": "cluster", "dry_run": False, "marked": 2, "already_marked": 1, "refusals": [_LEFT, _REFUSAL]},
 }  # fmt: skip

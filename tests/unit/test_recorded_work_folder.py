@@ -20,6 +20,7 @@ from uuid import UUID
 import pytest
 from airflow.sdk import Connection
 
+from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
@@ -33,7 +34,8 @@ from airflow_provider_rlmm.core.world.root_ledger import recorded_roots
 from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
 from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress
-from airflow_provider_rlmm.features.cleanup.reports import check_mark, check_part
+from airflow_provider_rlmm.features.cleanup.report_document import read_report
+from airflow_provider_rlmm.features.cleanup.reports import read_marking, read_part
 from airflow_provider_rlmm.features.retention.spark.executor.folding import _read_state
 from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
@@ -63,6 +65,15 @@ def _object(check: Callable[[Mapping[str, Any]], object], text: str) -> None:
     check(json.loads(text))
 
 
+def _plain(read: Callable[[Mapping[str, Any]], object], text: str) -> None:
+    assert json.dumps(plain_of(read(json.loads(text)))) == text
+
+
+def _report(text: str) -> None:
+    report_page("recorded", json.loads(text))
+    assert json.dumps(read_report(json.loads(text)).to_dict(), indent=2) == text
+
+
 def _approval(kind: type[Approval | ApprovalRequest], text: str) -> None:
     assert kind.of_json(text).to_dict() == json.loads(text)
 
@@ -86,9 +97,9 @@ DOCUMENTS: Final[Mapping[str, Read]] = {
     r"approval\.json": partial(_approval, Approval),
     r"approval-request\.json": partial(_approval, ApprovalRequest),
     r"check\.json": _decision,
-    r"mark\.json": partial(_object, check_mark),
-    r"clean-\d+\.json": partial(_object, check_part),
-    r"report\.json": partial(_object, partial(report_page, "recorded")),
+    r"mark\.json": partial(_plain, read_marking),
+    r"clean-\d+\.json": partial(_plain, read_part),
+    r"report\.json": _report,
     r"doctor\.json": partial(_object, partial(doctor_page, "recorded")),
 }
 """Name of a file → reads it; what has a writer is written again, and gives the same bytes."""

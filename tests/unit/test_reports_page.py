@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.runs.attention import FIELDS, Attention, RunProblem, judge
+from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
 from airflow_provider_rlmm.features.cleanup.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,
-    cleanup_document,
 )
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reports.md").read_text()
@@ -39,12 +40,12 @@ def test_the_page_names_every_field() -> None:
         0, False, (UserPartitionReport.refused(TIP, 1, refusal),), (refusal,), {}, (), None, 1
     )
     for dry_run in (False, True):
-        document = cleanup_document(
-            report_id="r", plan_id="p", cluster_id="c", created_at_ms=1, dry_run=dry_run, reports=[part.to_dict()],
+        report = cleanup_report(
+            report_id="r", plan_id="p", cluster_id="c", created_at_ms=1, dry_run=dry_run, parts=[part],
             judgement=judge([Attention("QUARANTINED", "w", "w", "w", "t", 1, 2)], [], "c", 1), not_planned=[refusal],
-            stopped={"why": "", "what_to_do": "", "left": {"segments": 1, "bytes": 1}},
+            stopped=Stopped("", "", Count(1, 1)),
         )  # fmt: skip
-        assert not {name for name in names(document) if f"`{name}`" not in PAGE}
+        assert not {name for name in names(report.to_dict()) if f"`{name}`" not in PAGE}
 
 
 def test_the_page_names_every_kind_and_every_field_of_an_acknowledgement() -> None:

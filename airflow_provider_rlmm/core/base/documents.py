@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The strict reader of a document, derived from the data class that the document is made of: its form is said once.
+The strict reader of a document, derived from the data class that the document is made of, and what writes it: its form is
+said once.
+
+What is written is what the fields hold, in their order (:func:`plain_of`). Whoever writes a document that decides about
+deletions reads it back first; one for people is written in any case, and whoever cannot read it says so.
 
 The module of a data class derives the reader once, when it is imported, so that a field without a reader of its own is found
 then and not when the first document is read. These types have one:
@@ -19,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
+from math import isfinite
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -29,6 +34,9 @@ T = TypeVar("T")
 
 Text = Annotated[str, strict.string]
 """A text of at most :data:`~airflow_provider_rlmm.core.base.strict_json.MAX_TEXT` characters."""
+
+LongText = Annotated[str, strict.text]
+"""A text of any length: of documents for people, which are bounded as a whole."""
 
 Share = Annotated[float, strict.share]
 """A number from 0 to 1."""
@@ -54,23 +62,66 @@ class AbsentAs:
     value: object  # as JSON
 
 
-def reader_of(kind: type[T]) -> Reader[T]:
+def reader_of(kind: type[T], **instead: Reader[Any]) -> Reader[T]:
     """
     Derive the reader of a data class from the types of its fields.
 
     :param kind: the data class; all that its fields name is defined in its module.
+    :param instead: field that has a reader of its own here → that one.
     :raises TypeError: naming the field, if one has no reader.
     """
     if not is_dataclass(kind):
         raise TypeError(f"{kind!r} is no data class")
     hints = get_type_hints(kind, include_extras=True)
+    if unknown := sorted(instead.keys() - hints.keys()):
+        raise TypeError(f"{kind!r} has no fields {unknown}")
     types = {field.name: _taken_apart(hints[field.name]) for field in fields(kind)}
     absent = {name: note.value for name, (_, notes) in types.items() for note in notes if isinstance(note, AbsentAs)}
     readers = {
-        name: _noted(hint, [note for note in notes if not isinstance(note, AbsentAs)], f"{kind.__qualname__}.{name}")
+        name: instead.get(name)
+        or _noted(hint, [note for note in notes if not isinstance(note, AbsentAs)], f"{kind.__qualname__}.{name}")
         for name, (hint, notes) in types.items()
     }
     return strict.record(kind, readers, absent)
+
+
+def plain_of(document: object) -> dict[str, Any]:
+    """
+    Return what a document holds as plain JSON types, in the order of its fields: what its derived reader reads.
+
+    :param document: a data class.
+    :raises TypeError: naming the field, if one holds what no reader returns.
+    """
+    if not is_dataclass(document) or isinstance(document, type):
+        raise TypeError(f"{document!r} is no document")
+    return {
+        field.name: _plain_value(getattr(document, field.name), f"{type(document).__qualname__}.{field.name}")
+        for field in fields(document)
+    }
+
+
+def _plain_value(value: object, where: str) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    if value is None or type(value) in (bool, int, str) or (type(value) is float and isfinite(value)):
+        return value
+    if is_dataclass(value):
+        return plain_of(value)
+    if isinstance(value, tuple | list):
+        return [_plain_value(element, where) for element in value]
+    if isinstance(value, Mapping):
+        named = {_plain_name(name, where): _plain_value(each, where) for name, each in value.items()}
+        if len(named) == len(value):
+            return named
+    raise TypeError(f"{where} holds {strict.shown(value)}, which no reader of a document returns")
+
+
+def _plain_name(name: object, where: str) -> str:
+    if isinstance(name, str):
+        return str(name.value) if isinstance(name, StrEnum) else name
+    if type(name) is int:
+        return str(name)
+    raise TypeError(f"{where} has the name {strict.shown(name)}, which no reader of a document returns")
 
 
 def value_of(kind: type[StrEnum]) -> Reader[str]:

@@ -129,6 +129,13 @@ def integer(value: object, what: str) -> int:
     return value
 
 
+def signed(value: object, what: str) -> int:
+    """Read an integer, which may be negative (a :data:`Reader`); no boolean, and no float however whole."""
+    if type(value) is not int:
+        raise ValueError(f"{what} is {shown(value)}, not an integer")
+    return value
+
+
 def share(value: object, what: str) -> float:
     """Read a number from 0 to 1 (a :data:`Reader`)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
@@ -154,6 +161,13 @@ def string(value: object, what: str) -> str:
     """Read a text of at most :data:`MAX_TEXT` characters (a :data:`Reader`)."""
     if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise ValueError(f"{what} is {shown(value)}, not a text of at most {MAX_TEXT} characters")
+    return value
+
+
+def text(value: object, what: str) -> str:
+    """Read a text of any length (a :data:`Reader`), where the document as a whole is bounded."""
+    if not isinstance(value, str):
+        raise ValueError(f"{what} is {shown(value)}, not a text")
     return value
 
 

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
+from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, PlainJson
 from airflow_provider_rlmm.core.base.quoting import name_in_text, printable
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 
@@ -239,6 +240,32 @@ def _expiry(until: str, now_ms: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedWord:
+    """What a person has said about a problem, as a report shows it."""
+
+    by: LongText  # who
+    why: LongText  # why the problem may stay for a while
+    until: LongText  # when that ends, as acknowledgements spell it
+    expired: bool  # whether it counts no more
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedProblem:
+    """Something that needs a person, and what was said about it, as a report shows it: see :class:`Attention`."""
+
+    kind: LongText
+    what: LongText
+    why: LongText
+    what_to_do: LongText
+    topic: LongText | None
+    metadata_partition: int | None
+    offset: int | None
+    count: Annotated[int, AbsentAs(1)]
+    acknowledgement: ReportedWord | None  # the one that reaches furthest, ``None`` where there is none
+    acknowledge_with: PlainJson | None  # what would acknowledge it, to be signed; ``None`` where nothing can
+
+
+@dataclass(frozen=True, slots=True)
 class JudgedAttention:
     """A problem and what was said about it."""
 
@@ -246,18 +273,27 @@ class JudgedAttention:
     acknowledgement: Acknowledgement | None = None  # the one that reaches furthest, ``None`` where there is none
     expired: bool = False  # whether it counts no more
 
-    def to_dict(self, cluster_id: str, now_ms: int) -> dict[str, Any]:
+    def entry(self, cluster_id: str, now_ms: int) -> ReportedProblem:
         """
-        Return the entry of a report as plain JSON types.
+        Return the entry of a report.
 
         :param cluster_id: the cluster, for the acknowledgement that is suggested.
         :param now_ms: ms since the epoch.
         """
-        found = self.acknowledgement
-        until = found and iso_time(found.until_ms)
-        said = found and {"by": found.by, "why": found.why, "until": until, "expired": self.expired}
-        plain = {name: value for name, value in asdict(self.attention).items() if name != "acknowledgeable"}
-        return plain | {"acknowledgement": said, "acknowledge_with": self.suggestion(cluster_id, now_ms)}
+        problem, found = self.attention, self.acknowledgement
+        said = None if found is None else ReportedWord(found.by, found.why, iso_time(found.until_ms), self.expired)
+        return ReportedProblem(
+            kind=problem.kind,
+            what=problem.what,
+            why=problem.why,
+            what_to_do=problem.what_to_do,
+            topic=problem.topic,
+            metadata_partition=problem.metadata_partition,
+            offset=problem.offset,
+            count=problem.count,
+            acknowledgement=said,
+            acknowledge_with=self.suggestion(cluster_id, now_ms),
+        )
 
     def suggestion(self, cluster_id: str, now_ms: int) -> dict[str, Any] | None:
         """

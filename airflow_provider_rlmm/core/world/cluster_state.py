@@ -35,9 +35,9 @@ class ListedTopic:
 
     topic_id: Annotated[UUID, _topic_id]
     name: Text
-    retention_ms: Annotated[int, _signed]
-    retention_bytes: Annotated[int, _signed]
-    log_start_offsets: Mapping[int, Annotated[int, _signed]]
+    retention_ms: Annotated[int, strict.signed]
+    retention_bytes: Annotated[int, strict.signed]
+    log_start_offsets: Mapping[int, Annotated[int, strict.signed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ClusterState:
     """
 
     cluster_id: Text
-    observed_at_ms: Annotated[int, _signed]
+    observed_at_ms: Annotated[int, strict.signed]
     topics: tuple[ListedTopic, ...]
 
     def __post_init__(self) -> None:
@@ -118,13 +118,6 @@ class ClusterState:
 
 def _topic_id(value: object, what: str) -> UUID:
     return parse_kafka_uuid(strict.string(value, what))
-
-
-def _signed(value: object, what: str) -> int:
-    """Read an integer, which may be negative: a float or a string would shift a limit without anybody noticing."""
-    if type(value) is not int:
-        raise ValueError(f"{what} is {strict.shown(value)}, not an integer")
-    return value
 
 
 _READ = reader_of(ClusterState)

@@ -8,9 +8,9 @@ What is missing or cannot be read is noted and never an error: the run may have 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import ArchiveError, PlanError
@@ -23,16 +23,17 @@ from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
-from airflow_provider_rlmm.features.cleanup.marker import MarkReport
+from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport, Stopped, cleanup_report
 from airflow_provider_rlmm.features.cleanup.reports import (
+    Marking,
     MetadataPartitionReport,
-    check_mark,
-    check_part,
-    cleanup_document,
-    refusal_of_dict,
-    refusals_of,
+    met_in,
+    read_marking,
+    read_part,
 )
 from airflow_provider_rlmm.features.doctor.criticals import check_diagnosis, criticals_of
+
+T = TypeVar("T")
 
 NO_REPORT = "its cleaning task left no report"
 
@@ -46,22 +47,6 @@ def part_name(metadata_partition: int) -> str:
     return f"clean-{metadata_partition}.json"
 
 
-def mark_document(report: MarkReport, cluster_id: str) -> dict[str, Any]:
-    """
-    Return what the marker leaves for the report of its run.
-
-    :param report: what it did.
-    :param cluster_id: the cluster.
-    """
-    return {
-        "cluster_id": cluster_id,
-        "dry_run": report.dry_run,
-        "marked": len(report.marked),
-        "already_marked": report.already_marked,
-        "refusals": [asdict(r) for r in report.refusals],
-    }
-
-
 @dataclass(slots=True)
 class _RunDocuments:
     """What the tasks of a run left."""
@@ -69,11 +54,11 @@ class _RunDocuments:
     uri: str  # of the folder of the run
     plan: PlanSummary | None = None  # its plan, ``None`` where there is none that can be read; ``no_plan`` says why
     no_plan: str = ""
-    mark: dict[str, Any] | None = None  # the marker's document
+    mark: Marking | None = None  # what the marker left
     doctor: dict[str, Any] | None = None  # the doctor's, where the run has one
     archive: PlanArchive | None = None  # what was archived of this very plan, where anything was
     answer: Approval | None = None  # what a person has answered about this very plan, where somebody was asked
-    parts: dict[int, dict[str, Any]] = field(default_factory=dict)  # metadata partition → its report
+    parts: dict[int, MetadataPartitionReport] = field(default_factory=dict)  # metadata partition → its report
     absent: dict[int, str] = field(default_factory=dict)  # metadata partition that was planned → why it has no report
     unreadable: list[Attention] = field(default_factory=list)  # what is there and cannot be read, or ought to be there
 
@@ -86,8 +71,8 @@ class _RunDocuments:
         except PlanError as e:
             missing = isinstance(e.__cause__, FileNotFoundError)
             run.no_plan = f"none of them has left one in {uri}" if missing else str(e)
-        run.mark = run._document(MARK_DOCUMENT, check_mark, missing=marked and run.plan is not None)
-        run.doctor = run._document(DOCTOR_DOCUMENT, check_diagnosis)
+        run.mark = run._document(MARK_DOCUMENT, read_marking, missing=marked and run.plan is not None)
+        run.doctor = run._document(DOCTOR_DOCUMENT, _diagnosis)
         run._read_answer()
         run._read_archive()
         for metadata_partition in sorted(run.plan.by_metadata_partition if run.plan else ()):
@@ -99,7 +84,7 @@ class _RunDocuments:
         """The cluster, ``None`` where no document tells."""
         if self.plan is not None:
             return self.plan.cluster_id
-        return self.mark["cluster_id"] if self.mark else None
+        return self.mark.cluster_id if self.mark else None
 
     @property
     def stopped(self) -> bool:
@@ -117,22 +102,23 @@ class _RunDocuments:
 
     @property
     def not_marked(self) -> tuple[Refusal, ...]:
-        return tuple(refusal_of_dict(r) for r in self.mark["refusals"]) if self.mark else ()
+        return self.mark.refusals if self.mark else ()
 
     @property
     def dry_runs(self) -> frozenset[bool]:
         """What the tasks say that they were."""
-        documents = (*self.parts.values(), *([self.mark] if self.mark else []))
-        return frozenset(d["dry_run"] for d in documents)
+        marked = [self.mark.dry_run] if self.mark else []
+        return frozenset([*marked, *(part.dry_run for part in self.parts.values())])
 
     def _read_part(self, metadata_partition: int) -> None:
-        def check(document: Mapping[str, Any]) -> None:
-            check_part(document)
-            if document["metadata_partition"] != metadata_partition:
-                raise ValueError(f"it is that of metadata partition {document['metadata_partition']}")
+        def read(document: dict[str, Any]) -> MetadataPartitionReport:
+            part = read_part(document)
+            if part.metadata_partition != metadata_partition:
+                raise ValueError(f"it is that of metadata partition {part.metadata_partition}")
+            return part
 
         name, known = part_name(metadata_partition), len(self.unreadable)
-        part = self._document(name, check, metadata_partition)
+        part = self._document(name, read, metadata_partition)
         if part is not None:
             self.parts[metadata_partition] = part
         elif len(self.unreadable) > known:
@@ -145,35 +131,25 @@ class _RunDocuments:
             self.absent[metadata_partition] = NO_REPORT
 
     def _read_answer(self) -> None:
-        def check(document: Mapping[str, Any]) -> None:
-            Approval.of_dict(document)
-
-        found = self._document(APPROVAL_DOCUMENT, check)
-        if found is not None and self.plan is not None:
-            answer = Approval.of_dict(found)
+        answer = self._document(APPROVAL_DOCUMENT, Approval.of_dict)
+        if answer is not None and self.plan is not None:
             self.answer = answer if answer.is_of(self.plan) else None
 
     def _read_archive(self) -> None:
-        def check(document: Mapping[str, Any]) -> None:
-            try:
-                found = PlanArchive.from_json(json.dumps(document))
-            except ArchiveError as e:
-                raise ValueError(str(e)) from e
-            if self.plan is not None and found.plan_sha256 == self.plan.sha256:
-                self.archive = found
-
-        self._document(ARCHIVE_DOCUMENT, check)
+        archive = self._document(ARCHIVE_DOCUMENT, _archive)
+        if archive is not None and self.plan is not None:
+            self.archive = archive if archive.plan_sha256 == self.plan.sha256 else None
 
     def _document(
         self,
         name: str,
-        check: Callable[[Mapping[str, Any]], None],
+        read: Callable[[dict[str, Any]], T],
         metadata_partition: int | None = None,
         missing: bool = False,
-    ) -> dict[str, Any] | None:
+    ) -> T | None:
         """Return a document, ``None`` where there is none; one that cannot be read, or is ``missing``, is noted."""
         try:
-            found = read_checked(self.uri, name, check)
+            found = read_of_run(self.uri, name, read)
         except PlanError as e:
             self.unreadable.append(_unreadable(name, str(e), metadata_partition))
             return None
@@ -182,25 +158,35 @@ class _RunDocuments:
         return found
 
 
-def read_checked(uri: str, name: str, check: Callable[[Mapping[str, Any]], None]) -> dict[str, Any] | None:
+def read_of_run(uri: str, name: str, read: Callable[[dict[str, Any]], T]) -> T | None:
     """
     Read a document of a run, ``None`` where there is none.
 
     :param uri: of the folder of the run.
     :param name: file name.
-    :param check: raises ``ValueError`` where it does not have its form.
+    :param read: makes the value of it; raises ``ValueError`` where it does not have its form.
     :raises PlanError: if it is there and cannot be read, or does not have its form.
     """
     try:
-        document = strict_json.parse_object(read_document(uri, name))
-        check(document)
+        return read(strict_json.parse_object(read_document(uri, name)))
     except PlanError as e:
         if isinstance(e.__cause__, FileNotFoundError):
             return None
         raise
     except ValueError as e:
         raise PlanError(f"{uri}/{name} does not have the expected form: {e}") from e
+
+
+def _diagnosis(document: dict[str, Any]) -> dict[str, Any]:
+    check_diagnosis(document)
     return document
+
+
+def _archive(document: dict[str, Any]) -> PlanArchive:
+    try:
+        return PlanArchive.from_json(json.dumps(document))
+    except ArchiveError as e:
+        raise ValueError(str(e)) from e
 
 
 def _unreadable(name: str, why: str, metadata_partition: int | None) -> Attention:
@@ -220,7 +206,7 @@ _LOG_ADVICE = (
 class RunReport:
     """The report of a run."""
 
-    document: Mapping[str, Any]  # as ``docs/reports.md`` describes it
+    document: CleanupReport  # as ``docs/reports.md`` describes it
     judgement: Judgement  # what fails the run, and what would have
 
 
@@ -253,12 +239,12 @@ def report_of_run(
     problems = [*_own_problems(run, failed_tasks, failed, dry_run), *acknowledgements.problems, *_found_problems(run)]
     judgement = judge(problems, acknowledgements.known, run.cluster_id or "", now_ms)
     parts = run.parts | {p: _stand_in(run, p, is_dry) for p in run.absent}
-    document = cleanup_document(
+    document = cleanup_report(
         report_id=report_id,
         plan_id=run.plan.plan_id if run.plan else None,
         cluster_id=run.cluster_id,
         created_at_ms=now_ms,
-        reports=[parts[p] for p in sorted(parts)],
+        parts=[parts[p] for p in sorted(parts)],
         dry_run=is_dry,
         judgement=judgement,
         stopped=_stopped(run),
@@ -266,14 +252,14 @@ def report_of_run(
         left=_left(run).segments,
         not_marked=run.not_marked,
         not_planned=run.not_planned,
-        partitions_marked=run.mark["marked"] if run.mark else 0,
+        partitions_marked=run.mark.marked if run.mark else 0,
         deletion=_deletion(run),
         archive=run.archive,
     )
     return RunReport(document, judgement)
 
 
-def _stand_in(run: _RunDocuments, metadata_partition: int, dry_run: bool) -> dict[str, Any]:
+def _stand_in(run: _RunDocuments, metadata_partition: int, dry_run: bool) -> MetadataPartitionReport:
     """Stand in for a report that is not there, so that the run's report shows the metadata partition."""
     planned = _planned(run, metadata_partition).segments
     kind = RefusalKind.BLAST_RADIUS if run.stopped else RefusalKind.REPORT
@@ -284,7 +270,7 @@ def _stand_in(run: _RunDocuments, metadata_partition: int, dry_run: bool) -> dic
     return MetadataPartitionReport(
         metadata_partition, dry_run, partitions=(), refusals=(refusal,), events={}, would_write=(), committed_offset=None,
         duration_ms=0,
-    ).to_dict()  # fmt: skip
+    )  # fmt: skip
 
 
 def _planned(run: _RunDocuments, metadata_partition: int) -> Count:
@@ -314,7 +300,7 @@ def _deletion(run: _RunDocuments) -> str | None:
     return sentence if isinstance(sentence, str) else None
 
 
-def _stopped(run: _RunDocuments) -> dict[str, Any] | None:
+def _stopped(run: _RunDocuments) -> Stopped | None:
     """Say what stopped the run before it cleaned anything, and what is left."""
     plan = run.plan
     if plan is None or plan.blast_radius is None or plan.within_blast_radius:
@@ -325,7 +311,7 @@ def _stopped(run: _RunDocuments) -> dict[str, Any] | None:
         f"bytes are planned, {plan.blast_radius.excess(plan.planned, plan.known)}; {left.segments} segments with "
         f"{left.bytes} bytes are left"
     )
-    return {"why": why, "what_to_do": _stopped_advice(plan), "left": asdict(left)}
+    return Stopped(why, _stopped_advice(plan), left)
 
 
 def _own_problems(
@@ -345,7 +331,7 @@ def _own_problems(
         why = f"the run made no plan: see the tasks before this one ({run.no_plan})"
         yield own(RunProblem.NO_PLAN, "the run", why, "look at their logs")
     elif (stopped := _stopped(run)) is not None:
-        yield own(RunProblem.BLAST_RADIUS, f"plan {run.plan.plan_id}", stopped["why"], stopped["what_to_do"])
+        yield own(RunProblem.BLAST_RADIUS, f"plan {run.plan.plan_id}", stopped.why, stopped.what_to_do)
     elif run.rejected is not None:
         left = _left(run)
         why = f"it {run.rejected}; {left.segments} segments with {left.bytes} bytes are left"
@@ -369,7 +355,7 @@ def _found_problems(run: _RunDocuments) -> Iterator[Attention]:
     """Yield what the run found that needs a person; of two that are the same the first is kept."""
     met: list[tuple[int | None, Refusal]] = [(None, r) for r in (*run.not_planned, *run.not_marked)]
     met += [(None, refusal) for refusal in run.archive.refused.values()] if run.archive else []
-    met += [(number, refusal_of_dict(r)) for number, part in run.parts.items() for r in refusals_of([part])]
+    met += met_in(run.parts.values())
     stopped = [refusal for _, refusal in met if refusal.kind is RefusalKind.STOPPED]
     if stopped:
         # One switch stops thousands of them: it is said once.

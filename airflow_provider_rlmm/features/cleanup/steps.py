@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import MARK_DOCUMENT
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
@@ -23,7 +24,12 @@ from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.archiving.steps import archive_wanted, guard_of
 from airflow_provider_rlmm.features.cleanup import run_report as documents
-from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, check_part, totals, with_earlier_try
+from airflow_provider_rlmm.features.cleanup.reports import (
+    Marking,
+    MetadataPartitionReport,
+    Totals,
+    read_part,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.features.cleanup.marker import MarkReport
@@ -66,7 +72,8 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
         require_known_hold(session, topic)
         marker = DeletedPartitionMarker(topic, effects, clock=session.clock, hold=session.hold)
         report = marker.mark(work)
-    write_document(uri, MARK_DOCUMENT, json.dumps(documents.mark_document(report, session.cluster_id)))
+    left = Marking(session.cluster_id, report.dry_run, len(report.marked), report.already_marked, report.refusals)
+    write_document(uri, MARK_DOCUMENT, json.dumps(plain_of(left)))
     log_refusals(report.refusals)
     return report
 
@@ -122,7 +129,7 @@ def clean(
     dry_run: bool,
     run: RunIdentity,
     archive_first: bool = False,
-) -> dict[str, Any]:
+) -> MetadataPartitionReport:
     """
     Clean one metadata partition as the plan of the run allows. Restartable: another try goes on where the topic stands.
 
@@ -198,27 +205,27 @@ def log_refusals(refusals: Iterable[Refusal]) -> None:
         logger.warning("left: %s: %s. To do: %s", refusal.what, refusal.why, refusal.what_to_do)
 
 
-def _keep(uri: str, report: MetadataPartitionReport) -> dict[str, Any]:
+def _keep(uri: str, report: MetadataPartitionReport) -> MetadataPartitionReport:
     """Write the report of this try, with what earlier tries of the run did; return it."""
-    log_refusals([*report.refusals, *(r for p in report.partitions for r in p.refusals)])
+    log_refusals(report.every_refusal())
     number = report.metadata_partition
-    part, document = documents.part_name(number), report.to_dict()
+    name, kept = documents.part_name(number), report
     try:
-        earlier = None if report.dry_run else documents.read_checked(uri, part, check_part)
+        earlier = None if report.dry_run else documents.read_of_run(uri, name, read_part)
     except PlanError as e:
         what = f"metadata partition {number}"
         why = f"what an earlier try of its task did is not in this report: {e}"
         kind, what_to_do = RefusalKind.REPORT, "look at the log of that try"
-        document["refusals"].append(asdict(Refusal(what, why, what_to_do, kind, number)))
+        kept = replace(report, refusals=(*report.refusals, Refusal(what, why, what_to_do, kind, number)))
     else:
-        document = with_earlier_try(document, earlier) if earlier else document
+        kept = report.with_earlier_try(earlier) if earlier else report
     try:
-        write_document(uri, part, json.dumps(document))
+        write_document(uri, name, json.dumps(plain_of(kept)))
     except OSError:
         # On a full disk the log is the only place left to say it.
-        logger.error("the report cannot be written; this try did: %s", totals([report.to_dict()]))
+        logger.error("the report cannot be written; this try did: %s", plain_of(Totals.of([report])))
         raise
-    return document
+    return kept
 
 
 def _keep_interrupted(uri: str, report: MetadataPartitionReport) -> None:

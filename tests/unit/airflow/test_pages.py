@@ -18,11 +18,11 @@ from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition,
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Acknowledgement, Attention, Judgement, judge
+from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
 from airflow_provider_rlmm.features.cleanup.reports import (
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,
-    cleanup_document,
 )
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
@@ -84,12 +84,12 @@ def report(topic: str = "orders", **given: Any) -> dict[str, Any]:
         "plan_id": "plan-1",
         "cluster_id": "cluster-1",
         "created_at_ms": 1_700_000_000_000,
-        "reports": [p.to_dict() for p in partitions],
+        "parts": partitions,
         "judgement": judgement(topic),
         "waiting": Count(4, 2**20),
         "not_planned": [waits, Refusal("orders-8", "left", "nothing", RefusalKind.NEXT_RUN)],
     }
-    return cleanup_document(**(defaults | given))
+    return cleanup_report(**(defaults | given)).to_dict()
 
 
 def judgement(topic: str = "orders") -> Judgement:
@@ -332,7 +332,7 @@ def test_what_becomes_of_deleted_objects_is_said_below_the_figures() -> None:
 
 
 def test_a_run_that_was_stopped_shows_what_is_left_without_a_plan_it_shows_that() -> None:
-    stopped = {"why": "w", "what_to_do": "t", "left": {"segments": 1234, "bytes": 2**20}}
+    stopped = Stopped("w", "t", Count(1234, 2**20))
     html = report_page("report-1", report(stopped=stopped))
     assert "stopped by its blast radius: 1,234 segments, 1.0 MiB, are left" in html
     html = report_page("report-1", report(plan_id=None, cluster_id=None))

@@ -20,7 +20,14 @@ from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, PlanSummary, Reason
 from airflow_provider_rlmm.core.plans.plan_files import plan_schema, write_plan
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.features.cleanup.report_document import cleanup_report
+from airflow_provider_rlmm.features.cleanup.reports import (
+    MetadataPartitionReport,
+    PartitionOutcome,
+    UserPartitionReport,
+)
 from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.report_view import by_topic
 from tests.sample_work_folder import topic_id
@@ -196,24 +203,22 @@ def test_a_plan_is_for_those_who_may_read_its_dag(
         assert [anonymous.get(path).status_code for path in paths] == [401] * 4
 
 
-def partition(topic: str, number: int, outcome: str, size: int, *why: str) -> dict[str, Any]:
-    refusals = [{"what": "w", "why": reason} for reason in why]
-    return {
-        "topic": topic, "topic_id": topic, "partition": number, "outcome": outcome, "segments_deleted": 1,
-        "segments_left": 2, "objects_deleted": 3, "bytes_deleted": size, "refusals": refusals,
-    }  # fmt: skip
+def partition(topic: str, number: int, outcome: PartitionOutcome, size: int, *why: str) -> UserPartitionReport:
+    refusals = tuple(Refusal("w", reason, "t", RefusalKind.NEXT_RUN) for reason in why)
+    return UserPartitionReport(topic, topic, number, outcome, 1, 2, 3, size, refusals)
 
 
 def test_a_report_by_topic_what_needs_to_be_seen_first() -> None:
-    report = {
-        "metadata_partitions": [
-            {"partitions": [partition("small", 0, "FINISHED", 1), partition("bad", 0, "REFUSED", 5, "x", "y")]},
-            {"partitions": [partition("large", 0, "FINISHED", 9), partition("bad", 1, "FINISHED", 5, "x")]},
-        ]
-    }
-    found = by_topic(report)
+    refused, finished = PartitionOutcome.REFUSED, PartitionOutcome.FINISHED
+    scattered = [
+        (partition("small", 0, finished, 1), partition("bad", 0, refused, 5, "x", "y")),
+        (partition("large", 0, finished, 9), partition("bad", 1, finished, 5, "x")),
+    ]
+    parts = [MetadataPartitionReport(n, False, each, (), {}, (), None, 1) for n, each in enumerate(scattered)]
+    found = by_topic(cleanup_report(report_id="r", plan_id="p", cluster_id="c", created_at_ms=1, parts=parts))
     assert [t.topic for t in found] == ["bad", "large", "small"]
     bad = found[0]
     assert (bad.outcome, bad.partitions) == ("REFUSED", {"REFUSED": 1, "FINISHED": 1})
+    assert list(bad.partitions) == ["REFUSED", "FINISHED"]
     assert (bad.segments_deleted, bad.segments_left, bad.objects_deleted, bad.bytes_deleted) == (2, 4, 6, 10)
-    assert [refusal["why"] for refusal in bad.refusals] == ["x", "y"]
+    assert [refusal.why for refusal in bad.refusals] == ["x", "y"]

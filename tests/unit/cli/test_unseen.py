@@ -16,8 +16,10 @@ from airflow_provider_rlmm.cli import cleaning, health, reading
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
 from tests.builders import Cluster, tip
 
 GONE, HIDDEN = tip(), tip("hidden", 0, 8)
@@ -109,11 +111,11 @@ def test_survey_and_check_are_as_red(cluster: Cluster, capsys: pytest.CaptureFix
 
 
 def test_a_run_that_a_limit_has_stopped_is_headed_so(capsys: pytest.CaptureFixture[str]) -> None:
-    document = {
-        "dry_run": False, "stopped": {"why": "too much"}, "totals": {"segments_left": 9, "waiting_segments": 0},
-        "waiting": {"refusals": []}, "not_marked": [], "not_planned": [], "cluster_id": "c",
-    }  # fmt: skip
-    cleaning._say_totals(Invocation({}, {}, Output(as_json=False)), document, "/report", 0)
+    report = cleanup_report(
+        report_id="r", plan_id="p", cluster_id="c", created_at_ms=1, parts=[], left=9,
+        stopped=Stopped("too much", "take less", Count(9, 9)),
+    )  # fmt: skip
+    cleaning._say_totals(Invocation({}, {}, Output(as_json=False)), report, "/report", 0)
     out = capsys.readouterr().out
     assert out.startswith("stopped, nothing was deleted")
     assert "done" not in out

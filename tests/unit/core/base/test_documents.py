@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, make_dataclass
 from enum import StrEnum
@@ -14,10 +15,12 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import (
     AbsentAs,
     AtMost,
+    LongText,
     Number,
     PlainJson,
     Share,
     Text,
+    plain_of,
     reader_of,
     value_of,
 )
@@ -40,6 +43,8 @@ class Outer:
     maybe: Inner | None
     color: Color
     flag: bool
+    long: LongText
+    sign: Annotated[int, strict.signed]
     share: Share
     rate: Number
     several: Annotated[tuple[Inner, ...], AtMost(2)]
@@ -57,6 +62,8 @@ DOCUMENT: dict[str, Any] = {
     "maybe": None,
     "color": "red",
     "flag": True,
+    "long": "x" * 20_000,
+    "sign": -5,
     "share": 1,
     "rate": 2.5,
     "several": [INNER, {"name": "b", "size": None}],
@@ -71,7 +78,7 @@ DOCUMENT: dict[str, Any] = {
 def test_every_kind_of_field_is_read() -> None:
     read = READ(DOCUMENT, "it")
     assert read == Outer(
-        inner=Inner("a", 1), maybe=None, color=Color.RED, flag=True, share=1.0, rate=2.5,
+        inner=Inner("a", 1), maybe=None, color=Color.RED, flag=True, long="x" * 20_000, sign=-5, share=1.0, rate=2.5,
         several=(Inner("a", 1), Inner("b")), pair=(1, "x"), by_partition={0: Inner("a", 1), 2**31 - 1: Inner("a", 1)},
         by_color={"blue": 3}, plain={"a": [1, {"b": None}]}, later={"n": 1},
     )  # fmt: skip
@@ -90,6 +97,9 @@ BAD: list[tuple[str, Any, str]] = [
     ("maybe", [], r"it.maybe is \[\], not an object"),
     ("color", "green", r"it.color is 'green', not one of \['red', 'blue'\]"),
     ("flag", 1, "it.flag is 1, not a boolean"),
+    ("long", 5, "it.long is 5, not a text"),
+    ("sign", True, "it.sign is True, not an integer"),
+    ("sign", -5.0, "it.sign is -5.0, not an integer"),
     ("share", 1.5, "it.share is 1.5, not a number from 0 to 1"),
     ("share", True, "it.share is True, not a number"),
     ("rate", float("inf"), "it.rate is inf, not a number"),
@@ -137,3 +147,36 @@ def test_a_field_without_a_reader_fails_before_anything_is_read(hint: Any) -> No
 def test_only_a_data_class_has_a_derived_reader() -> None:
     with pytest.raises(TypeError, match="is no data class"):
         reader_of(int)
+
+
+def test_a_field_may_have_a_reader_of_its_own_in_one_document() -> None:
+    read = reader_of(Inner, name=strict.text)
+    assert read({"name": "x" * 20_000, "size": 1}, "it") == Inner("x" * 20_000, 1)
+    with pytest.raises(ValueError, match=r"it\.size is -1"):
+        read({"name": "", "size": -1}, "it")
+    with pytest.raises(TypeError, match=r"has no fields \['nam'\]"):
+        reader_of(Inner, nam=strict.text)
+
+
+def test_what_is_read_is_written_in_the_order_of_the_fields() -> None:
+    written = plain_of(READ({name: DOCUMENT[name] for name in reversed(DOCUMENT)}, "it"))
+    assert written == DOCUMENT
+    assert list(written) == list(DOCUMENT)
+    assert json.loads(json.dumps(written)) == written
+    assert type(written["color"]) is str
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"x", {1, 2}, object(), float("nan"), float("inf"), {("a",): 1}, {1: "a", "1": "b"}, {True: 1}, [1, b"x"], 1j],
+    ids=repr,
+)
+def test_what_no_reader_returns_is_not_written(value: object) -> None:
+    with pytest.raises(TypeError, match=r"Made\.field has|Made\.field holds"):
+        plain_of(make_dataclass("Made", [("field", Any)])(value))
+
+
+@pytest.mark.parametrize("document", [{"name": "a"}, Inner, None, 1])
+def test_only_a_data_class_is_written(document: object) -> None:
+    with pytest.raises(TypeError, match="is no document"):
+        plain_of(document)

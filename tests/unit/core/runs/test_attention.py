@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.clock import duration_in_words
+from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.runs.attention import (
     DAY_MS,
@@ -124,7 +125,7 @@ def test_an_expired_acknowledgement_fails_again_and_says_so() -> None:
     read = read_acknowledgements(json.dumps([expiring]), NOW, "the variable")
     judgement = judge([RECORD], read.known, CLUSTER, NOW + DAY_MS)
     assert f"its acknowledgement expired at {iso_time(NOW + DAY_MS)}" in judgement.headline()
-    (entry,) = (j.to_dict(CLUSTER, NOW) for j in judgement.failing)
+    (entry,) = (plain_of(j.entry(CLUSTER, NOW)) for j in judgement.failing)
     assert entry["acknowledgement"] == {
         "by": "me", "why": "known", "until": iso_time(NOW + DAY_MS), "expired": True
     }  # fmt: skip
@@ -140,7 +141,7 @@ def test_what_ends_with_a_run_cannot_be_acknowledged() -> None:
         "until": iso_time(NOW + DAY_MS),
     }  # fmt: skip
     assert judged([BROKEN_RUN], forged) == (["TASK_FAILED"], [])
-    (entry,) = (j.to_dict(CLUSTER, NOW) for j in judge([BROKEN_RUN], [], CLUSTER, NOW).failing)
+    (entry,) = (plain_of(j.entry(CLUSTER, NOW)) for j in judge([BROKEN_RUN], [], CLUSTER, NOW).failing)
     assert entry["acknowledge_with"] is None
 
 
@@ -148,7 +149,7 @@ def test_what_the_report_suggests_is_what_is_accepted_once_it_is_signed() -> Non
     long_named = Attention("X", "w" * 70_000, "", "", topic="t" * 70_000)
     for problem in (RECORD, DENIED, replace(DENIED, metadata_partition=3, offset=1), long_named):
         assert judged([problem], word(problem)) == ([], [problem.kind])
-        (entry,) = (j.to_dict(CLUSTER, NOW) for j in judge([problem], [], CLUSTER, NOW).failing)
+        (entry,) = (plain_of(j.entry(CLUSTER, NOW)) for j in judge([problem], [], CLUSTER, NOW).failing)
         assert entry["acknowledge_with"] | {"by": "me", "why": "known"} == word(problem)
         unsigned = read_acknowledgements(json.dumps([entry["acknowledge_with"]]), NOW, "the variable")
         assert [p.why for p in unsigned.problems] == [f"by must be a text of 1 to {MAX_CHARACTERS} characters, got ''"]

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from airflow_provider_rlmm.features.cleanup.reports import check_report, cleanup_document
+from airflow_provider_rlmm.features.cleanup.report_document import cleanup_report, read_report
 from tests.builders import Cluster, add, deletion, on_nth_publish, once, reasons, tip, update
 
 GONE = tip()
@@ -56,9 +56,8 @@ def test_the_report_counts_its_events_and_becomes_a_document(cluster: Cluster) -
         "DELETE_SEGMENT_FINISHED": 3,
         "DELETE_PARTITION_FINISHED": 1,
     }
-    plain = json.loads(json.dumps(report.to_dict()))
-    document = cleanup_document(report_id="r", plan_id="p", cluster_id="c", created_at_ms=1, reports=[plain, plain])
-    assert document["totals"] == {
+    whole = cleanup_report(report_id="r", plan_id="p", cluster_id="c", created_at_ms=1, parts=[report, report])
+    assert whole.totals == {
         "segments_deleted": 6,
         "segments_left": 0,
         "objects_deleted": 30,
@@ -74,7 +73,7 @@ def test_the_report_counts_its_events_and_becomes_a_document(cluster: Cluster) -
         "needs_person": 0,
         "acknowledged": 0,
     }
-    check_report(document)
+    assert read_report(json.loads(json.dumps(whole.to_dict()))) == whole
 
 
 def test_a_second_run_does_nothing(cluster: Cluster) -> None:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import MAX_REFUSALS, PlanFile, PlanSummary, first_refusals, plan_file_name
@@ -21,15 +22,14 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.runs.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
-from airflow_provider_rlmm.features.cleanup.marker import MarkReport
+from airflow_provider_rlmm.features.cleanup.report_document import read_report
 from airflow_provider_rlmm.features.cleanup.reports import (
+    Marking,
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,
-    check_report,
-    with_earlier_try,
 )
-from airflow_provider_rlmm.features.cleanup.run_report import mark_document, report_of_run
+from airflow_provider_rlmm.features.cleanup.run_report import report_of_run
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.overview.run_summaries import RunFacts, cleaner_summary
 from airflow_provider_rlmm.plugins.pages import report_page
@@ -58,13 +58,18 @@ def planned(
     return replace(summary, **more).judged_by(radius or BlastRadius(max_share=1.0))
 
 
-def cleaned(metadata_partition: int, *refusals: Refusal, dry_run: bool = False) -> dict[str, Any]:
+def part(metadata_partition: int, *refusals: Refusal, dry_run: bool = False) -> MetadataPartitionReport:
     """The report of a metadata partition with one finished user partition, and one for each refusal."""
     done = UserPartitionReport("orders", "AAA", 0, PartitionOutcome.FINISHED, 4, 0, 20, 400)
     refused = [UserPartitionReport.refused(TIP, 5, r) for r in refusals]
     return MetadataPartitionReport(
         metadata_partition, dry_run, (done, *refused), (), {"DELETE_SEGMENT_STARTED": 4}, (), None, -1
-    ).to_dict()
+    )
+
+
+def cleaned(metadata_partition: int, *refusals: Refusal, dry_run: bool = False) -> dict[str, Any]:
+    """The same as its document."""
+    return plain_of(part(metadata_partition, *refusals, dry_run=dry_run))
 
 
 @dataclass
@@ -84,7 +89,7 @@ class Folder:
         self.put(f"clean-{metadata_partition}.json", cleaned(metadata_partition, *refusals, dry_run=dry_run))
 
     def mark(self, *refusals: Refusal, dry_run: bool = False) -> None:
-        self.put("mark.json", mark_document(MarkReport(("one", "two"), 3, refusals, dry_run), "cluster-1"))
+        self.put("mark.json", plain_of(Marking("cluster-1", dry_run, 2, 3, refusals)))
 
     def report(self, **given: Any) -> dict[str, Any]:
         """The document; it always has its form."""
@@ -92,9 +97,10 @@ class Folder:
             "failed_tasks": 0, "marked": False, "dry_run": False, "acknowledgements": Acknowledgements(), "now_ms": NOW
         }  # fmt: skip
         report = report_of_run(str(self.path), "report-1", **(defaults | given))
-        check_report(report.document)
-        assert len(report.judgement.failing) == len(report.document["needs_person"])
-        return dict(report.document)
+        document = report.document.to_dict()
+        assert read_report(json.loads(json.dumps(document))) == report.document
+        assert len(report.judgement.failing) == len(document["needs_person"])
+        return document
 
 
 @pytest.fixture
@@ -272,7 +278,7 @@ def test_every_figure_of_a_run_is_counted_once_whatever_the_lists_leave_out(fold
         str(folder.path), "report-1", failed_tasks=0, marked=True, dry_run=False, acknowledgements=Acknowledgements(),
         now_ms=NOW,
     )  # fmt: skip
-    totals = run.document["totals"]
+    totals = run.document.totals
     # 26 and 5 that were refused, 6 and 4 of the task that left no report.
     assert totals["segments_left"] == 26 + 5 + 6 + 4
     assert totals["waiting_segments"] == 7
@@ -284,7 +290,7 @@ def test_every_figure_of_a_run_is_counted_once_whatever_the_lists_leave_out(fold
     plan = read_plan(str(folder.path))
     kept = cleaner_summary(facts, "cluster-1", run.document, run.judgement, plan=plan, inventory=None, diagnosis=None)
     assert (kept.needs_person, kept.refusals) == (totals["needs_person"], totals["refusals"])
-    html = report_page("report-1", dict(run.document))
+    html = report_page("report-1", run.document.to_dict())
     assert "⚠ 2,501 things need a person" in html
 
 
@@ -412,10 +418,6 @@ def test_the_doctors_criticals_need_a_person_and_a_known_record_is_one_problem(f
 
 def test_that_an_earlier_trys_report_is_lost_stays_true() -> None:
     lost = Refusal("metadata partition 3", "cannot be read", "look at the log", RefusalKind.REPORT, 3)
-    second = cleaned(3, LATER)
-    second["refusals"] = [{**YOUNG_DICT, "kind": "REPORT", "why": lost.why}]
-    third = with_earlier_try(cleaned(3), second)
-    assert [r["why"] for r in third["refusals"]] == ["cannot be read"]
-
-
-YOUNG_DICT = cleaned(3, YOUNG)["partitions"][1]["refusals"][0]
+    second = replace(part(3, LATER), refusals=(lost, YOUNG))
+    third = part(3).with_earlier_try(second)
+    assert [r.why for r in third.refusals] == ["cannot be read"]
