@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_provider_rlmm.core.base.declarations import Declared, Flag, Text, Whole, Written
 from airflow_provider_rlmm.core.base.extras import require_airflow
+from airflow_provider_rlmm.core.runs import connection_fields
 
 _INTEGRATION = "Kafka remote log (KIP-405)"
 _PACKAGE = "airflow_provider_rlmm"
@@ -167,89 +169,22 @@ def _connection_type() -> dict[str, Any]:
             "relabeling": {},
             "placeholders": {},
         },
-        "conn-fields": {
-            "kafka_conn_id": _field(
-                "Kafka connection id", "Connection of type kafka that reaches the cluster", default="kafka_default"
-            ),
-            "metadata_topic": _field(
-                "Metadata topic", "The brokers' remote log metadata topic", default="__remote_log_metadata"
-            ),
-            "expected_cluster_id": _field("Expected cluster id", "Refuse to work on any other cluster"),
-            "storage_uri": _field(
-                "Storage URI", "Root of the remote storage, such as s3://bucket/prefix or file:///mnt/tiered"
-            ),
-            "storage_conn_id": _field(
-                "Storage connection id",
-                "Connection of type aws, google_cloud_platform or wasb; of any other type, its login, password and extra are "
-                "obstore's options",
-            ),
-            "layout": _field(
-                "Storage layout",
-                "How the brokers' storage plugin names its objects: aiven, local-tiered-storage, template",
-                default="local-tiered-storage",
-            ),
-            "key_prefix": _field("Key prefix", "What all keys begin with: key.prefix of Aiven's plugin"),
-            "former_key_prefixes": _field(
-                "Former key prefixes", 'Prefixes of older copies, separated by commas; "" stands for none'
-            ),
-            "key_pattern": _field(
-                "Key pattern", "Layout template: such as {topic}-{topic_id}/{partition}/{start_offset:020}-{segment_id}"
-            ),
-            "key_suffixes": _field(
-                "Key suffixes", "Layout template: such as .log, .index, .txnindex? (not with every segment)"
-            ),
-            "expected_root": _field(
-                "Expected storage root",
-                "Refuse any other storage root: for each place its location or root id, as rlmm check prints them",
-            ),
-            "allow_writes": _field(
-                "Allow writes",
-                "Off: nothing is written to the metadata topic and nothing is deleted",
-                kind="boolean",
-                default=False,
-            ),
-            "allow_copy": _field(
-                "Allow copies",
-                "Off: nothing is written about living topics; on: a copier may copy segments that their brokers do not copy",
-                kind="boolean",
-                default=False,
-            ),
-            "scheduled_runs": _field(
-                "Scheduled runs",
-                "What a run of the cleaner does that nobody started by hand: dry or real",
-                default="dry",
-                enum=["dry", "real"],
-            ),
-            "deletion_window": _field(
-                "Deletion window", "Time of day at which deletion may run, such as 22:00-06:00 Europe/Berlin"
-            ),
-            "objects_per_second": _field(
-                "Objects per second", "The most that each cleaning task deletes", kind="integer"
-            ),
-            "hold": _field(
-                "Hold", "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas"
-            ),
-            "sole_owner": _field(
-                "Sole owner",
-                "Nobody else keeps objects here: a scrub may delete those of topic ids that the log never named",
-                kind="boolean",
-                default=False,
-            ),
-            "archive_uri": _field(
-                "Archive URI", "Folder of archives, such as s3://archives/rlmm: outside of the storage root"
-            ),
-            "archive_before_deletion": _field(
-                "Archive before deletion",
-                "Every run of the cleaner archives what it deletes, and deletes nothing that does not compare",
-                kind="boolean",
-                default=False,
-            ),
-            "clock_topic": _field(
-                "Clock topic", "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time"
-            ),
-        },
+        "conn-fields": {field.name: _field(field) for field in connection_fields.FIELDS},
     }
 
 
-def _field(label: str, description: str, kind: str = "string", **default: Any) -> dict[str, Any]:
-    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **default}}
+def _field(declared: Declared[Any]) -> dict[str, Any]:
+    """Return a field of the connection's form."""
+    sentence, kind, default = declared.sentence, "string", declared.default
+    allowed: dict[str, Any] = {}
+    match declared.kind:
+        case Whole():
+            kind = "integer"
+        case Flag():
+            kind = "boolean"
+        case Text(words):
+            allowed = {"enum": list(words)} if words else {}
+        case Written(example=example):
+            sentence = f"{sentence}, such as {example}"
+    schema = {"type": [kind, "null"], **({} if default is None else {"default": default}), **allowed}
+    return {"label": declared.title, "description": sentence, "schema": schema}

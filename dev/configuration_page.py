@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.declarations import Declared
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_BATCH_SEGMENTS, OVERRIDES, QUARANTINE_KINDS
+from airflow_provider_rlmm.core.runs import connection_fields
 from airflow_provider_rlmm.core.runs.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.resources import dags_folder
 
@@ -71,6 +73,11 @@ def documented(of: type) -> dict[str, str]:
     return found
 
 
+def _meanings(declared: Iterable[Declared[Any]], kind: type) -> dict[str, str]:
+    """Return what fields mean: the declared sentence, or what the docstring of the class says at greater length."""
+    return {field.name: _markdown(field.sentence) for field in declared} | documented(kind)
+
+
 def _markdown(text: str) -> str:
     line = " ".join(_ROLE.sub(r"`\1`", text).replace("``", "`").split())
     for name, meant in _NAMED.items():
@@ -100,8 +107,8 @@ def _connection() -> Iterator[str]:
     from airflow_provider_rlmm.provider_info import get_provider_info
 
     (kind,) = get_provider_info()["connection-types"]
-    meanings = documented(RlmmConnection)
-    defaults = {field.name: field.default for field in fields(RlmmConnection)}
+    meanings = _meanings(connection_fields.FIELDS, RlmmConnection)
+    defaults = {field.name: field.default for field in connection_fields.FIELDS}
     yield "## The connection\n"
     yield (
         f"A connection of type `{kind['connection-type']}`, *{kind['hook-name']}* in the form. The fields are keys of its "
@@ -162,7 +169,7 @@ def _limits() -> Iterator[str]:
         (ApprovalLimits, limits.APPROVAL, "The argument `approve_above` of the operators that approve and clean."),
         (ScrubLimits, limits.SCRUB, "The argument `limits` of the operators that plan and delete after a scrub."),
     ):
-        meanings = {field.name: _markdown(field.sentence) for field in declared} | documented(kind)
+        meanings = _meanings(declared, kind)
         yield f"### {kind.__name__}\n"
         yield f"{where}\n"
         rows = [

@@ -14,12 +14,13 @@ import click
 from airflow_provider_rlmm.cli.access import CommandLineAccess
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
-from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Names, Share, Whole, Written
+from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Flag, Names, Share, Text, Whole, Written
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.values import duration_text
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.runs import connection_fields as connection
 
 Command = Callable[..., Any]
 Made = TypeVar("Made", CleanerLimits, BlastRadius)
@@ -54,6 +55,10 @@ def _told(declared: Declared[Any]) -> tuple[dict[str, Any], str]:
             return {"type": int}, duration_text(default)
         case Share():
             return {"type": float}, str(default)
+        case Flag():
+            return {"is_flag": True, "default": None}, ""
+        case Text():
+            return {}, default or ""
         case Names(known):
             return {"type": click.Choice(sorted(known)), "multiple": True}, ""
         case Written():
@@ -72,10 +77,10 @@ _CLUSTER = (
         help="Properties of a Java client, as Kafka's own tools take them: security protocol, login, certificates in PEM.",
     ),
     click.option("--config", metavar="FILE", help="Configuration file in TOML.  [default: ~/.config/rlmm/config.toml]"),
-    click.option(
-        "--metadata-topic", metavar="NAME", help="Name of the metadata topic.  [default: __remote_log_metadata]"
+    option_of(connection.METADATA_TOPIC, "Name of the metadata topic", metavar="NAME"),
+    option_of(
+        connection.EXPECTED_CLUSTER_ID, "Refuse any other cluster than this one", option="--cluster-id", metavar="ID"
     ),
-    click.option("--cluster-id", "expected_cluster_id", metavar="ID", help="Refuse any other cluster than this one."),
     click.option(
         "--work-dir",
         "work_uri",
@@ -85,23 +90,21 @@ _CLUSTER = (
     click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
 )
 _STORAGE = (
-    click.option(
-        "--storage",
-        "storage_uri",
+    option_of(
+        connection.STORAGE_URI,
+        option="--storage",
         metavar="URI",
         help="Root of the remote storage: s3://…, gs://…, abfss://…, file:///…",
     ),
-    click.option(
-        "--layout",
+    option_of(
+        connection.LAYOUT,
         metavar="NAME",
         help="How the storage plugin lays out its objects: aiven, template or local-tiered-storage, the default.",
     ),
-    click.option("--key-prefix", metavar="TEXT", help="What all keys begin with, as the storage plugin is configured."),
-    click.option("--former-key-prefixes", metavar="LIST", help='Prefixes of older copies, by commas; "" is none.'),
-    click.option("--key-pattern", metavar="PATTERN", help="Of the layout template: the keys of a segment."),
-    click.option(
-        "--key-suffixes", metavar="LIST", help="Of the layout template: by commas; those with ? are optional."
-    ),
+    option_of(connection.KEY_PREFIX, "What all keys begin with, as the storage plugin is configured", metavar="TEXT"),
+    option_of(connection.FORMER_KEY_PREFIXES, 'Prefixes of older copies, by commas; "" is none', metavar="LIST"),
+    option_of(connection.KEY_PATTERN, "Of the layout template: the keys of a segment", metavar="PATTERN"),
+    option_of(connection.KEY_SUFFIXES, "Of the layout template: by commas; those with ? are optional", metavar="LIST"),
     click.option(
         "--store-option",
         "store_options",
@@ -110,15 +113,9 @@ _STORAGE = (
         help="Option of the object store, such as endpoint=https://…; secrets belong into the environment, such as "
         "AWS_SECRET_ACCESS_KEY, or into the configuration file.",
     ),
-    click.option(
-        "--expected-root",
-        metavar="LIST",
-        help="Refuse any other storage root: for each place its location or root id, as 'rlmm check' prints them.",
-    ),
-    click.option(
-        "--clock-topic", metavar="NAME", help="Topic with LogAppendTime, to read a broker's clock by a record."
-    ),
-    click.option("--hold", metavar="LIST", help="Topics that are never touched: names, patterns, ids, by commas."),
+    option_of(connection.EXPECTED_ROOT, metavar="LIST"),
+    option_of(connection.CLOCK_TOPIC, "Topic with LogAppendTime, to read a broker's clock by a record", metavar="NAME"),
+    option_of(connection.HOLD, "Topics that are never touched: names, patterns, ids, by commas", metavar="LIST"),
 )
 override_option = option_of(
     limits.NAMED_OVERRIDES, "Named override, see docs/safety.md; needs --cluster-id", option="--override"

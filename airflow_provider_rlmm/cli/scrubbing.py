@@ -31,6 +31,7 @@ from airflow_provider_rlmm.cli.runs import (
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans import limits as declared
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, ScrubLimits
+from airflow_provider_rlmm.core.runs import connection_fields as connection
 from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 
 if TYPE_CHECKING:
@@ -54,9 +55,7 @@ if TYPE_CHECKING:
 )
 @max_copy_option
 @override_option
-@click.option(
-    "--sole-owner", is_flag=True, default=None, help="Nobody else keeps objects of this layout in this storage."
-)
+@option_of(connection.SOLE_OWNER, "Nobody else keeps objects of this layout in this storage")
 @with_blast_radius
 @execute_option
 @with_confirmation

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
-from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Names, Share, Whole, Written
+from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Flag, Names, Share, Text, Whole, Written
 from airflow_provider_rlmm.core.base.values import MAX_INTEGER, duration_text
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.operators.approval import DEFAULT_RESPONSE_TIMEOUT
@@ -58,6 +58,10 @@ def _form_of(declared: Declared[Any]) -> tuple[Any, dict[str, Any], str]:
             return words, DURATION | {"minimum": minimum}, f", such as {words}{least}; a number is ms"
         case Share():
             return declared.default, {"type": "number", "minimum": 0, "maximum": 1}, ""
+        case Flag():
+            return declared.default, {"type": "boolean"}, ""
+        case Text(words):
+            return declared.default, {"type": "string", **({"enum": list(words)} if words else {})}, ""
         case Names(known):
             meant = {"values_display": known} if isinstance(known, Mapping) else {}
             items = {"type": "string", "enum": sorted(known)}

@@ -14,7 +14,7 @@ from airflow.sdk import BaseHook, Connection
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogError
-from airflow_provider_rlmm.core.runs.run_decision import ScheduledRuns
+from airflow_provider_rlmm.core.runs import connection_fields as declared
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings, read_fields
 
 CONN_TYPE = "rlmm"
@@ -34,9 +34,9 @@ class RlmmConnection(RemoteLogSettings):
     """
 
     conn_id: str
-    kafka_conn_id: str = "kafka_default"
-    storage_conn_id: str | None = None
-    scheduled_runs: str = ScheduledRuns.DRY
+    kafka_conn_id: str = declared.KAFKA_CONN_ID.default
+    storage_conn_id: str | None = declared.STORAGE_CONN_ID.default
+    scheduled_runs: str = declared.SCHEDULED_RUNS.default
 
     @classmethod
     def from_connection(cls, connection: Connection) -> RlmmConnection:
@@ -58,7 +58,7 @@ class RlmmConnection(RemoteLogSettings):
                 conn_id=connection.conn_id, **read_fields(cls, extra_of(connection), without=frozenset({"conn_id"}))
             )
             settings.check()
-            ScheduledRuns.of(settings.scheduled_runs)
+            declared.SCHEDULED_RUNS.check(settings.scheduled_runs)
         return settings
 
     def naming(self) -> AbstractContextManager[None]:

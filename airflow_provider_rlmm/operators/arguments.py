@@ -20,7 +20,7 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import system_clock
-from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Names, Share, Whole, Written
+from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Flag, Names, Share, Text, Whole, Written
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.values import refused
@@ -263,11 +263,21 @@ def reader_of(declared: Declared[Value]) -> Callable[[str, object], Value]:
             read = partial(duration_ms, minimum=minimum, maximum=maximum)
         case Share():
             read = share
+        case Flag():
+            read = flag
+        case Text(words):
+            read = partial(_word, words) if words else text
         case Names(known):
             read = partial(_names, known)
         case Written(read_text):
             read = read_text
     return partial(_optional, read) if declared.default is None else read
+
+
+def _word(words: tuple[str, ...], name: str, value: object) -> str:
+    if not isinstance(value, str) or value not in words:
+        raise refused(name, value, " or ".join(words))
+    return value
 
 
 def _names(known: Collection[str], name: str, value: object) -> frozenset[str]:

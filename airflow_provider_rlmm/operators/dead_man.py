@@ -13,7 +13,7 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.file_systems import folder_in_words
-from airflow_provider_rlmm.core.runs.run_decision import ScheduledRuns
+from airflow_provider_rlmm.core.runs.connection_fields import ScheduledRuns
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.notifications.configured import configured_notifier
 from airflow_provider_rlmm.observability.lineage import Touched

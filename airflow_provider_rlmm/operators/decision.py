@@ -11,11 +11,11 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.assets.by_connection import plan_asset
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.runs.connection_fields import ScheduledRuns
 from airflow_provider_rlmm.core.runs.run_decision import (
     AUTOMATIC,
     PlanEvent,
     RunDecision,
-    ScheduledRuns,
     newest_plan,
 )
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook

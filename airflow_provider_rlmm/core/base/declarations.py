@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from airflow_provider_rlmm.core.base import values
-from airflow_provider_rlmm.core.base.values import MAX_INTEGER
+from airflow_provider_rlmm.core.base.values import MAX_INTEGER, refused
 
 Value = TypeVar("Value", covariant=True)
 
@@ -56,7 +56,19 @@ class Written:
     example: str
 
 
-Kind: TypeAlias = Whole | Duration | Share | Names | Written
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """On or off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text; where words are given, one of them."""
+
+    words: tuple[str, ...] = ()
+
+
+Kind: TypeAlias = Whole | Duration | Share | Flag | Names | Text | Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +103,12 @@ class Declared(Generic[Value]):
                 values.integer(self.name, value, minimum, maximum)
             case Share():
                 values.share(self.name, value)
+            case Flag():
+                if not isinstance(value, bool):
+                    raise refused(self.name, value, "true or false")
+            case Text(words):
+                if not isinstance(value, str) or (words and value not in words):
+                    raise refused(self.name, value, " or ".join(words) or "text")
             case Names(known):
                 values.names(self.name, value, known)
             case Written(read):

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.core.base.values import refused
 
 AUTOMATIC = frozenset({"scheduled", "asset_triggered"})
 """Airflow's types of the runs that nobody starts."""
@@ -26,25 +24,6 @@ DECISION = "decision"
 """The field of ``check.json`` that holds it."""
 
 _FORMAT = 1
-
-
-class ScheduledRuns(StrEnum):
-    """What a run does that nobody has started by hand: the connection's field ``scheduled_runs``."""
-
-    DRY = "dry"
-    REAL = "real"
-
-    @classmethod
-    def of(cls, value: object) -> ScheduledRuns:
-        """
-        Read the field.
-
-        :param value: what was given.
-        :raises ConfigurationError: for anything but these two words.
-        """
-        if not isinstance(value, str) or value not in set(cls):
-            raise refused("scheduled_runs", value, "dry or real")
-        return cls(value)
 
 
 @dataclass(frozen=True, slots=True)

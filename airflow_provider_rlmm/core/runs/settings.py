@@ -11,17 +11,18 @@ from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlsplit
 
+from airflow_provider_rlmm.core.base.declarations import Flag, Whole
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import local_path
 from airflow_provider_rlmm.core.base.store_uris import is_below, read_store_uri, refuse_secrets_in_uri
 from airflow_provider_rlmm.core.base.values import refused, spelled_integer
-from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
+from airflow_provider_rlmm.core.plans import limits
+from airflow_provider_rlmm.core.runs import connection_fields as declared
 from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.core.storage.root import expected_roots
 from airflow_provider_rlmm.core.world.hold import Hold
 
-_BOOLEANS = ("allow_writes", "allow_copy", "sole_owner", "archive_before_deletion")
-_INTEGERS = ("objects_per_second",)
+_DECLARED = {field.name: field for field in declared.FIELDS}
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _TOPIC_ALLOWED = "a name that Kafka allows: 1 to 249 letters, digits, dots, dashes and underscores"
 _ROOT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[a-z0-9]+://\S+")
@@ -61,24 +62,24 @@ class RemoteLogSettings:
         told.
     """
 
-    storage_uri: str | None = None
-    layout: str = "local-tiered-storage"
-    key_prefix: str | None = None
-    former_key_prefixes: str | None = None
-    key_pattern: str | None = None
-    key_suffixes: str | None = None
-    metadata_topic: str = "__remote_log_metadata"
-    allow_writes: bool = False
-    allow_copy: bool = False
-    expected_cluster_id: str | None = None
-    expected_root: str | None = None
-    clock_topic: str | None = None
-    hold: str | None = None
-    sole_owner: bool = False
-    deletion_window: str | None = None
-    objects_per_second: int | None = None
-    archive_uri: str | None = None
-    archive_before_deletion: bool = False
+    storage_uri: str | None = declared.STORAGE_URI.default
+    layout: str = declared.LAYOUT.default
+    key_prefix: str | None = declared.KEY_PREFIX.default
+    former_key_prefixes: str | None = declared.FORMER_KEY_PREFIXES.default
+    key_pattern: str | None = declared.KEY_PATTERN.default
+    key_suffixes: str | None = declared.KEY_SUFFIXES.default
+    metadata_topic: str = declared.METADATA_TOPIC.default
+    allow_writes: bool = declared.ALLOW_WRITES.default
+    allow_copy: bool = declared.ALLOW_COPY.default
+    expected_cluster_id: str | None = declared.EXPECTED_CLUSTER_ID.default
+    expected_root: str | None = declared.EXPECTED_ROOT.default
+    clock_topic: str | None = declared.CLOCK_TOPIC.default
+    hold: str | None = declared.HOLD.default
+    sole_owner: bool = declared.SOLE_OWNER.default
+    deletion_window: str | None = declared.DELETION_WINDOW.default
+    objects_per_second: int | None = limits.OBJECTS_PER_SECOND.default
+    archive_uri: str | None = declared.ARCHIVE_URI.default
+    archive_before_deletion: bool = declared.ARCHIVE_BEFORE_DELETION.default
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context manager: errors that leave its block say where these settings come from."""
@@ -147,8 +148,7 @@ class RemoteLogSettings:
             raise refused("clock_topic", clock, f"{_TOPIC_ALLOWED}, and not the metadata topic's")
         self._check_expected_root()
         Hold.of(self.hold)
-        if self.deletion_window is not None:
-            DeletionWindow.of("deletion_window", self.deletion_window)
+        declared.DELETION_WINDOW.check(self.deletion_window)
         self._check_archive()
         if self.storage_uri is None:
             return
@@ -226,9 +226,13 @@ def read_fields(kind: type[RemoteLogSettings], given: Mapping[str, Any], without
 def _read(name: str, value: object) -> bool | int | str:
     if name == "expected_root" and isinstance(value, list):
         return json.dumps(value)
-    if name in _INTEGERS:
-        return spelled_integer(name, value, 1)
-    return _boolean(name, value) if name in _BOOLEANS else _text(name, value)
+    match _DECLARED[name].kind:
+        case Whole(minimum, maximum):
+            return spelled_integer(name, value, minimum, maximum)
+        case Flag():
+            return _boolean(name, value)
+        case _:
+            return _text(name, value)
 
 
 def _listed(text: str | None) -> list[str]:

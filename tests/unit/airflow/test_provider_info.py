@@ -59,6 +59,29 @@ def test_every_module_that_it_names_exists(kind: str) -> None:
             assert import_module(module).__name__ == module
 
 
+def test_it_imports_declarations_only() -> None:
+    """Airflow loads it in every component at start, and before anything of ours is wanted."""
+    program = (
+        "import sys, airflow_provider_rlmm.provider_info\n"
+        "ours = {n.partition('.')[2]: m for n, m in sys.modules.items() if n.startswith('airflow_provider_rlmm.')}\n"
+        "print(*(name for name, module in ours.items() if not hasattr(module, '__path__')))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {
+        "core.base.clock",
+        "core.base.declarations",
+        "core.base.errors",
+        "core.base.extras",
+        "core.base.quoting",
+        "core.base.values",
+        "core.plans.deletion_window",
+        "core.plans.limits",
+        "core.records.outcomes",
+        "core.runs.connection_fields",
+        "provider_info",
+    }
+
+
 _HEAVY = ["pyspark", "confluent_kafka", "obstore", "pyarrow"]
 
 

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Fields of a connection of type ``rlmm``, declared: cluster, storage, and what may be done there.
+
+The command has most of them, too: as options, in the environment and in its configuration file. The value object that holds
+them, and what they are together, is in :mod:`~airflow_provider_rlmm.core.runs.settings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any, Final
+
+from airflow_provider_rlmm.core.base.declarations import Declared, Flag, Text
+from airflow_provider_rlmm.core.base.values import refused
+from airflow_provider_rlmm.core.plans import limits
+
+
+class ScheduledRuns(StrEnum):
+    """What a run does that nobody has started by hand: the connection's field ``scheduled_runs``."""
+
+    DRY = "dry"
+    REAL = "real"
+
+    @classmethod
+    def of(cls, value: object) -> ScheduledRuns:
+        """
+        Read the field.
+
+        :param value: what was given.
+        :raises ConfigurationError: for anything but these two words.
+        """
+        if not isinstance(value, str) or value not in set(cls):
+            raise refused("scheduled_runs", value, "dry or real")
+        return cls(value)
+
+
+def _text(name: str, title: str, sentence: str) -> Declared[str | None]:
+    return Declared(name=name, kind=Text(), default=None, title=title, sentence=sentence)
+
+
+def _switch(name: str, title: str, sentence: str) -> Declared[bool]:
+    return Declared(name=name, kind=Flag(), default=False, title=title, sentence=sentence)
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------------
+
+KAFKA_CONN_ID: Final = Declared(
+    name="kafka_conn_id",
+    kind=Text(),
+    default="kafka_default",
+    title="Kafka connection id",
+    sentence="Connection of type kafka that reaches the cluster",
+)
+METADATA_TOPIC: Final = Declared(
+    name="metadata_topic",
+    kind=Text(),
+    default="__remote_log_metadata",
+    title="Metadata topic",
+    sentence="The brokers' remote log metadata topic",
+)
+EXPECTED_CLUSTER_ID: Final = _text("expected_cluster_id", "Expected cluster id", "Refuse to work on any other cluster")
+
+# --- the storage ------------------------------------------------------------------------------------------------------
+
+STORAGE_URI: Final = _text(
+    "storage_uri", "Storage URI", "Root of the remote storage, such as s3://bucket/prefix or file:///mnt/tiered"
+)
+STORAGE_CONN_ID: Final = _text(
+    "storage_conn_id",
+    "Storage connection id",
+    "Connection of type aws, google_cloud_platform or wasb; of any other type, its login, password and extra are obstore's "
+    "options",
+)
+LAYOUT: Final = Declared(
+    name="layout",
+    kind=Text(),
+    default="local-tiered-storage",
+    title="Storage layout",
+    sentence="How the brokers' storage plugin names its objects: aiven, local-tiered-storage, template",
+)
+KEY_PREFIX: Final = _text("key_prefix", "Key prefix", "What all keys begin with: key.prefix of Aiven's plugin")
+FORMER_KEY_PREFIXES: Final = _text(
+    "former_key_prefixes", "Former key prefixes", 'Prefixes of older copies, separated by commas; "" stands for none'
+)
+KEY_PATTERN: Final = _text(
+    "key_pattern",
+    "Key pattern",
+    "Layout template: such as {topic}-{topic_id}/{partition}/{start_offset:020}-{segment_id}",
+)
+KEY_SUFFIXES: Final = _text(
+    "key_suffixes", "Key suffixes", "Layout template: such as .log, .index, .txnindex? (not with every segment)"
+)
+EXPECTED_ROOT: Final = _text(
+    "expected_root",
+    "Expected storage root",
+    "Refuse any other storage root: for each place its location or root id, as 'rlmm check' prints them",
+)
+
+# --- what may be done there -------------------------------------------------------------------------------------------
+
+ALLOW_WRITES: Final = _switch(
+    "allow_writes", "Allow writes", "Off: nothing is written to the metadata topic and nothing is deleted"
+)
+ALLOW_COPY: Final = _switch(
+    "allow_copy",
+    "Allow copies",
+    "Off: nothing is written about living topics; on: a copier may copy segments that their brokers do not copy",
+)
+SCHEDULED_RUNS: Final[Declared[str]] = Declared(
+    name="scheduled_runs",
+    kind=Text(words=tuple(word.value for word in ScheduledRuns)),
+    default=ScheduledRuns.DRY.value,
+    title="Scheduled runs",
+    sentence="What a run of the cleaner does that nobody started by hand: dry or real",
+)
+DELETION_WINDOW: Final = replace(limits.DELETION_WINDOW, title="Deletion window")
+HOLD: Final = _text(
+    "hold", "Hold", "Topics that are never touched: names, patterns with * and ?, topic ids, separated by commas"
+)
+SOLE_OWNER: Final = _switch(
+    "sole_owner",
+    "Sole owner",
+    "Nobody else keeps objects here: a scrub may delete those of topic ids that the log never named",
+)
+ARCHIVE_URI: Final = _text(
+    "archive_uri", "Archive URI", "Folder of archives, such as s3://archives/rlmm: outside of the storage root"
+)
+ARCHIVE_BEFORE_DELETION: Final = _switch(
+    "archive_before_deletion",
+    "Archive before deletion",
+    "Every run of the cleaner archives what it deletes, and deletes nothing that does not compare",
+)
+CLOCK_TOPIC: Final = _text(
+    "clock_topic",
+    "Clock topic",
+    "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time",
+)
+
+FIELDS: Final[tuple[Declared[Any], ...]] = (
+    KAFKA_CONN_ID,
+    METADATA_TOPIC,
+    EXPECTED_CLUSTER_ID,
+    STORAGE_URI,
+    STORAGE_CONN_ID,
+    LAYOUT,
+    KEY_PREFIX,
+    FORMER_KEY_PREFIXES,
+    KEY_PATTERN,
+    KEY_SUFFIXES,
+    EXPECTED_ROOT,
+    ALLOW_WRITES,
+    ALLOW_COPY,
+    SCHEDULED_RUNS,
+    DELETION_WINDOW,
+    limits.OBJECTS_PER_SECOND,
+    HOLD,
+    SOLE_OWNER,
+    ARCHIVE_URI,
+    ARCHIVE_BEFORE_DELETION,
+    CLOCK_TOPIC,
+)
+"""In the order of the form."""
