@@ -77,8 +77,8 @@ test: export SEEDS ?= 500
 test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
 	$(BIN)/python -m dev.lanes --side-by-side $(SIDE_BY_SIDE) $(LANES)
 
-simulate: setup ## Deterministic simulation of cleaner and copier (SEEDS=n for more)
-	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS))
+simulate: setup ## Deterministic simulation of cleaner and copier (SEEDS=n for more, FIRST=seed repeats a run)
+	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS)) $(if $(FIRST),--first-seed=$(FIRST))
 
 differential: setup ## 200,000 random events: the same as Kafka's own classes in a JVM (SEED=n repeats a run)
 	$(PYTEST) tests/differential $(if $(SEED),--differential-seed=$(SEED))
@@ -149,7 +149,7 @@ matrix: setup ## Other versions: the wheel on Airflow 3.1 to 3.3 and Python 3.11
 mutations: setup ## Break the code on purpose and see every break caught
 	$(BIN)/python -m tests.mutations
 
-simulate-protections: setup ## Switch each protection off alone; the simulation must miss it within 2,000 seeds
+simulate-protections: setup ## Switch each protection off alone; the simulation must miss it within 2,000 seeds, and records which
 	$(BIN)/python -m tests.simulation.protections
 
 test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on a cluster that loses a worker (SCALE=0.01 tries it; 8 GB)

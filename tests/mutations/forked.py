@@ -72,5 +72,5 @@ def play_seeds(seeds: int) -> int:
     from tests.simulation.runs import play_chunk
 
     logging.disable(logging.CRITICAL)
-    play_chunk(0, seeds)
+    play_chunk(range(seeds))
     return 0

@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -105,23 +105,25 @@ def remembered_decoding() -> Iterator[None]:
         yield
 
 
-def play_chunk(first: int, count: int, play: Callable[[int], World] = play) -> Counter[str]:
-    """Play some seeds in a row; return what happened in them."""
-    happened: Counter[str] = Counter()
-    for seed in range(first, first + count):
-        with remembered_decoding():
-            happened += play(seed).happened
-    return happened
+def what_happens(seed: int, play: Callable[[int], World] = play) -> Counter[str]:
+    """Play one seed; return what happened in it, and how often."""
+    with remembered_decoding():
+        return +play(seed).happened  # without what happened no time
 
 
-def play_many(first: int, count: int, play: Callable[[int], World] = play) -> Counter[str]:
+def play_chunk(seeds: Sequence[int], play: Callable[[int], World] = play) -> Counter[str]:
+    """Play some seeds one after the other; return what happened in them."""
+    return sum((what_happens(seed, play) for seed in seeds), Counter())
+
+
+def play_many(seeds: Sequence[int], play: Callable[[int], World] = play) -> Counter[str]:
     """Play seeds on all cores; return what happened in them."""
-    chunks = [(start, min(CHUNK, first + count - start), play) for start in range(first, first + count, CHUNK)]
+    chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     workers = min(len(chunks), os.cpu_count() or 1)
     if workers < 2:
-        return sum((play_chunk(*chunk) for chunk in chunks), Counter())
+        return play_chunk(seeds, play)
     happened: Counter[str] = Counter()
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for found in pool.map(play_chunk, *zip(*chunks, strict=True)):
+        for found in pool.map(play_chunk, chunks, [play] * len(chunks)):
             happened += found
     return happened

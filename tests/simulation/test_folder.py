@@ -10,21 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.folder_moves import AWAY, COPY, PLAYED
+from tests.simulation.folder_moves import AWAY, COPY
 from tests.simulation.folder_runs import play_folder
 from tests.simulation.folder_world import FolderWorld
 from tests.simulation.runs import play_many
+from tests.simulation.stories import FOLDER
 from tests.simulation.world import CALM
 
 SHARE = 10
 """One seed of these costs as much as some of the others."""
-
-EVERY_TROUBLE = {
-    *(f"{what} ended: well" for what in ("cleanup", "scrub")),
-    *("FINISHED", "INCOMPLETE", "REFUSED", "snapshot read", "leader_deletes", "zombie_copies", "stopped"),
-    *("crash before list", "crash after publish", "fault before delete", "fault after list", "fault at audit before"),
-    *PLAYED,
-}
 
 
 def test_every_move_changes_the_world_that_later_runs_see(tmp_path: Path) -> None:
@@ -40,7 +34,5 @@ def test_every_move_changes_the_world_that_later_runs_see(tmp_path: Path) -> Non
 
 
 @pytest.mark.timeout(0)  # --seeds decides how long it takes
-def test_whatever_becomes_of_the_world_no_run_forgets_what_one_before_it_knew(seeds: int) -> None:
-    happened = play_many(0, seeds // SHARE, play_folder)
-    if seeds >= 2000:
-        assert not EVERY_TROUBLE - happened.keys(), f"in {seeds // SHARE} seeds this never happened"
+def test_whatever_becomes_of_the_world_no_run_forgets_what_one_before_it_knew(seeds: range) -> None:
+    FOLDER.require_every_trouble(play_many(seeds[::SHARE], play_folder))
