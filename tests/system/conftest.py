@@ -92,6 +92,8 @@ def local_airflow(
             dags_folder=dags,
             connections={conn_id: json.dumps(document) for conn_id, document in connections.items()},
             env={
+                # No file changes, and every look at one is a process.
+                "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
                 "AIRFLOW__RLMM__WORK_URI": str(work_dir),
                 "TMPDIR": str(temporary_files),
                 **told_around,
