@@ -480,11 +480,12 @@ COPYING = [
         "        if False:",
         f"{_COPIER}test_a_record_that_nobody_can_read_forbids_to_copy",
     ),
-    switched_off(
-        COPY_REPLAY,
+    Mutation(
         "doubt",
         "copies by a log that has lost its beginning",
-        "        if self._next > 0:",
+        COPY_REPLAY,
+        "        self._follower.require_whole(\n",
+        "        str(\n",
         f"{_COPIER}test_a_log_that_has_lost_its_beginning_forbids_to_copy",
     ),
     switched_off(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import CLEANER, MARKER, PLANNER, REPLAY, WRITE_GUARD, Mutation, switched_off
+from tests.mutations.mutation import CLEANER, LOST_RECORDS, MARKER, PLANNER, REPLAY, WRITE_GUARD, Mutation, switched_off
 
 FLOORED_LOG = "core/log/floored_log.py"
 FLOORS = "core/log/floors.py"
@@ -161,9 +161,9 @@ LOST_RECORDS = [
     Mutation(
         "I18",
         "a confirmed loss raises no doubt",
-        REPLAY,
-        "        if self.lost is not None:\n            return Doubt(",
-        "        if False:\n            return Doubt(",
+        LOST_RECORDS,
+        "    if lost is not None:\n        return LostBeginning(",
+        "    if False:\n        return LostBeginning(",
         f"{_LOST}test_once_it_is_confirmed_it_is_in_doubt_as_one_that_lost_its_beginning",
     ),
     Mutation(
@@ -222,11 +222,12 @@ LOST_RECORDS = [
         "        seen = [*summary.refusals]\n",
         "airflow/test_operators.py::test_a_plan_of_spark_is_red_where_the_topic_has_lost_what_earlier_runs_have_read",
     ),
-    switched_off(
-        "features/copying/copy_replay.py",
+    Mutation(
         "I18",
         "copies where records are lost",
-        "        if (lost := log.losses.get(self.metadata_partition)) is not None:",
+        "features/copying/copy_replay.py",
+        "        self._follower.require_whole(\n",
+        "        str(\n",
         f"{_LOST}test_whoever_concludes_from_what_the_log_does_not_name_refuses",
     ),
     switched_off(

@@ -45,7 +45,7 @@ def _no_second_read() -> Iterator[Any]:
     advance, look = CopyReplay.advance, SegmentCopier.look
 
     def first_of_all(self: Any) -> None:
-        if not (self.only_looks and self._next):
+        if not (self.only_looks and self._follower.positions[self.metadata_partition]):
             advance(self)
 
     def looking(self: Any, proven_end: int | None = None) -> CopySituation:

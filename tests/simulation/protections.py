@@ -121,14 +121,13 @@ def _lost_beginning() -> Iterator[Any]:
 def _lost_end() -> Iterator[Any]:
     """A5: the high watermark may go back, and other records may take the place of those that were read."""
 
+    advance_replay = replay.MetadataPartitionReplay.advance
+
     def advance(self: Any) -> None:
-        end = self._log.high_water_marks()[self.metadata_partition]
-        start = min(self.end, end)
-        for records in self._log.read(self.metadata_partition, start, end):
-            for offset, timestamp_ms, event in self._good_events(records):
-                self.apply(event, offset, timestamp_ms)
-            self._tail.note(records)
-        self.end = end
+        follower, number = self._follower, self.metadata_partition
+        end = follower._log.high_water_marks()[number]
+        follower.positions[number], follower.tails[number] = min(self.end, end), log_tail.LogTail(number)
+        advance_replay(self)
 
     advance_topic = topic_state.TopicState.advance
 

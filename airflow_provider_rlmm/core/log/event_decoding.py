@@ -232,12 +232,21 @@ def decode_batch(
     :param num_partitions: number of metadata partitions.
     :param topic_ids: whose events are wanted.
     """
+    return events_of(decode_records(batch, metadata_partition, num_partitions), topic_ids)
+
+
+def events_of(decoded: Any, topic_ids: Collection[UUID]) -> DecodedBatch:
+    """
+    Return what the records of one metadata partition say.
+
+    :param decoded: what :func:`decode_records` returned.
+    :param topic_ids: whose events are wanted.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     from airflow_provider_rlmm.core.records import columnar
 
-    decoded = decode_records(batch, metadata_partition, num_partitions)
     codes = decoded.column("error_code")
     good = pc.equal(codes, int(columnar.ErrorCode.GOOD))
     ids = pa.array([topic_id.bytes for topic_id in topic_ids], type=decoded.column("topic_id").type)

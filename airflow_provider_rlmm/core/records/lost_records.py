@@ -67,6 +67,35 @@ class LostRecords:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LostBeginning:
+    """Why nothing may be concluded from what a metadata partition does not name: records of it are gone."""
+
+    why: str  # what was seen, in words
+    offset: int  # where what is left begins, or ends
+    what_to_do: str | None = None  # what a person can do, where that depends on what was lost
+
+    @property
+    def advice(self) -> str:
+        """What a person can do, as the end of a sentence; empty where that depends on who asks."""
+        return "" if self.what_to_do is None else f". What to do: {self.what_to_do}"
+
+
+def lost_beginning(metadata_partition: int, begin: int, lost: LostRecords | None) -> LostBeginning | None:
+    """
+    Return which records of a metadata partition are gone, ``None`` where none are.
+
+    :param metadata_partition: which one.
+    :param begin: the first offset that it holds, inclusive.
+    :param lost: what it does not hold of what earlier runs have read, ``None`` where nothing is known to be lost.
+    """
+    if lost is not None:
+        return LostBeginning(lost.why, lost.end, lost.what_to_do)
+    if begin > 0:
+        return LostBeginning(f"metadata partition {metadata_partition} begins at offset {begin}", begin)
+    return None
+
+
 _NAME = re.compile(r"(0|[1-9]\d{0,9})@(0|[1-9]\d{0,18})")
 
 

@@ -15,22 +15,21 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.core.log.event_decoding import (
     QuarantinedRecord,
     applicable,
-    decode_records,
     quarantined_records,
     written_by_brokers,
 )
-from airflow_provider_rlmm.core.log.log_tail import LogTail
+from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.lost_records import LostRecords
+from airflow_provider_rlmm.core.records.lost_records import LostBeginning, LostRecords, lost_beginning
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogMetadata,
@@ -44,10 +43,6 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.wholeness import Doubt
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 OBSTACLE_ADVICE = (
     "look at the record; what it may concern is deleted only where storage and log show that nothing is missing"
@@ -93,10 +88,8 @@ class MetadataPartitionView:
         :param allowed_quarantine: names of error codes that raise no doubt.
         """
         number = self.metadata_partition
-        if self.lost is not None:
-            return Doubt(self.lost.why, number, self.lost.end)
-        if self.begin > 0:
-            return Doubt(f"metadata partition {number} begins at offset {self.begin}", number, self.begin)
+        if (lost := self.lost_beginning) is not None:
+            return Doubt(lost.why, number, lost.offset)
         record = self.first_quarantined(tip, allowed_quarantine)
         return None if record is None else Doubt(f"{record} cannot be applied", number, record.offset)
 
@@ -129,6 +122,11 @@ class MetadataPartitionView:
         if self.lost is not None:
             found.append(refusal_of_lost(self.lost))
         return found
+
+    @property
+    def lost_beginning(self) -> LostBeginning | None:
+        """Which records of it are gone, ``None`` where none are."""
+        return lost_beginning(self.metadata_partition, self.begin, self.lost)
 
     @property
     def is_closed(self) -> bool:
@@ -267,14 +265,13 @@ class MetadataPartitionReplay(MetadataPartitionView):
         topic_ids: frozenset[UUID] | None = None,
         chosen_at: int = 0,
     ) -> None:
-        begin = log.beginning_offsets()[metadata_partition]
+        self._follower = LogFollower.from_beginning(log, [metadata_partition])
+        begin = self._follower.positions[metadata_partition]
         super().__init__(metadata_partition, begin, begin, lost=log.losses.get(metadata_partition))
-        self._log = log
         self._topic_ids = topic_ids
         self._chosen_at = chosen_at
         self._first_unread_deletion: int | None = None
         self._marker_bounds = _MarkerBounds()
-        self._tail = LogTail(metadata_partition)
 
     def advance(self) -> None:
         """
@@ -284,13 +281,14 @@ class MetadataPartitionReplay(MetadataPartitionView):
         :raises OffsetOutOfRangeError: if the log has lost records since it was read, at its beginning or at its end.
         :raises LogReplacedError: if it is not the log that was read before.
         """
-        end = max(self.end, self._log.high_water_marks()[self.metadata_partition])
-        for batch in self._tail.read_on(self._log, self.end, end):
-            for offset, timestamp_ms, event in self._good_events(batch):
-                self.apply(event, offset, timestamp_ms)
-            self._tail.note(batch)
-            self.end = batch.column("offset")[-1].as_py() + 1
-        self.end = end
+        try:
+            self._follower.advance(self._apply_all)
+        finally:
+            self.end = self._follower.positions[self.metadata_partition]
+
+    def _apply_all(self, decoded: Any) -> None:
+        for offset, timestamp_ms, event in self._good_events(decoded):
+            self.apply(event, offset, timestamp_ms)
 
     def apply(self, event: RemoteLogMetadata, offset: int, timestamp_ms: int) -> None:
         """
@@ -312,14 +310,13 @@ class MetadataPartitionReplay(MetadataPartitionView):
         else:
             history.apply_segment_event(event, offset)
 
-    def _good_events(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, RemoteLogMetadata]]:
+    def _good_events(self, decoded: Any) -> Iterator[tuple[int, int, RemoteLogMetadata]]:
         """Yield (offset, timestamp, event) of the wanted rows, and put those that are not good into quarantine."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         from airflow_provider_rlmm.core.records.columnar import ErrorCode, iter_events
 
-        decoded = decode_records(batch, self.metadata_partition, self._log.partition_count)
         self._marker_bounds.begin(decoded)
         self.quarantined += quarantined_records(decoded)
         good = pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD))
@@ -336,7 +333,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
             if event is not None:
                 yield offset, timestamp_ms, event
 
-    def _note_unread_deletions(self, unwanted: pa.RecordBatch) -> None:
+    def _note_unread_deletions(self, unwanted: Any) -> None:
         """Remember the first marker of each topic that was not chosen: no history of it is kept."""
         import pyarrow.compute as pc
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import TopicInDoubtError
-from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord, decode_batch
-from airflow_provider_rlmm.core.log.log_tail import LogTail
+from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord, decode_batch, events_of
+from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -24,9 +24,6 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.features.copying.copy_situation import CopySituation
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -57,18 +54,10 @@ class CopyReplay:
         self._copied: set[UUID] = set()
         self._writers: defaultdict[UUID, set[int]] = defaultdict(set)
         self._misrouted = self._routed = 0
-        self._tail = LogTail(self.metadata_partition)
-        self._next = log.beginning_offsets()[self.metadata_partition]
-        if (lost := log.losses.get(self.metadata_partition)) is not None:
-            raise TopicInDoubtError(
-                f"{lost.why}; nobody can tell what was copied of {topic_id_partition}, and nothing of it is copied. "
-                f"What to do: {lost.what_to_do}"
-            )
-        if self._next > 0:
-            raise TopicInDoubtError(
-                f"metadata partition {self.metadata_partition} begins at offset {self._next}: nobody can tell what was "
-                f"copied of {topic_id_partition} before; nothing of it is copied"
-            )
+        self._follower = LogFollower.from_beginning(log, [self.metadata_partition])
+        self._follower.require_whole(
+            f"nobody can tell what was copied of {topic_id_partition}, and nothing of it is copied"
+        )
 
     def advance(self) -> None:
         """
@@ -79,12 +68,7 @@ class CopyReplay:
         :raises OffsetOutOfRangeError: if the log has lost records since it was read.
         :raises LogReplacedError: if it is not the log that was read before.
         """
-        end = max(self._next, self._log.high_water_marks()[self.metadata_partition])
-        for batch in self._tail.read_on(self._log, self._next, end):
-            self._apply(batch)
-            self._tail.note(batch)
-            self._next = batch.column("offset")[-1].as_py() + 1
-        self._next = end
+        self._follower.advance(self._apply)
         if not self._routed and not self._misrouted:
             self._sample_the_others()
 
@@ -97,9 +81,9 @@ class CopyReplay:
             self._routed += decoded.routed
             self._misrouted += sum(record.code == "MISROUTED" for record in decoded.quarantined)
 
-    def _apply(self, batch: pa.RecordBatch) -> None:
+    def _apply(self, records: Any) -> None:
         tip = self.history.topic_id_partition
-        decoded = decode_batch(batch, self.metadata_partition, self._log.partition_count, {tip.topic_id})
+        decoded = events_of(records, {tip.topic_id})
         self._routed += decoded.routed
         for record in decoded.quarantined:
             self._misrouted += record.code == "MISROUTED"

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Following the metadata log: the loop of everybody who keeps something current by it.
+
+From where, up to which watermark, what records mean that are gone, whether it is still the same log, when a record counts as
+read: each of these questions has its answer here, and what differs between those who follow is said by them in a word
+(:class:`Lost`). What runs before this one have read is compared underneath
+(:class:`~airflow_provider_rlmm.core.log.floored_log.FlooredLog`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
+
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, OffsetOutOfRangeError, TopicInDoubtError
+from airflow_provider_rlmm.core.log.event_decoding import decode_records
+from airflow_provider_rlmm.core.log.log_tail import LogTail, Tie
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.log.snapshot import HistoryGap
+from airflow_provider_rlmm.core.records.lost_records import lost_beginning
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger(__name__)
+
+ONE_BATCH = 1
+"""Rows of a chunk that ends with each batch of the log."""
+
+
+class Lost(Enum):
+    """What it means to a follower that the log does not hold what was to be read."""
+
+    REFUSED = "refused"
+    """The log says so by an error, whenever that is: the follower begins where the log does, or at what was read before."""
+
+    RECORDED = "recorded"
+    """
+    Before the first record it is a gap, which is kept beside what is known. Later it is an error; a log that only ends too
+    early may be catching up, and can be read again.
+    """
+
+    SKIPPED = "skipped"
+    """It is passed over, with a warning: for those who wait for news and conclude nothing."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Records of some metadata partitions that were not read before, and the offsets at which these go on."""
+
+    # metadata partition → offset at which it goes on, inclusive
+    next_offsets: dict[int, int] = field(default_factory=dict)
+    # (metadata partition, batch), in the order of the offsets within each partition
+    batches: list[tuple[int, pa.RecordBatch]] = field(default_factory=list)
+    counts: dict[int, int] = field(default_factory=dict)  # metadata partition → number of records
+    gaps: tuple[HistoryGap, ...] = ()  # what was gone before it could be read, where that is recorded
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+        return sum(self.counts.values())
+
+    def add(self, metadata_partition: int, batch: pa.RecordBatch) -> None:
+        """
+        Add a batch.
+
+        :param metadata_partition: where all of it lies.
+        :param batch: not empty.
+        """
+        self.batches.append((metadata_partition, batch))
+        self.counts[metadata_partition] = self.counts.get(metadata_partition, 0) + batch.num_rows
+        self.next_offsets[metadata_partition] = batch.column("offset")[-1].as_py() + 1
+
+    def decode(self, partition_count: int) -> Any:
+        """
+        Return all records as columns, see :func:`~airflow_provider_rlmm.core.log.event_decoding.decode_records`.
+
+        :param partition_count: number of metadata partitions of the topic.
+        """
+        if len(self.batches) == 1:
+            ((metadata_partition, batch),) = self.batches
+            return decode_records(batch, metadata_partition, partition_count)
+        import numpy as np
+        import pyarrow as pa
+
+        records = pa.Table.from_batches([batch for _, batch in self.batches])
+        partitions = [np.full(batch.num_rows, number, dtype=np.int32) for number, batch in self.batches]
+        return decode_records(records, pa.array(np.concatenate(partitions)), partition_count)
+
+
+class LogFollower:
+    """
+    Reads metadata partitions on, each time up to the high watermarks of that moment.
+
+    What counts as read is what was taken (:meth:`take`): until then nothing has moved, so whatever is kept by the records
+    and the positions belong together, after an error too.
+
+    :param log: the log.
+    :param positions: metadata partition → first offset that was not read yet, inclusive; no other is read.
+    :param lost: what it means that the log does not hold what was to be read.
+    :param tails: metadata partition → the last records below its position, as :attr:`LogTail.records` gives them: the log is
+        read on only where they are the same.
+    :param gaps: what is known to be missing below the positions.
+    """
+
+    def __init__(
+        self,
+        log: MetadataLogReader,
+        positions: Mapping[int, int],
+        *,
+        lost: Lost = Lost.REFUSED,
+        tails: Mapping[int, Sequence[tuple[int, bytes]]] = MappingProxyType({}),
+        gaps: tuple[HistoryGap, ...] = (),
+    ) -> None:
+        self._log = log
+        self._lost = lost
+        self.positions = dict(positions)
+        """Metadata partition → first offset that was not taken yet, inclusive."""
+        self.tails = {number: LogTail(number, tails.get(number, ())) for number in positions}
+        """Metadata partition → the last records that were taken."""
+        self.gaps = gaps
+        """What was gone before it could be read."""
+        self._marks: Mapping[int, int] = {}
+
+    @classmethod
+    def from_beginning(cls, log: MetadataLogReader, metadata_partitions: Collection[int]) -> Self:
+        """
+        Follow metadata partitions from where they begin as of now; a beginning that is lost later is refused.
+
+        :param log: the log.
+        :param metadata_partitions: which ones.
+        """
+        begins = log.beginning_offsets()
+        return cls(log, {number: begins[number] for number in metadata_partitions})
+
+    def require_whole(self, otherwise: str) -> None:
+        """
+        Refuse to follow what has lost records, before anything is read.
+
+        :param otherwise: what would come of it, and what to do.
+        :raises TopicInDoubtError: naming the first metadata partition that has, and why.
+        """
+        for number, begin in self.positions.items():
+            if (lost := lost_beginning(number, begin, self._log.losses.get(number))) is not None:
+                raise TopicInDoubtError(f"{lost.why}; {otherwise}{lost.advice}")
+
+    def advance(self, apply: Callable[[Any], object]) -> None:
+        """
+        Read on, up to the high watermarks as of now.
+
+        :param apply: takes a batch of one metadata partition, as columns; where it raises, that batch is read again by the
+            next call.
+        :raises EventLogUnavailableError: if the log could not be read whole; the next call goes on where this one stopped.
+        :raises OffsetOutOfRangeError: if the log has lost records since it was read.
+        :raises LogReplacedError: if it is not the log that was read before.
+        """
+        for chunk in self.chunks(self.ends(), ONE_BATCH):
+            if chunk.batches:
+                apply(chunk.decode(self._log.partition_count))
+            self.take(chunk)
+
+    def ends(self, only: Collection[int] | None = None, most: int = sys.maxsize) -> dict[int, int]:
+        """
+        Return up to where to read: the high watermarks as of now, as what is above them is not durable yet.
+
+        One that is smaller than what was read is never taken over.
+
+        :param only: these metadata partitions, ``None`` for all that are followed.
+        :param most: most offsets to read, the sum over all of them.
+        :return: metadata partition → offset, exclusive.
+        :raises EventLogUnavailableError: if a log ends before what was read, where it may be read again.
+        """
+        self._marks = self._log.high_water_marks()
+        ends: dict[int, int] = {}
+        for number in self.positions:
+            if only is None or number in only:
+                end = self._end_of(number)
+                ends[number] = min(end, self.positions[number] + most)
+                most -= ends[number] - self.positions[number]
+        return ends
+
+    def _end_of(self, number: int) -> int:
+        position, mark = self.positions[number], self._marks[number]
+        if mark < position and self._lost is Lost.RECORDED:
+            raise EventLogUnavailableError(
+                f"metadata partition {number}: its high watermark is {mark}, and {position} records were read already: it "
+                "is still catching up, or has lost records and must be replayed anew"
+            )
+        if mark < position and self._lost is Lost.SKIPPED:
+            self._skip(number, "its high watermark is lower")
+            return mark
+        # Where that is refused the log itself does it: it is asked for what it has lost.
+        return max(position, mark)
+
+    def _skip(self, number: int, why: str) -> None:
+        logger.warning(
+            "metadata partition %d cannot be followed from offset %d on, it is followed from %d on: %s",
+            number, self.positions[number], self._marks[number], why,
+        )  # fmt: skip
+        self.positions[number] = self._marks[number]
+
+    def chunks(self, ends: Mapping[int, int], rows: int) -> Iterator[Chunk]:
+        """
+        Yield what is to be read, in chunks that may hold several metadata partitions; the last one may hold no record.
+
+        Each has to be taken (:meth:`take`) before the next one is asked for.
+
+        :param ends: as :meth:`ends` returned them.
+        :param rows: how many records end a chunk, which is made of whole batches.
+        :raises EventLogError: as :meth:`advance`.
+        """
+        chunk = Chunk()
+        for metadata_partition, batch in self.read_on(ends):
+            chunk.add(metadata_partition, batch)
+            if chunk.rows >= rows:
+                chunk.gaps = self._gaps_of(chunk)
+                yield chunk
+                chunk = Chunk()
+        # Not every offset holds a record, the last ones neither.
+        chunk.next_offsets |= ends
+        chunk.gaps = self._gaps_of(chunk)
+        yield chunk
+
+    def take(self, chunk: Chunk) -> None:
+        """
+        Count a chunk as read: what it says is known by now.
+
+        :param chunk: the last one that :meth:`chunks` yielded.
+        """
+        for metadata_partition, batch in chunk.batches:
+            self.tails[metadata_partition].note(batch)
+        self.gaps += chunk.gaps
+        self.positions |= chunk.next_offsets
+
+    def read_on(self, ends: Mapping[int, int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """
+        Yield the records that were not read before, once those right before them were seen to be the same; nothing moves.
+
+        :param ends: metadata partition → offset, exclusive.
+        :raises EventLogError: as :meth:`advance`.
+        """
+        ties = self._ties(ends)
+        ranges = {number: (tie.start, ends[number]) for number, tie in ties.items()}
+        if self._lost is not Lost.REFUSED:
+            # The ends were compared; a read that has nothing to yield would only ask a broker for its offsets.
+            ranges = {number: (start, end) for number, (start, end) in ranges.items() if start < end}
+        try:
+            for metadata_partition, batch in self._log.read_many(ranges):
+                if (fresh := ties[metadata_partition].take(batch)).num_rows:
+                    yield metadata_partition, fresh
+        except OffsetOutOfRangeError as e:
+            if self._lost is Lost.SKIPPED:
+                self._skip(e.metadata_partition, str(e))
+            raise
+        for tie in ties.values():
+            tie.close()
+
+    def _ties(self, ends: Mapping[int, int]) -> dict[int, Tie]:
+        begins = self._log.beginning_offsets() if self._lost is Lost.RECORDED else {}
+        ties: dict[int, Tie] = {}
+        for number, end in sorted(ends.items()):
+            start, tail = self.positions[number], self.tails[number]
+            if number in begins and not tail.records:
+                # What was deleted before it was read becomes a gap.
+                start = max(start, min(begins[number], end))
+            ties[number] = tail.tie(start)
+        return ties
+
+    def _gaps_of(self, chunk: Chunk) -> tuple[HistoryGap, ...]:
+        """Return what the log has lost of the offsets that a chunk should hold, where that is recorded."""
+        if self._lost is not Lost.RECORDED:
+            return ()
+        reached = [(number, self.positions[number], end) for number, end in chunk.next_offsets.items()]
+        missing = [(number, s, end) for number, s, end in reached if end - s > chunk.counts.get(number, 0)]
+        if not missing:
+            return ()
+        # Transactions leave offsets without records, too: only those below the beginning were ever deleted.
+        begins = self._log.beginning_offsets()
+        return tuple(HistoryGap(n, start, min(begins[n], end)) for n, start, end in missing if begins[n] > start)
