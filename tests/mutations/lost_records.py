@@ -230,11 +230,12 @@ LOST_RECORDS = [
         "        str(\n",
         f"{_LOST}test_whoever_concludes_from_what_the_log_does_not_name_refuses",
     ),
-    switched_off(
-        "core/log/known_segments.py",
+    Mutation(
         "I18",
         "reads what is left of a topic whose records are lost",
-        "            if (lost := log.losses.get(number)) is not None:",
+        "core/log/known_segments.py",
+        "        self._follower.require_whole(\n",
+        "        str(\n",
         f"{_LOST}test_whoever_concludes_from_what_the_log_does_not_name_refuses",
     ),
     switched_off(

@@ -204,8 +204,8 @@ READING = [
         _WHOLE,
         "takes a metadata partition that has lost its beginning for a whole one",
         _SEGMENTS,
-        "            if begin > 0:\n",
-        "            if False:\n",
+        "        self._follower.require_whole(\n",
+        "        str(\n",
         "core/log/test_segments.py::test_a_metadata_partition_that_has_lost_its_beginning_is_an_error",
     ),
     Mutation(

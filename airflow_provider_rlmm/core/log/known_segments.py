@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, TopicInDoubtError
-from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, decode_batch
-from airflow_provider_rlmm.core.log.log_tail import LogTail
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, events_of
+from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -22,9 +22,6 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class RemoteLogSegments(Protocol):
@@ -150,26 +147,15 @@ class PartitionSegments(KnownSegments):
         *,
         allowed_quarantine: frozenset[str] = frozenset(),
     ) -> None:
-        self._log = log
         self._histories = {tip: UserPartitionHistory(tip) for tip in partitions}
         super().__init__({tip: history.cache for tip, history in self._histories.items()})
         self._allowed_quarantine = allowed_quarantine
         self._advancing = Lock()
-        begins = log.beginning_offsets()
         numbers = {metadata_partition_for(tip, log.partition_count) for tip in partitions}
-        self._next = {number: begins[number] for number in numbers}
-        self._tails = {number: LogTail(number) for number in numbers}
-        for number, begin in self._next.items():
-            if (lost := log.losses.get(number)) is not None:
-                raise TopicInDoubtError(
-                    f"{lost.why}; segments that only the lost records name would be left out: read the objects of the topic "
-                    f"from storage by hand. What to do: {lost.what_to_do}"
-                )
-            if begin > 0:
-                raise TopicInDoubtError(
-                    f"metadata partition {number} begins at offset {begin}: segments that only the records before it name "
-                    "would be left out; read the objects of the topic from storage by hand"
-                )
+        self._follower = LogFollower.from_beginning(log, numbers)
+        self._follower.require_whole(
+            "segments that only the lost records name would be left out: read the objects of the topic from storage by hand"
+        )
         self.advance()
 
     def advance(self) -> None:
@@ -182,16 +168,10 @@ class PartitionSegments(KnownSegments):
         :raises LogReplacedError: if it is not the log that was read before.
         """
         with self._advancing:
-            marks = self._log.high_water_marks()
-            for number, start in self._next.items():
-                for batch in self._tails[number].read_on(self._log, start, max(start, marks[number])):
-                    self._apply(batch, number)
-                    self._tails[number].note(batch)
-                    self._next[number] = batch.column("offset")[-1].as_py() + 1
+            self._follower.advance(self._apply)
 
-    def _apply(self, batch: pa.RecordBatch, metadata_partition: int) -> None:
-        topic_ids = {tip.topic_id for tip in self._histories}
-        decoded = decode_batch(batch, metadata_partition, self._log.partition_count, topic_ids)
+    def _apply(self, records: Any) -> None:
+        decoded = events_of(records, {tip.topic_id for tip in self._histories})
         for record in decoded.quarantined:
             self._require_harmless(record)
         for located in decoded.events:

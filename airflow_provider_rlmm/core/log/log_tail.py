@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import LogReplacedError
@@ -38,25 +38,6 @@ class LogTail:
     def records(self) -> tuple[tuple[int, bytes], ...]:
         """Offset and SHA-256 of the last records, by offset."""
         return tuple(self._records)
-
-    def read_on(self, log: MetadataLogReader, position: int, end: int) -> Iterator[pa.RecordBatch]:
-        """
-        Yield the records that were not read before, once those right before them were seen to be the same.
-
-        Nothing is noted; what was yielded may be given to :meth:`note`.
-
-        :param log: the metadata event log.
-        :param position: offset of the first record that was not read before, inclusive.
-        :param end: exclusive.
-        :raises EventLogUnavailableError: if the range could not be read whole.
-        :raises OffsetOutOfRangeError: if the log has lost records since, at its beginning or at its end.
-        :raises LogReplacedError: if it is not the log that was read before.
-        """
-        tie = self.tie(position)
-        for batch in log.read(self._metadata_partition, tie.start, end):
-            if (fresh := tie.take(batch)).num_rows:
-                yield fresh
-        tie.close()
 
     def tie(self, position: int) -> Tie:
         """

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import LogReplacedError, OffsetOutOfRangeError
 from airflow_provider_rlmm.core.log.event_decoding import event_batch
+from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.log.log_tail import KEPT, LogTail, require_tail
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
@@ -23,14 +26,16 @@ class Log:
         self.records = records
         self.asked: list[tuple[int, int]] = []
 
-    def read(self, metadata_partition: int, start: int, end: int):
-        self.asked.append((start, end))
+    def read_many(self, ranges: Mapping[int, tuple[int, int]]):
+        ((number, asked),) = ranges.items()
+        self.asked.append(asked)
         if self.records.num_rows:
-            yield self.records
+            yield number, self.records
 
 
 def read_on(tail: LogTail, log: Log, position: int, end: int) -> list[int]:
-    return [offset for b in tail.read_on(log, position, end) for offset in b.column("offset").to_pylist()]  # type: ignore[arg-type]
+    follower = LogFollower(log, {7: position}, tails={7: tail.records})  # type: ignore[arg-type]
+    return [offset for _, b in follower.read_on({7: end}) for offset in b.column("offset").to_pylist()]
 
 
 @pytest.mark.parametrize("count", [1, KEPT - 1, KEPT, KEPT + 1, 3 * KEPT])
