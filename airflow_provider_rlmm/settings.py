@@ -10,27 +10,27 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
+from airflow_provider_rlmm.core.base.declarations import Declared, read_spelled
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import OpenedStore, local_path, open_stores_by
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.base.store_uris import is_below, refuse_secrets_in_uri
-from airflow_provider_rlmm.core.base.values import refused, spelled_integer
+from airflow_provider_rlmm.core.base.values import refused
+from airflow_provider_rlmm.core.runs import installation_options as declared
 
 _ELSEWHERE = (
     "object stores find them elsewhere: in the connection that [rlmm] work_conn_id names, in the environment (such as "
     "AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL), in the role of the machine"
 )
 
-MAX_ALARM_AFTER_DAYS = 366
-
 _CONN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MAX_ARTIFACT_NAME = 128
 _PRICE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
-DEFAULT_KEEP_RUNS_DAYS = 90
-_MOST_DAYS = 36_500
 _ARTIFACT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -41,10 +41,7 @@ def work_uri() -> str:
     :return: an absolute path or a URI of :mod:`~airflow_provider_rlmm.core.base.file_systems`, without a slash at the end.
     :raises ConfigurationError: if it is neither, or holds credentials, a query or a fragment.
     """
-    from airflow.providers.common.compat.sdk import conf
-
-    configured: str = conf.get("rlmm", "work_uri", fallback="") or ""
-    if configured:
+    if configured := _configured(declared.WORK_URI):
         check_location("[rlmm] work_uri", configured)
         return configured.rstrip("/")
     home = Path(os.path.expandvars(os.environ.get("AIRFLOW_HOME", "~/airflow"))).expanduser()
@@ -57,7 +54,7 @@ def keep_runs_days() -> int:
 
     :raises ConfigurationError: if it is no number of days.
     """
-    return _days("keep_runs_days", DEFAULT_KEEP_RUNS_DAYS)
+    return _integer(declared.KEEP_RUNS_DAYS)
 
 
 def keep_audit_days() -> int:
@@ -66,21 +63,24 @@ def keep_audit_days() -> int:
 
     :raises ConfigurationError: if it is no number of days.
     """
-    return _days("keep_audit_days", 0)
+    return _integer(declared.KEEP_AUDIT_DAYS)
 
 
-def _days(name: str, default: int) -> int:
+def _configured(option: Declared[Any]) -> str:
+    """Return what Airflow's configuration says, as it is written there, or the default."""
     from airflow.providers.common.compat.sdk import conf
 
-    configured = conf.get("rlmm", name, fallback="") or str(default)
-    return spelled_integer(f"[rlmm] {name}", configured, maximum=_MOST_DAYS)
+    return conf.get("rlmm", option.name, fallback="") or str(option.default)
+
+
+def _integer(option: Declared[int]) -> int:
+    name, found = f"[rlmm] {option.name}", _configured(option)
+    return read_spelled(replace(option, name=name), found)
 
 
 def work_conn_id() -> str | None:
     """Return which connection opens the store of :func:`work_uri`: ``[rlmm] work_conn_id``, by default none."""
-    from airflow.providers.common.compat.sdk import conf
-
-    return (conf.get("rlmm", "work_conn_id", fallback="") or "").strip() or None
+    return _configured(declared.WORK_CONN_ID).strip() or None
 
 
 def connections() -> tuple[str, ...]:
@@ -90,9 +90,7 @@ def connections() -> tuple[str, ...]:
     :return: ids, each once, in the order in which they are named.
     :raises ConfigurationError: if one cannot be part of a DAG's id, or is named twice.
     """
-    from airflow.providers.common.compat.sdk import conf
-
-    configured: str = conf.get("rlmm", "connections", fallback="") or DEFAULT_CONN_ID
+    configured = _configured(declared.CONNECTIONS) or DEFAULT_CONN_ID
     named = tuple(conn_id.strip() for conn_id in configured.split(",") if conn_id.strip())
     for conn_id in named:
         # A dot ends the DAG's id in the name of a run's folder.
@@ -104,25 +102,20 @@ def connections() -> tuple[str, ...]:
     return named
 
 
-def schedule_of(kind: str, default: str) -> str | None:
+def schedule_of(option: Declared[str]) -> str | None:
     """
-    Return when the DAGs of one kind run: ``[rlmm] <kind>_schedule``.
+    Return when the DAGs of one kind run.
 
-    :param kind: ``cleaner``, ``retention``, ``doctor`` or ``scrub``.
-    :param default: where nothing is set.
+    :param option: their schedule.
     :return: a cron expression, a preset or another word, as it was written; ``None`` for ``none``: only by hand.
     """
-    from airflow.providers.common.compat.sdk import conf
-
-    configured = (conf.get("rlmm", f"{kind}_schedule", fallback="") or default).strip()
+    configured = _configured(option).strip()
     return None if configured.lower() == "none" else configured
 
 
 def notifier() -> str | None:
     """Return what is called when a run of a shipped DAG ends red: ``[rlmm] notifier``, an import path, by default nothing."""
-    from airflow.providers.common.compat.sdk import conf
-
-    return (conf.get("rlmm", "notifier", fallback="") or "").strip() or None
+    return _configured(declared.NOTIFIER).strip() or None
 
 
 def price_per_gb_month() -> float | None:
@@ -132,9 +125,7 @@ def price_per_gb_month() -> float | None:
     :return: ``None`` where nothing is set: then no page speaks of cost.
     :raises ConfigurationError: if it is no number from 0 on.
     """
-    from airflow.providers.common.compat.sdk import conf
-
-    configured = (conf.get("rlmm", "price_per_gb_month", fallback="") or "").strip()
+    configured = _configured(declared.PRICE_PER_GB_MONTH).strip()
     if not configured:
         return None
     if not _PRICE.fullmatch(configured):
@@ -147,14 +138,9 @@ def alarm_after_days() -> int:
     Return after how many days without a green run of the cleaner the alarm rings: ``[rlmm] alarm_after_days``, by default 2.
 
     :return: days; 0 switches the alarm off.
-    :raises ConfigurationError: if it is no integer from 0 to :data:`MAX_ALARM_AFTER_DAYS`.
+    :raises ConfigurationError: if it is no integer from 0 to 366.
     """
-    from airflow.providers.common.compat.sdk import conf
-
-    configured: str = (conf.get("rlmm", "alarm_after_days", fallback="") or "2").strip()
-    if not re.fullmatch(r"[0-9]{1,4}", configured) or int(configured) > MAX_ALARM_AFTER_DAYS:
-        raise refused("[rlmm] alarm_after_days", configured, f"an integer from 0 to {MAX_ALARM_AFTER_DAYS}")
-    return int(configured)
+    return _integer(declared.ALARM_AFTER_DAYS)
 
 
 def _open_by_connection(uri: str) -> OpenedStore | None:
@@ -196,9 +182,7 @@ def allowed_plan_roots() -> tuple[str, ...]:
     :return: absolute paths and URIs.
     :raises ConfigurationError: if one is neither, or holds credentials, a query or a fragment.
     """
-    from airflow.providers.common.compat.sdk import conf
-
-    configured: str = conf.get("rlmm", "allowed_plan_roots", fallback="") or ""
+    configured = _configured(declared.ALLOWED_PLAN_ROOTS)
     roots = tuple(root.strip() for root in configured.split(",") if root.strip())
     for root in roots:
         check_location("[rlmm] allowed_plan_roots", root)

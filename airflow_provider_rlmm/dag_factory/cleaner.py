@@ -34,6 +34,7 @@ from airflow.sdk import DAG, Param
 from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.core.plans import limits
+from airflow_provider_rlmm.core.runs.installation_options import CLEANER_SCHEDULE
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
@@ -63,7 +64,7 @@ def remote_log_cleaner(conn_id: str) -> DAG:
     """
     with DAG(
         dag_id=of_connection("remote_log_cleaner", conn_id),
-        schedule=schedule("cleaner", "@daily", conn_id, WORDS_OF_THE_CLEANER),
+        schedule=schedule(CLEANER_SCHEDULE, conn_id, WORDS_OF_THE_CLEANER),
         catchup=False,
         max_active_runs=1,
         on_failure_callback=on_failure(),

@@ -20,6 +20,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.connection_ids import of_connection
+from airflow_provider_rlmm.core.runs.installation_options import DOCTOR_SCHEDULE
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
 from airflow_provider_rlmm.features.doctor.rules import MAX_COPY, MIN_AGE
@@ -40,7 +41,7 @@ def remote_log_doctor(conn_id: str) -> DAG:
     """
     with DAG(
         dag_id=of_connection("remote_log_doctor", conn_id),
-        schedule=schedule("doctor", "@daily", conn_id),
+        schedule=schedule(DOCTOR_SCHEDULE, conn_id),
         catchup=False,
         max_active_runs=1,
         on_failure_callback=on_failure(),

@@ -66,8 +66,8 @@ def _form_of(declared: Declared[Any]) -> tuple[Any, dict[str, Any], str]:
             meant = {"values_display": known} if isinstance(known, Mapping) else {}
             items = {"type": "string", "enum": sorted(known)}
             return sorted(declared.default), {"type": "array", "items": items, "examples": sorted(known), **meant}, ""
-        case Written(example=example):
-            return declared.default, {"type": "string", "examples": [example]}, ""
+        case Written():
+            return declared.default, {"type": "string", "examples": [declared.example]}, ""
 
 
 def filled_in(declared: Iterable[Declared[Any]]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.assets.by_connection import plan_asset
 from airflow_provider_rlmm.connection_ids import of_connection
+from airflow_provider_rlmm.core.runs.installation_options import RETENTION_SCHEDULE
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE
@@ -45,7 +46,7 @@ def remote_log_retention(conn_id: str) -> DAG:
     """
     with DAG(
         dag_id=of_connection("remote_log_retention", conn_id),
-        schedule=schedule("retention", "none", conn_id),
+        schedule=schedule(RETENTION_SCHEDULE, conn_id),
         catchup=False,
         max_active_runs=1,
         on_failure_callback=on_failure(),

@@ -9,6 +9,7 @@ from typing import Any
 from airflow.sdk import Asset
 
 from airflow_provider_rlmm.assets.by_connection import plan_asset
+from airflow_provider_rlmm.core.base.declarations import Declared
 from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.settings import schedule_of
 
@@ -56,18 +57,17 @@ WORDS_OF_THE_CLEANER: Mapping[str, Callable[[str], Schedule]] = {
 
 
 def schedule(
-    kind: str, default: str, conn_id: str, words: Mapping[str, Callable[[str], Schedule]] | None = None
+    option: Declared[str], conn_id: str, words: Mapping[str, Callable[[str], Schedule]] | None = None
 ) -> Schedule:
     """
     Return the schedule of a DAG.
 
-    :param kind: ``cleaner``, ``retention``, ``doctor`` or ``scrub``.
-    :param default: where ``[rlmm] <kind>_schedule`` says nothing.
+    :param option: of Airflow's configuration, that says it.
     :param conn_id: connection of type ``rlmm``.
     :param words: word that may be said instead of a time → what it means for a connection.
     :raises ConfigurationError: naming the setting, if it is none of these.
     """
-    said, known = schedule_of(kind, default), dict(words or {})
+    said, known = schedule_of(option), dict(words or {})
     if said is None:
         return None
     if said in known:
@@ -75,7 +75,7 @@ def schedule(
     if said not in PRESETS and not _is_cron(said):
         others = ", ".join(["none", *known])
         allowed = f"a cron expression of five fields, one of {', '.join(PRESETS)}, or one of the words {others}"
-        raise refused(f"[rlmm] {kind}_schedule", said, allowed)
+        raise refused(f"[rlmm] {option.name}", said, allowed)
     return said
 
 

@@ -25,6 +25,7 @@ from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.core.plans import limits
+from airflow_provider_rlmm.core.runs.installation_options import SCRUB_SCHEDULE
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
@@ -50,7 +51,7 @@ def remote_storage_scrub(conn_id: str) -> DAG:
     """
     with DAG(
         dag_id=of_connection("remote_storage_scrub", conn_id),
-        schedule=schedule("scrub", "@weekly", conn_id),
+        schedule=schedule(SCRUB_SCHEDULE, conn_id),
         catchup=False,
         max_active_runs=1,
         on_failure_callback=on_failure(),

@@ -5,28 +5,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.declarations import Declared
 from airflow_provider_rlmm.core.base.file_systems import folder_in_words
 from airflow_provider_rlmm.core.runs.connection_fields import ScheduledRuns
+from airflow_provider_rlmm.core.runs.installation_options import ALARM_AFTER_DAYS
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.notifications.configured import configured_notifier
 from airflow_provider_rlmm.observability.lineage import Touched
-from airflow_provider_rlmm.operators.arguments import optional_integer, read_by, text
+from airflow_provider_rlmm.operators.arguments import declared_as, read_by, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
-from airflow_provider_rlmm.settings import MAX_ALARM_AFTER_DAYS, alarm_after_days, work_uri
+from airflow_provider_rlmm.settings import alarm_after_days, work_uri
 
 _DAY_MS = 86_400_000
 
 
+AFTER_DAYS: Final[Declared[int | None]] = Declared(
+    name="after_days",
+    kind=ALARM_AFTER_DAYS.kind,
+    default=None,
+    sentence=ALARM_AFTER_DAYS.sentence,
+    absent="what Airflow's configuration says",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DeadManArguments:
-    after_days: int | None = read_by(partial(optional_integer, maximum=MAX_ALARM_AFTER_DAYS), None)
+    after_days: int | None = declared_as(AFTER_DAYS)
     rlmm_conn_id: str = read_by(text, "rlmm_default")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.values import MAX_INTEGER, refused
@@ -53,7 +53,6 @@ class Written:
     """A text of a form of its own."""
 
     read: Callable[[str, object], str]  # takes name and value, refuses what is not of the form
-    example: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +81,10 @@ class Declared(Generic[Value]):
     name: str
     kind: Kind
     default: Value
-    title: str  # in forms
     sentence: str  # what it means, without a full stop
+    title: str = ""  # in forms
     absent: str = ""  # what it means that it is not set
+    example: str = ""  # as somebody would write it
 
     def __post_init__(self) -> None:
         self.check(self.default)
@@ -113,6 +113,30 @@ class Declared(Generic[Value]):
                 values.names(self.name, value, known)
             case Written(read):
                 read(self.name, value)
+
+
+def read_spelled(declared: Declared[Value], value: object) -> Value:
+    """
+    Read what somebody has written into a connection, a file or Airflow's configuration, which may be the text of a value.
+
+    :param declared: the value; of its forms only the kind of number, flag or text is judged here.
+    :param value: what was written; blanks around a text do not count.
+    :raises ConfigurationError: naming it, and what is allowed.
+    """
+    read: Any
+    match declared.kind:
+        case Whole(minimum, maximum):
+            read = values.spelled_integer(declared.name, value, minimum, maximum)
+        case Flag():
+            # Connections given as a URI can only carry text.
+            read = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
+            if not isinstance(read, bool):
+                raise refused(declared.name, value, "true or false")
+        case _:
+            if not isinstance(value, str):
+                raise refused(declared.name, value, "text")
+            read = value.strip()
+    return cast("Value", read)
 
 
 def check_fields(of: object, declared: Iterable[Declared[Any]]) -> None:

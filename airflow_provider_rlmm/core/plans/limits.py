@@ -71,10 +71,11 @@ OBJECTS_PER_SECOND: Final[Declared[int | None]] = Declared(
 )
 DELETION_WINDOW: Final[Declared[str | None]] = Declared(
     name="deletion_window",
-    kind=Written(lambda name, value: str(DeletionWindow.of(name, value)), example="22:00-06:00 Europe/Berlin"),
+    kind=Written(lambda name, value: str(DeletionWindow.of(name, value))),
     default=None,
     title="Time of day",
     sentence="Time of day at which deletion may run",
+    example="22:00-06:00 Europe/Berlin",
     absent="any",
 )
 _OF_EVERY_DELETION: Final[tuple[Declared[Any], ...]] = (

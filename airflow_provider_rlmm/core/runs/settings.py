@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow_provider_rlmm.core.base.declarations import Flag, Whole
+from airflow_provider_rlmm.core.base.declarations import read_spelled
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import local_path
 from airflow_provider_rlmm.core.base.store_uris import is_below, read_store_uri, refuse_secrets_in_uri
-from airflow_provider_rlmm.core.base.values import refused, spelled_integer
+from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.runs import connection_fields as declared
 from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_named
@@ -220,36 +220,12 @@ def read_fields(kind: type[RemoteLogSettings], given: Mapping[str, Any], without
     kept = {k: v for k, v in given.items() if v is not None and str(v).strip()}
     if unknown := sorted(kept.keys() - set(known)):
         raise ConfigurationError(f"unknown fields {unknown}; known are {known}")
-    return {name: _read(name, value) for name, value in kept.items()}
-
-
-def _read(name: str, value: object) -> bool | int | str:
-    if name == "expected_root" and isinstance(value, list):
-        return json.dumps(value)
-    match _DECLARED[name].kind:
-        case Whole(minimum, maximum):
-            return spelled_integer(name, value, minimum, maximum)
-        case Flag():
-            return _boolean(name, value)
-        case _:
-            return _text(name, value)
+    # A JSON document may hold the roots as a list.
+    written = {k: json.dumps(v) if k == "expected_root" and isinstance(v, list) else v for k, v in kept.items()}
+    return {name: read_spelled(_DECLARED[name], value) for name, value in written.items()}
 
 
 def _listed(text: str | None) -> list[str]:
     """Return what stands between commas; ``""`` is an empty item."""
     items = [item.strip() for item in (text or "").split(",")]
     return ["" if item == '""' else item for item in items if item]
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise refused(name, value, "text")
-    return value.strip()
-
-
-def _boolean(name: str, value: object) -> bool:
-    # Connections given as a URI can only carry text.
-    spelled = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
-    if not isinstance(spelled, bool):
-        raise refused(name, value, "true or false")
-    return spelled

@@ -78,6 +78,7 @@ def test_it_imports_declarations_only() -> None:
         "core.plans.limits",
         "core.records.outcomes",
         "core.runs.connection_fields",
+        "core.runs.installation_options",
         "provider_info",
     }
 
