@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.cli.options import Invocation, with_confirmation, with_storage
+from airflow_provider_rlmm.cli.options import Invocation, option_of, with_confirmation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import begin, execute_option, open_session
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
-from airflow_provider_rlmm.features.copying.rules import COPY_OVERRIDES, CopyLimits
+from airflow_provider_rlmm.features.copying.rules import (
+    BYTES_PER_SECOND,
+    LEASE,
+    MAX_SEGMENTS,
+    NAMED_OVERRIDES,
+    CopyLimits,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
@@ -30,23 +36,10 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Where the snapshot is taken: on the same file system it takes no space.  [default: the folder above LOG_DIR]",
 )
-@click.option("--bytes-per-second", type=click.IntRange(1), help="The most that is copied in a second.")
-@click.option("--max-segments", type=click.IntRange(1), help="Copy no more than these of each partition: a canary.")
-@click.option(
-    "--lease-ms",
-    type=click.IntRange(2),
-    default=CopyLimits().lease_ms,
-    show_default=True,
-    help="How long an announced segment is its run's, which gives it up after half of that; others take it back after all.",
-)
-@click.option(
-    "--override",
-    "overrides",
-    type=click.Choice(sorted(COPY_OVERRIDES)),
-    multiple=True,
-    help="Copy of a partition that has no leader, up to what the disk says is replicated; or though the storage lacks newest "
-    "copies of other living topics.",
-)
+@option_of(BYTES_PER_SECOND, type=click.IntRange(1))
+@option_of(MAX_SEGMENTS, type=click.IntRange(1))
+@option_of(LEASE, type=click.IntRange(2), default=LEASE.default, show_default=True, help=f"{LEASE.sentence}.")
+@option_of(NAMED_OVERRIDES, option="--override")
 @execute_option
 @with_confirmation
 @with_storage

@@ -33,7 +33,7 @@ from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES
 from airflow_provider_rlmm.features.cleanup.steps import MAX_EXPIRES_IN_MS
-from airflow_provider_rlmm.features.copying.rules import COPY_OVERRIDES, CopyLimits
+from airflow_provider_rlmm.features.copying.rules import COPY, CopyLimits
 from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri
 
 if TYPE_CHECKING:
@@ -375,16 +375,7 @@ cleaner_limits = FieldsReader(_readers_of(limits.CLEANER), CleanerLimits)
 scrub_limits = FieldsReader(_readers_of(limits.SCRUB), ScrubLimits)
 """Returns :class:`~airflow_provider_rlmm.core.plans.guards.ScrubLimits`."""
 
-copy_limits = FieldsReader(
-    {
-        "retention_margin_ms": duration_ms,
-        "lease_ms": duration_ms,
-        "bytes_per_second": partial(optional_integer, minimum=1),
-        "max_segments": partial(optional_integer, minimum=1),
-        "overrides": partial(values.names, known=sorted(COPY_OVERRIDES)),
-    },
-    CopyLimits,
-)
+copy_limits = FieldsReader(_readers_of(COPY), CopyLimits)
 """Returns :class:`~airflow_provider_rlmm.features.copying.rules.CopyLimits`."""
 
 _approval_limits = FieldsReader(_readers_of(limits.APPROVAL), ApprovalLimits)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from typing import Final
+from typing import Any, Final
 
-from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
+from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Names, Whole, check_fields
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.log.answers import LeaderAnswer
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache, end_of_epoch
@@ -57,6 +57,43 @@ class LocalSegment:
         return f"segment {self.base_offset}..{self.end_offset}"
 
 
+RETENTION_MARGIN: Final = Declared(
+    name="retention_margin_ms",
+    kind=Duration(),
+    default=HOUR_MS,
+    sentence="A segment that expires within this time is not copied any more",
+)
+LEASE: Final = Declared(
+    name="lease_ms",
+    kind=Duration(minimum=2),
+    default=HOUR_MS,
+    sentence="How long an announced segment is its run's, which gives it up after half of that; others take it back "
+    "after all",
+)
+BYTES_PER_SECOND: Final[Declared[int | None]] = Declared(
+    name="bytes_per_second",
+    kind=Whole(minimum=1),
+    default=None,
+    sentence="The most that is copied in a second",
+    absent="all that the storage takes",
+)
+MAX_SEGMENTS: Final[Declared[int | None]] = Declared(
+    name="max_segments",
+    kind=Whole(minimum=1),
+    default=None,
+    sentence="Copy no more than these of each partition: a canary",
+    absent="all",
+)
+NAMED_OVERRIDES: Final[Declared[frozenset[str]]] = Declared(
+    name="overrides",
+    kind=Names(COPY_OVERRIDES),
+    default=frozenset(),
+    sentence="Copy of a partition that has no leader, up to what the disk says is replicated; or though the storage lacks "
+    "newest copies of other living topics",
+)
+COPY: Final[tuple[Declared[Any], ...]] = (RETENTION_MARGIN, LEASE, BYTES_PER_SECOND, MAX_SEGMENTS, NAMED_OVERRIDES)
+
+
 @dataclass(frozen=True, slots=True)
 class CopyLimits:
     """
@@ -73,18 +110,14 @@ class CopyLimits:
     :raises ConfigurationError: on a limit of another kind or out of its range.
     """
 
-    retention_margin_ms: int = HOUR_MS
-    lease_ms: int = HOUR_MS
-    bytes_per_second: int | None = None
-    max_segments: int | None = None
-    overrides: frozenset[str] = frozenset()
+    retention_margin_ms: int = RETENTION_MARGIN.default
+    lease_ms: int = LEASE.default
+    bytes_per_second: int | None = BYTES_PER_SECOND.default
+    max_segments: int | None = MAX_SEGMENTS.default
+    overrides: frozenset[str] = NAMED_OVERRIDES.default
 
     def __post_init__(self) -> None:
-        values.integer("retention_margin_ms", self.retention_margin_ms)
-        values.integer("lease_ms", self.lease_ms, 2)
-        for name in ("bytes_per_second", "max_segments"):
-            if (value := getattr(self, name)) is not None:
-                values.integer(name, value, 1)
+        check_fields(self, (RETENTION_MARGIN, LEASE, BYTES_PER_SECOND, MAX_SEGMENTS))
         if unknown := self.overrides - COPY_OVERRIDES:
             raise ConfigurationError(
                 f"unknown overrides {sorted(unknown)}: a copier knows {sorted(COPY_OVERRIDES)} only"
