@@ -101,4 +101,15 @@ ALARMS = [
         "getattr(summary.deleted, name)",
         "overview/test_run_metrics.py::test_a_dry_run_deletes_nothing_and_is_no_real_success",
     ),
+    Mutation(
+        "lineage",
+        "a refusal of the brokers holds the task's clients beyond its end, and OpenLineage's child hangs by them",
+        "core/log/kafka/client.py",
+        "            error = future.exception()\n            outcomes[key] = error.args[0] if isinstance(error, KafkaException) else future.result()\n",
+        "            try:\n"
+        "                outcomes[key] = future.result()\n"
+        "            except KafkaException as error:\n"
+        "                outcomes[key] = error.args[0]\n",
+        "core/log/kafka/test_client.py::test_a_refusal_holds_no_frame_with_its_clients",
+    ),
 ]

@@ -151,10 +151,9 @@ class KafkaAdmin:
                 raise self.watch.error(what, f"{len(pending)} answers are late")
         outcomes: dict[K, Any] = {}
         for key, future in futures.items():
-            try:
-                outcomes[key] = future.result()
-            except KafkaException as error:
-                outcomes[key] = error.args[0]
+            # Raised, it would hold this frame and its callers', with the clients that they have, until the next collection.
+            error = future.exception()
+            outcomes[key] = error.args[0] if isinstance(error, KafkaException) else future.result()
         return outcomes
 
     def checked(self, what: str, outcome: Any) -> Any:

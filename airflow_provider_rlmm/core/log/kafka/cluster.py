@@ -118,9 +118,10 @@ def _answer(admin: KafkaAdmin, future: Future[Any]) -> Any | EventLogError:
         if not future.done():
             admin.watch.raise_if_denied(what)
             return admin.watch.error(what, "no answer came")
-        return future.result()
     except EventLogAccessError as denied:
         return denied
-    except KafkaException as error:
+    # Raised, it would hold this frame and its callers' until the next collection.
+    if isinstance(error := future.exception(), KafkaException):
         silent = error.args[0].code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
         return admin.watch.error(what, "no answer came" if silent else error.args[0])
+    return future.result()

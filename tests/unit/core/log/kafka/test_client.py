@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
+import weakref
 from concurrent.futures import Future
 from contextlib import closing
 
@@ -83,6 +84,29 @@ class TestNobodyAnswers:
 
         with pytest.raises(EventLogUnavailableError, match=r"waiting for godot.*1 answers are late"):
             KafkaAdmin(CONFIG, 0.1).results("waiting for godot", lambda client: {"it": Future()})
+
+
+def test_a_refusal_holds_no_frame_with_its_clients():
+    # librdkafka's threads do not survive a fork: a client that is collected in the child of one waits for them there. So does
+    # OpenLineage's child at the end of each task, for ten seconds, and is then killed without having told anything.
+    future: Future[str] = Future()
+    future.set_exception(KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND)))
+
+    class Client:
+        pass
+
+    def caller():
+        held = Client()
+        outcomes = KafkaAdmin(CONFIG, 60).results("asking", lambda client: {"it": future})
+        return weakref.ref(held), outcomes["it"]
+
+    gc.disable()
+    try:
+        held, error = caller()
+        assert error.name() == "GROUP_ID_NOT_FOUND"
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 class TestAccess:
