@@ -47,7 +47,7 @@ clean: ## Remove what the targets made
 quick: setup ## Three quarters of a minute: lint of what differs from main, unit tests that neither import Airflow nor are slow
 	$(BIN)/python -m dev.quick
 
-unit: setup ## Unit and property tests: no server (ARGS="tests/unit/cli -x": what pytest takes)
+unit: setup ## Unit and property tests: no server (ARGS="tests/unit/cli -x": what pytest takes; EXAMPLES=25: a quarter of the examples)
 	$(PYTEST) $(if $(filter tests/%,$(ARGS)),,tests/unit tests/property) $(ARGS)
 
 lint: setup ## Style, types, layers
@@ -72,16 +72,18 @@ docs: setup ## Build the documentation site into build/docs: every warning, and 
 # The longest first. A lane keeps half a core busy on average: brokers and schedulers are waited for.
 LANES := system unit integration package spark simulate differential docs
 
-# All 2,000 stories of `make simulate` are 9 minutes of processor time.
+# Fewer stories, examples and events than the targets have alone: all of them are a quarter of an hour of processor time.
 test: export SEEDS ?= 500
+test: export EXAMPLES ?= 25
+test: export EVENTS ?= 50000
 test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
 	$(BIN)/python -m dev.lanes --side-by-side $(SIDE_BY_SIDE) $(LANES)
 
 simulate: setup ## Deterministic simulation of cleaner and copier (SEEDS=n for more, FIRST=seed repeats a run)
 	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS)) $(if $(FIRST),--first-seed=$(FIRST))
 
-differential: setup ## 200,000 random events: the same as Kafka's own classes in a JVM (SEED=n repeats a run)
-	$(PYTEST) tests/differential $(if $(SEED),--differential-seed=$(SEED))
+differential: setup ## 200,000 random events: the same as Kafka's own classes in a JVM (SEED=n repeats a run, EVENTS=n makes more)
+	$(PYTEST) tests/differential $(if $(SEED),--differential-seed=$(SEED)) $(if $(EVENTS),--differential-events=$(EVENTS))
 
 integration: setup ## Tests on a real Kafka broker
 	$(PYTEST) -m "not cluster and not manager and not copying and not scenarios and not rare" tests/integration
@@ -103,8 +105,9 @@ FULL := cluster manager copying scenarios week soak stores two-clusters browser 
 full: setup ## All of these suites, one after the other, whatever fails; what each took comes last (hours, 8 GB of memory)
 	$(BIN)/python -m dev.lanes --side-by-side 1 $(FULL)
 
-rare: setup ## What make test has no time for: each right alone, brokers that die, pages' commands, Spark on a cluster (minutes)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m rare tests/integration tests/system tests/spark tests/package
+rare: setup ## What make test has no time for: each right alone, brokers that die, pages' commands, Spark on a cluster, all examples of all properties (minutes)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m rare tests/integration tests/system tests/spark tests/package; \
+	rare=$$?; $(PYTEST) tests/property tests/differential && exit $$rare
 
 cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of memory)
 	$(PYTEST) -m cluster tests/integration

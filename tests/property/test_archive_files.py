@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
 from tests.archiving import ArchivingCluster, Run
 from tests.builders import CLUSTER_ID, tip
+from tests.examples import examples
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAABw"
 NEW_NAMES = ("x", "x.json", "run-1.0123456789abcdef.json", "00000000000000000000-x.log", "part-00009.parquet")
@@ -83,7 +84,7 @@ def spoil(archives: Path, data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_any_file_that_is_removed_changed_or_added_is_noticed(
     archives: list[Path], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

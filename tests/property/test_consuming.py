@@ -17,6 +17,7 @@ from airflow_provider_rlmm.core.records.partitioner import metadata_partition_fo
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from tests.builders import add, tip, update
 from tests.contracts.consuming import Consuming
+from tests.examples import examples
 
 PARTITIONS = [tip(f"topic-{n}", topic_id=n) for n in range(1, 5)]
 METADATA_PARTITIONS = 2
@@ -70,7 +71,7 @@ class World(Consuming):
             self.task.step(0)
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(actions)
 def test_each_event_is_delivered_once_and_the_state_is_that_of_a_replay(history):
     delivered: dict[int, list[int]] = {}

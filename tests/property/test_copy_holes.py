@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.features.copying.copy_hole import find_hole, hole_ahead
 from airflow_provider_rlmm.features.copying.rules import LocalSegment
+from tests.examples import examples
 
 TIP = TopicIdPartition(UUID(int=7), "living", 0)
 SIZE, SEGMENTS = 4, 6
@@ -64,7 +65,7 @@ def missing_offsets(fates: list[str | None], planned: set[int], log_start: int) 
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     lineage=LINEAGES,
     fates=st.lists(FATES, min_size=SEGMENTS, max_size=SEGMENTS),
@@ -107,7 +108,7 @@ def test_no_offset_is_missed_whatever_a_log_directory_holds(
         assert (hole.start_offset, hole.end_offset) == (missing[0], missing[-1]), "a whole directory tells exactly"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     lineage=LINEAGES,
     fates=st.lists(FATES, min_size=SEGMENTS, max_size=SEGMENTS),

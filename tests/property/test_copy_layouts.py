@@ -12,6 +12,7 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, LocalTieredStorageLayout, TemplateLayout
+from tests.examples import examples
 from tests.unit.features.copying.copying import CopyWorld
 
 FILES: list[IndexType | None] = [None, *IndexType]
@@ -56,7 +57,7 @@ def names_every_file(layout: Layout) -> bool:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(layout=LAYOUTS, copied_before=st.booleans())
 def test_nothing_is_announced_of_what_a_layout_cannot_take(
     tmp_path_factory: pytest.TempPathFactory, layout: Layout, copied_before: bool

@@ -40,6 +40,7 @@ from tests.contracts.folds import (
     scalar,
     spark_rows,
 )
+from tests.examples import examples
 from tests.property.broker_lives import broker_lives
 from tests.property.written_topics import NOW_MS, Record, WrittenTopic, any_events, home_of
 from tests.unit.core.records.events import PARTITION, copied, deleted, deleting, partition_delete, started, update
@@ -59,7 +60,7 @@ EXAMPLES = 15
 @pytest.mark.slow
 @generators
 @given(seed=SEEDS)
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(EXAMPLES), deadline=None)
 def test_live_unresolved_and_quarantined_are_the_same(written: Callable[[int], WrittenTopic], seed: int) -> None:
     topic = written(seed)
     expected = scalar(topic)
@@ -85,7 +86,7 @@ def require_same(name: str, told: Told, expected: ToldByScalar) -> None:
 @pytest.mark.slow
 @generators
 @given(seed=SEEDS)
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(EXAMPLES), deadline=None)
 def test_the_doctor_counts_and_places_the_same(written: Callable[[int], WrittenTopic], seed: int) -> None:
     topic, random = written(seed), Random(seed)
     expected = scalar(topic)
@@ -157,7 +158,7 @@ def places(
 @pytest.mark.slow
 @generators
 @given(seed=SEEDS)
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(EXAMPLES), deadline=None)
 def test_what_may_go_is_the_same(written: Callable[[int], WrittenTopic], seed: int) -> None:
     topic, random = written(seed), Random(seed)
     expected = scalar(topic)

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, Newer
 from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode, iter_events
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot
 from airflow_provider_rlmm.core.records.serde import deserialize
+from tests.examples import examples
 from tests.property import strategies
 from tests.unit.core.records.recorded import GOLDEN_VALUES, REAL_VALUES
 
@@ -136,13 +137,13 @@ def test_every_truncation_at_the_end_of_all_bytes():
 
 
 @given(st.lists(st.none() | st.binary(max_size=200), max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_bytes(values):
     check_agreement(values)
 
 
 @given(strategies.names.map(lambda name: name.encode()), st.binary(max_size=8), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_topics_that_are_almost_text(name, garbage, data):
     at = data.draw(st.integers(0, len(name)))
     topic = (name[:at] + garbage + name[at:])[:100]

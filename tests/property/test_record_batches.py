@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCH
 from airflow_provider_rlmm.core.segments.record_batches.codecs import UnpackedTooLargeError, UnpackError, decompress
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders, Codec
 from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow, to_arrow_batches
+from tests.examples import examples
 from tests.kafka_log import LOG_APPEND_TIME, Batch, Record, log_of, pack, read_records
 
 NAME = "a log"
@@ -78,7 +79,7 @@ def rows_of(written: list[Batch]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(batches())
 @example([Batch((Record(0, -1), Record(1, 2**63 - 1)))])  # times that are further apart than a long can say
 def test_what_is_written_is_read(written: list[Batch]) -> None:
@@ -86,7 +87,7 @@ def test_what_is_written_is_read(written: list[Batch]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(batches(most=3), st.integers(60, 300))
 def test_many_batches_are_read_in_step(written: list[Batch], times: int) -> None:
     small = Batch((Record(0), Record(1, key=b"k", headers=(("h", None),))))
@@ -103,7 +104,7 @@ def test_many_batches_are_read_in_step(written: list[Batch], times: int) -> None
 
 
 @pytest.mark.slow
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(batches(), st.data())
 def test_a_part_of_a_log_has_its_whole_batches(written: list[Batch], data: st.DataObject) -> None:
     log = log_of(written)
@@ -115,7 +116,7 @@ def test_a_part_of_a_log_has_its_whole_batches(written: list[Batch], data: st.Da
 
 
 @pytest.mark.slow
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(batches(), st.data())
 def test_damage_is_refused_or_changes_no_record(written: list[Batch], data: st.DataObject) -> None:
     log = bytearray(log_of(written))
@@ -141,7 +142,7 @@ def test_damage_is_refused_or_changes_no_record(written: list[Batch], data: st.D
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(batches(most=1, codecs=(Codec.NONE,)), st.data())
 def test_wrong_records_under_a_right_checksum_are_refused_or_read_as_they_are(
     written: list[Batch], data: st.DataObject
@@ -160,7 +161,7 @@ def test_wrong_records_under_a_right_checksum_are_refused_or_read_as_they_are(
     assert rows == [record.as_row() for record in read_records(bytes(batch))]
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(
     st.sampled_from([codec for codec in Codec if codec is not Codec.NONE]), st.binary(max_size=300), st.integers(0, 400)
 )
@@ -172,7 +173,7 @@ def test_any_bytes_are_unpacked_or_refused(codec: Codec, data: bytes, limit: int
     assert len(unpacked) <= limit
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(
     st.sampled_from(Codec),
     st.binary(max_size=300) | st.integers(0, 400_000).map(bytes),
@@ -193,7 +194,7 @@ def test_what_is_packed_is_unpacked_within_a_limit(
 
 
 @pytest.mark.slow
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(batches(most=4))
 def test_a_limit_that_is_met_exactly_is_kept(written: list[Batch]) -> None:
     log = log_of(written)

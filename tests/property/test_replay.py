@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
 from airflow_provider_rlmm.core.records.fold import apply, events, steps, store, unresolved
+from tests.examples import examples
 from tests.property.histories import TABLES, Histories, Model, short_history
 
 SEEDS = st.integers(0, 2**32)
@@ -80,7 +81,7 @@ def expected_report(model, batch):
 
 @pytest.mark.slow
 @given(SEEDS, WILDNESS, st.integers(1, 150), st.sampled_from([3, 20, 150]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_replay_in_batches(seed, wild, size, largest_batch):
     history = Histories(seed, wild)
     random = history.random
@@ -101,7 +102,7 @@ def test_a_replay_in_batches(seed, wild, size, largest_batch):
 
 @pytest.mark.slow
 @given(SEEDS, WILDNESS, st.integers(1, 300), st.sampled_from([3, 20, 300]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_without_finished_segments_only_updates_that_come_after_them_look_different(seed, wild, size, largest_batch):
     history = Histories(seed, wild)
     state, model = ColumnarState.empty(), Model()
@@ -122,7 +123,7 @@ def test_without_finished_segments_only_updates_that_come_after_them_look_differ
 
 @pytest.mark.slow
 @given(SEEDS, st.sampled_from([1, 3, 6, 20]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_offsets_and_epochs_at_the_edges(seed, largest_batch):
     random = Random(seed)
     state, model = ColumnarState.empty(keep_finished=True), Model()

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.features.retention.spark.executor.retention_walk impo
     WalkedSegments,
     reasons_of,
 )
+from tests.examples import examples
 
 NOW, MIN_AGE = 1_000, 100
 MAX = 2**63 - 1
@@ -59,13 +60,13 @@ LIMITS = st.builds(
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(SEGMENTS, LIMITS), max_size=5))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_segments(partitions: list[tuple[list[SegmentFacts], PartitionLimits]]) -> None:
     check(partitions)
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_walks_that_go_far(seed: int) -> None:
     """Partitions as they are in life, with limits that a part of their segments is past."""
     random = Random(seed)

@@ -10,12 +10,13 @@ from airflow_provider_rlmm.core.records.columnar import decode, iter_events
 from airflow_provider_rlmm.core.records.decoding.decode import metadata_partitions
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.serde import deserialize, serialize
+from tests.examples import examples
 from tests.property import strategies
 
 
 @pytest.mark.slow
 @given(strategies.records)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_what_is_written_is_read_back(event):
     value = serialize(event)
     assert deserialize(value) == event
@@ -24,7 +25,7 @@ def test_what_is_written_is_read_back(event):
 
 @pytest.mark.slow
 @given(st.lists(strategies.records, max_size=12))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_columns_hold_what_was_written(events):
     batch = decode([serialize(event) for event in events])
     batch.validate(full=True)
@@ -32,7 +33,7 @@ def test_columns_hold_what_was_written(events):
 
 
 @given(st.lists(strategies.partitions, max_size=20), st.integers(1, 2**31 - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_both_partitioners_agree(partitions, count):
     topic_ids = np.frombuffer(b"".join(partition.topic_id.bytes for partition in partitions), dtype="V16")
     numbers = np.array([partition.partition for partition in partitions], dtype=np.int32)

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.features.scrub.scrub_files import rows_of
 from airflow_provider_rlmm.features.scrub.scrub_plan import Choice
 from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED
 from tests.builders import START_MS, Cluster, add, tip, update
+from tests.examples import examples
 
 LIFE = (S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
 TOPICS = [tip("a", 0, 7), tip("a", 1, 7), tip("b", 0, 8), tip("c-0", 0, 9)]
@@ -100,7 +101,7 @@ def topic_of(cluster: Cluster, key: str) -> TopicIdPartition:
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     st.lists(LIVES, max_size=12),
     st.sampled_from([set(), set(), {0}, {1, 2}]),

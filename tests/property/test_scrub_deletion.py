@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from tests.builders import DAY_MS, Cluster, add, tip, update
+from tests.examples import examples
 from tests.unit.features.scrub.test_scrub_plan import WAIT_MS, Scrubs
 
 LIFE = (S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
@@ -116,7 +117,7 @@ def play(seed: int, folder: Path) -> Brokers:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32))
 def test_only_what_is_finished_or_was_never_named_goes(seed: int) -> None:
     with TemporaryDirectory() as folder:

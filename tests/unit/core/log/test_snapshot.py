@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.log.snapshot import HistoryGap, Snapshot, TopicI
 from airflow_provider_rlmm.core.log.snapshot_file import SNAPSHOT_VERSION, SnapshotFile
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
 from airflow_provider_rlmm.core.records.serde import serialize
+from tests.examples import examples
 from tests.object_store_server import ObjectStoreServer
 from tests.unit.core.records.events import PARTITION, copied, started
 from tests.unit.library.topics import TOPIC_ID, tables
@@ -107,7 +108,7 @@ def content_of_a_snapshot(path: Path) -> bytes:
     return path.read_bytes()
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(st.data())
 def test_one_with_any_byte_changed_is_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.getbasetemp() / "flipped"
@@ -117,7 +118,7 @@ def test_one_with_any_byte_changed_is_refused(tmp_path_factory: pytest.TempPathF
     assert refusal(path)
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(st.data())
 def test_one_cut_short_or_too_long_is_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.getbasetemp() / "cut"

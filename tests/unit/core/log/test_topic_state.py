@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.log.topic_state import Progress, TopicState
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from tests.examples import examples
 from tests.unit.core.records.events import copied, deleted, deleting, partition_delete, started
 from tests.unit.library.topics import new_log, put, tables, topic_state, topics, user_partition_of
 
@@ -231,7 +232,7 @@ records = st.lists(
 
 @pytest.mark.slow
 @patch("airflow_provider_rlmm.core.base.file_systems.os.fsync", lambda _: None)
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(records, records, st.integers(1, 5))
 def test_a_snapshot_at_any_point_and_the_rest_are_the_full_replay(
     tmp_path_factory: pytest.TempPathFactory,

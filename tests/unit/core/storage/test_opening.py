@@ -13,6 +13,7 @@ from obstore.store import LocalStore, MemoryStore
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.storage.opening import location_of, open_store
+from tests.examples import examples
 
 URIS = [
     "s3://bucket/prefix",
@@ -60,7 +61,7 @@ def test_client_options_are_taken_in_any_spelling(uri: str, prefix: str, case: i
     open_store(uri, STORE_OPTIONS[uri.partition(":")[0]] | options)
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(), deadline=None)
 @given(
     uri=st.sampled_from(URIS),
     options=st.dictionaries(

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.world.freshness import Freshness, FreshnessVerdi
 from airflow_provider_rlmm.core.world.root_proof import check_samples, look_for_freshness
 from tests.builders import START_MS, Cluster, add, once, tip, update
 from tests.contracts.layouts import NEW, OLD, RelocatedLayout
+from tests.examples import examples
 
 PLACE = "kafka-tiered-storage"
 PLACES = [PLACE]
@@ -276,7 +277,7 @@ def test_every_place_gets_its_share_of_the_samples() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_the_newest_copies_are_those_of_a_replay(seed: int) -> None:
     chance = random.Random(seed)

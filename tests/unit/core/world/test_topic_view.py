@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from tests.builders import Cluster, SnapshotInMemory, add, deletion, reasons, tip, update
+from tests.examples import examples
 
 GONE = tip()
 
@@ -67,7 +68,7 @@ def test_a_whole_run_deletes_the_same_with_snapshots(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(seed=st.integers(0, 100_000))
 def test_marker_and_planner_see_the_same_with_and_without_a_snapshot(seed: int) -> None:
     chance = random.Random(seed)

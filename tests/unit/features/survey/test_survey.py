@@ -30,6 +30,7 @@ from airflow_provider_rlmm.features.survey.inventory_files import write_inventor
 from airflow_provider_rlmm.features.survey.orphans import orphaned_partitions
 from airflow_provider_rlmm.features.survey.survey import Survey, survey
 from tests.builders import DAY_MS, START_MS, Cluster, SnapshotInMemory, add, deletion, tip, update
+from tests.examples import examples
 
 LIMITS = CleanerLimits()
 GONE = tip()
@@ -274,7 +275,7 @@ def expected_state(
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(seed=st.integers(0, 1_000_000))
 def test_the_columns_say_what_the_histories_say(seed: int) -> None:
     chance = random.Random(seed)
@@ -344,7 +345,7 @@ def assert_sums_agree(made: Survey) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 1_000_000))
 def test_the_command_lists_what_the_survey_has(seed: int) -> None:
     cluster = random_cluster(random.Random(seed))
@@ -367,7 +368,7 @@ def test_the_command_lists_what_the_survey_has(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 1_000_000))
 def test_the_check_says_what_the_survey_cannot_tell(seed: int) -> None:
     cluster = random_cluster(random.Random(seed))
