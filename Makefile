@@ -48,7 +48,7 @@ quick: setup ## Three quarters of a minute: lint of what differs from main, unit
 	$(BIN)/python -m dev.quick
 
 unit: setup ## Unit and property tests: no server (ARGS="tests/unit/cli -x": what pytest takes; EXAMPLES=25: a quarter of the examples)
-	$(PYTEST) $(if $(filter tests/%,$(ARGS)),,tests/unit tests/property) $(ARGS)
+	$(PYTEST) $(if $(filter tests/%,$(ARGS)),,-m "not rare" tests/unit tests/property) $(ARGS)
 
 lint: setup ## Style, types, layers
 	$(BIN)/ruff check .
@@ -77,6 +77,7 @@ test: export SEEDS ?= 500
 test: export EXAMPLES ?= 25
 test: export EVENTS ?= 50000
 test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
+	$(BIN)/python -m dev.class_archive
 	$(BIN)/python -m dev.lanes --side-by-side $(SIDE_BY_SIDE) $(LANES)
 
 simulate: setup ## Deterministic simulation of cleaner and copier (SEEDS=n for more, FIRST=seed repeats a run)
@@ -106,7 +107,7 @@ full: setup ## All of these suites, one after the other, whatever fails; what ea
 	$(BIN)/python -m dev.lanes --side-by-side 1 $(FULL)
 
 rare: setup ## What make test has no time for: each right alone, brokers that die, pages' commands, Spark on a cluster, all examples of all properties (minutes)
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m rare tests/integration tests/system tests/spark tests/package; \
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m rare tests/unit tests/integration tests/system tests/spark tests/package; \
 	rare=$$?; $(PYTEST) tests/property tests/differential && exit $$rare
 
 cluster: setup ## Tests on a Kafka cluster of three brokers (minutes, 1 GB of memory)

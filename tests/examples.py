@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many examples a property is tried with: ``EXAMPLES=25`` makes it a quarter of them, as ``make test`` does."""
+"""
+How many examples a property is tried with, and of how many cases a loop over all of them tries some.
+
+``EXAMPLES=25`` makes it a quarter of them, drawn anew in each run, as ``make test`` does; without it all are tried.
+"""
 
 from __future__ import annotations
 
 import os
+import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 PERCENT = int(os.environ.get("EXAMPLES") or 100)
 
@@ -11,3 +20,9 @@ PERCENT = int(os.environ.get("EXAMPLES") or 100)
 def examples(number: int = 100) -> int:
     """Return what is left of a number of examples, at least one; without a number of Hypothesis's own."""
     return max(1, number * PERCENT // 100)
+
+
+def some(cases: Sequence[T]) -> list[T]:
+    """Return the cases to try, in their order."""
+    chosen = random.SystemRandom().sample(range(len(cases)), min(len(cases), examples(len(cases))))
+    return [cases[number] for number in sorted(chosen)]

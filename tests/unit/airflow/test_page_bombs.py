@@ -26,6 +26,8 @@ from airflow_provider_rlmm.features.survey.inventory import InventoryFile
 from airflow_provider_rlmm.features.survey.inventory_files import segments_schema, topics_schema
 from tests.sample_work_folder import CLUSTER, NOW_MS, Sample, sample_work_folder, topic_id
 
+pytestmark = pytest.mark.rare
+
 GIGABYTE = 2**30
 TOPIC = f"/clusters/{CLUSTER}/topics/{kafka_uuid_str(topic_id(2))}"
 MEGABYTE_OF_TEXT = "x" * 2**20

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.features.copying.copy_replay import CopyReplay
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
+from tests.examples import some
 from tests.unit.features.copying.copying import HOUR_MS, LIVING, MAY_COPY, CopyWorld, CrashError, FakeSource
 
 EFFECTS = 400
@@ -117,7 +118,7 @@ def test_killed_at_any_effect_of_a_roll_back_the_next_run_converges(folder: Path
     world = dangling(folder)
     seen = at_effect(world, 0, lambda: None)
     world.copy()
-    for number in range(1, seen[0] + 1):
+    for number in some(range(1, seen[0] + 1)):
         world = dangling(folder)
         at_effect(world, number, crash)
         with pytest.raises(CrashError):
@@ -130,7 +131,7 @@ def test_killed_at_any_effect_of_a_roll_back_the_next_run_converges(folder: Path
 @pytest.mark.slow
 def test_two_copiers_at_once_make_one_copy(folder: Path) -> None:
     """The second one runs to its end at any moment of the first."""
-    for number in range(1, number_of_effects(folder) + 1):
+    for number in some(range(1, number_of_effects(folder) + 1)):
         world = two_segments(folder)
         reports: list[Any] = []
 
@@ -186,7 +187,7 @@ def test_two_copiers_at_once_never_copy_at_once(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_copier_that_slept_through_its_lease_does_no_harm_when_it_wakes_up(folder: Path) -> None:
     """Another run has taken its segment back and copied it anew meanwhile."""
-    for number in range(1, number_of_effects(folder) + 1):
+    for number in some(range(1, number_of_effects(folder) + 1)):
         world = two_segments(folder)
 
         def sleep(world: CopyWorld = world) -> None:
@@ -208,7 +209,7 @@ def test_a_copier_that_slept_through_its_lease_does_no_harm_when_it_wakes_up(fol
 @pytest.mark.slow
 def test_the_leader_begins_to_copy_at_any_moment(folder: Path) -> None:
     """Copying is enabled, and it copies all that is not copied by then."""
-    for number in range(1, number_of_effects(folder) + 1):
+    for number in some(range(1, number_of_effects(folder) + 1)):
         world = two_segments(folder)
 
         def enabled(world: CopyWorld = world) -> None:
@@ -241,7 +242,7 @@ def test_the_leader_begins_to_copy_at_any_moment(folder: Path) -> None:
 @pytest.mark.slow
 def test_whatever_becomes_of_an_event_nothing_is_lost(folder: Path) -> None:
     """Refused, lost on the way, written though no answer came, or written much later."""
-    for number in range(12):
+    for number in some(range(12)):
         for fate in ("failed", "lost", "reply lost", "late"):
             world, late = two_segments(folder), []
             count = [0]

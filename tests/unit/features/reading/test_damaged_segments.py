@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
+from tests.examples import examples
 from tests.kafka_log import (
     TRANSACTIONAL,
     Batch,
@@ -35,7 +36,7 @@ from tests.kafka_log import (
 )
 from tests.remote_log_world import TIP, RemoteLogWorld, SegmentFiles, as_rows, random_world
 
-SEEDS = range(16)
+SEEDS = range(examples(16))
 TRIES = 12
 TYPED = (DamagedObjectError, UnsupportedMessageFormatError, RecordsTooLargeError)
 READ_INDEXES = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)

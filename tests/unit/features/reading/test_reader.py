@@ -9,10 +9,11 @@ from airflow_provider_rlmm.core.log.known_segments import KnownSegments
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
+from tests.examples import examples
 from tests.remote_log_world import TIP, RemoteLogWorld, as_rows, random_world
 
 COMMITTED, UNCOMMITTED = ReadIsolation.READ_COMMITTED, ReadIsolation.READ_UNCOMMITTED
-SEEDS = range(10)
+SEEDS = range(examples(10))
 
 
 def reader_of(world: RemoteLogWorld, **settings: int) -> RemoteLogReader:
