@@ -33,6 +33,8 @@ METADATA_TOPIC = "__remote_log_metadata"
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 FAST_START = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """JVM options for short lives. Benchmarks pass their own: ``TieredStopAtLevel=1`` forgoes the optimising compiler."""
+CLASS_ARCHIVE = "classes.jsa"
+"""Beside the jars, where ``dev.class_archive`` has made it: what JVMs know of their classes."""
 
 _LOG4J = """\
 appender.out.type=Console
@@ -351,8 +353,14 @@ class LocalKafka:
 
     def _java(self, main_class: str, *arguments: str, options: Sequence[str]) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}"
-        class_path = os.pathsep.join([f"{ensure_jars(self._kafka_version)}/*", *map(str, self._class_path)])
-        return [java_executable(), *options, log4j, "-cp", class_path, main_class, *arguments]
+        jars = ensure_jars(self._kafka_version)
+        class_path = os.pathsep.join([f"{jars}/*", *map(str, self._class_path)])
+        archive = jars / CLASS_ARCHIVE
+        # One of another Java is ignored, and nothing said about it.
+        shared = (
+            [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=error:stderr"] if archive.exists() else []
+        )
+        return [java_executable(), *options, *shared, log4j, "-cp", class_path, main_class, *arguments]
 
     def _launch(self) -> None:
         command = self._java("kafka.Kafka", str(self.data_dir / "server.properties"), options=self._jvm_options)
