@@ -43,6 +43,7 @@ from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_nam
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
 from airflow_provider_rlmm.core.world.audit_log import AuditFiles
+from airflow_provider_rlmm.core.world.effects import RealEffects
 from airflow_provider_rlmm.core.world.freshness import Sample
 from airflow_provider_rlmm.core.world.root_proof import prove_root
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
@@ -237,14 +238,16 @@ def _clean(
     ):
         writer = KafkaMetadataLogWriter(log)
         writer.open_ahead()
+        storage = task.place.storage()
+        audit = AuditFiles(folder, task.cluster_id, RUN, metadata_partition, system_clock)
         cleaner = RemoteLogCleaner(
             log,
-            GuardedPublisher(writer, allow_writes=True),
+            RealEffects(GuardedPublisher(writer, allow_writes=True), storage, offsets, audit),
             offsets,
             topics,
-            task.place.storage(),
+            storage,
             limits=CleanerLimits(min_absence_ms=0, overrides=frozenset({"short_min_absence"})),
-            audit=AuditFiles(folder, task.cluster_id, RUN, metadata_partition, system_clock),
+            audit=audit,
             expected_cluster_id=task.cluster_id,
             root=RootExpectation(expected_root=task.expected_root),
             samples=task.samples,

@@ -40,7 +40,7 @@ from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.storage.stamps import Stamp, stamp_key
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.current_root import PlaceLedger
-from airflow_provider_rlmm.core.world.effects import describe_event
+from airflow_provider_rlmm.core.world.effects import DryRunEffects, RealEffects, describe_event
 from airflow_provider_rlmm.core.world.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
@@ -210,9 +210,10 @@ class Cluster:
         should_stop: StopSource = never_stopped,
         **limits: Any,
     ) -> RemoteLogCleaner:
+        real = RealEffects(publisher or self.publisher, self.storage, self.offsets, self.audit, self.sleep)
         return RemoteLogCleaner(
             self.log,
-            publisher or self.publisher,
+            DryRunEffects(self.log, self.storage, self.clock) if dry_run else real,
             self.offsets,
             self.topics,
             self.storage,
@@ -220,13 +221,11 @@ class Cluster:
             audit=self.audit,
             expected_cluster_id=CLUSTER_ID,
             clock=self.clock,
-            dry_run=dry_run,
             hold=hold,
             should_stop=should_stop,
             root=RootExpectation(self.recorded_roots, self.expected_root),
             ledger=self.ledger,
             snapshots=self.snapshots,
-            sleep=self.sleep,
         )
 
     def clean(

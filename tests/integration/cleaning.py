@@ -27,6 +27,7 @@ from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.world.audit_log import AuditFiles
+from airflow_provider_rlmm.core.world.effects import RealEffects
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
@@ -134,14 +135,15 @@ class Cleaning:
         planned: defaultdict[tuple[UUID, int], set[UUID]] = defaultdict(set)
         for row in plan.rows.to_pylist():
             planned[UUID(bytes=row["topic_id"]), row["partition"]].add(UUID(bytes=row["segment_id"]))
+        audit = AuditFiles(self._work, self._cluster_id, RUN, metadata_partition, system_clock)
         cleaner = RemoteLogCleaner(
             self.log,
-            self._publisher,
+            RealEffects(self._publisher, self._storage, self.offsets, audit),
             self.offsets,
             self._topics,
             self._storage,
             limits=self._limits,
-            audit=AuditFiles(self._work, self._cluster_id, RUN, metadata_partition, system_clock),
+            audit=audit,
             expected_cluster_id=self._cluster_id,
             root=naming(self._storage, self._cluster_id),
             snapshots=self._snapshots,

@@ -27,6 +27,7 @@ from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.world.audit_log import AuditFiles
+from airflow_provider_rlmm.core.world.effects import RealEffects
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
@@ -101,14 +102,16 @@ class Runs:
     ) -> MetadataPartitionReport:
         storage = storage or self.open_storage()
         with KafkaMetadataEventLog(self.config) as log:
+            offsets = KafkaOffsetStore(self.config, GROUP_ID)
+            audit = AuditFiles(self.work, self.kafka.cluster_id, RUN, metadata_partition, system_clock)
             cleaner = RemoteLogCleaner(
                 log,
-                GuardedPublisher(log, allow_writes=True),
-                KafkaOffsetStore(self.config, GROUP_ID),
+                RealEffects(GuardedPublisher(log, allow_writes=True), storage, offsets, audit),
+                offsets,
                 KafkaClusterTopics(self.config),
                 storage,
                 limits=NO_WAIT,
-                audit=AuditFiles(self.work, self.kafka.cluster_id, RUN, metadata_partition, system_clock),
+                audit=audit,
                 expected_cluster_id=self.expected_cluster_id or self.kafka.cluster_id,
                 root=naming(storage, self.kafka.cluster_id),
                 snapshots=self.snapshots,

@@ -737,6 +737,15 @@ RULES = [
     ),
     Mutation(
         "dry run",
+        "a dry run writes events",
+        EFFECTS,
+        "        check_events(events, belief, self.log)\n",
+        "        return GuardedPublisher(self.log, allow_writes=True).publish(events, belief)\n",
+        "features/cleanup/test_cleaner.py::test_dry_run_lists_exactly_the_events_of_a_real_run_and_does_nothing",
+        simulated=True,
+    ),
+    Mutation(
+        "dry run",
         "a dry run of the marker writes",
         "features/cleanup/steps.py",
         "    if not dry_run:\n        effects = RealMarkerEffects(",
@@ -744,12 +753,11 @@ RULES = [
         "features/test_dry_runs.py::test_a_cleanup",
     ),
     switched_off(
-        CLEANER,
+        "features/cleanup/steps.py",
         "dry run",
         "a dry run of the cleaner is a real one",
-        "        if self.dry_run:",
-        "features/cleanup/test_cleaner.py::test_dry_run_lists_exactly_the_events_of_a_real_run_and_does_nothing",
-        simulated=True,
+        "    if dry_run:",
+        "features/test_dry_runs.py::test_a_cleanup",
     ),
     Mutation(
         "no trace",

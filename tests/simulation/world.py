@@ -34,6 +34,7 @@ from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.effects import DryRunEffects, RealEffects
 from airflow_provider_rlmm.core.world.proven_time import prove_time
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
@@ -370,17 +371,19 @@ class World(Mistakes):
         return CleanerLimits(min_absence_ms=MIN_ABSENCE_MS, batch_segments=BATCH_SEGMENTS, overrides=self.overrides)
 
     def _cleaner(self, process: Process, publisher: GuardedPublisher) -> RemoteLogCleaner:
+        storage, clock = self.mount(self._hooks), self._clock_of(process)
+        audit = InMemoryAuditLog(lambda name, rows: self.clerk.write_down(process, name, rows), beside=self.audit)
+        real = RealEffects(publisher, storage, self.offsets, audit)
         return RemoteLogCleaner(
             self.log,
-            publisher,
+            DryRunEffects(self.log, storage, clock) if process.dry_run else real,
             self.offsets,
             self.topics,
-            self.mount(self._hooks),
+            storage,
             limits=self.limits,
-            audit=InMemoryAuditLog(lambda name, rows: self.clerk.write_down(process, name, rows), beside=self.audit),
+            audit=audit,
             expected_cluster_id=CLUSTER_ID,
-            clock=self._clock_of(process),
-            dry_run=process.dry_run,
+            clock=clock,
             should_stop=lambda: self.clerk.should_stop(process),
             root=RootExpectation(self.recorded_roots(), self.expected_root),
             ledger=KNOWN_FROM_THE_BEGINNING,

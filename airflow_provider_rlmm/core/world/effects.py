@@ -40,15 +40,26 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RealEffects:
-    """The effects for real: events are published, objects deleted, stamps and offsets written."""
+    """
+    The effects for real: events are published, objects deleted, stamps and offsets written.
 
-    publisher: GuardedPublisher  # the write guard
-    storage: RemoteStorageManager  # remote storage
-    offsets: OffsetStore  # the offset store
-    audit: AuditLog  # where deletions are written down
-    sleep: Callable[[float], object] = time.sleep  # waits for seconds
+    :param publisher: the write guard.
+    :param storage: remote storage.
+    :param offsets: remembers which markers are settled.
+    :param audit: where every deletion is written down, before and after.
+    :param sleep: waits for seconds, where the limits want a rest between batches.
+    :param on_root: remembers what was proven of the root.
+    """
+
+    publisher: GuardedPublisher
+    storage: RemoteStorageManager
+    offsets: OffsetStore
+    audit: AuditLog
+    sleep: Callable[[float], object] = time.sleep
+    on_root: Callable[[RootCheck], object] = lambda check: None
     events: Counter[str] = field(default_factory=Counter, init=False)
     would_write: list[str] = field(default_factory=list, init=False)
+    is_dry: ClassVar[bool] = False
     log_prefix: ClassVar[str] = ""
 
     def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
@@ -95,6 +106,10 @@ class RealEffects:
                 logger.warning("the storage root was verified, but its %s", result.reason)
         return check.with_stamps(results)
 
+    def remember_root(self, check: RootCheck) -> None:
+        """Remember what was proven of the root, for later runs."""
+        self.on_root(check)
+
     def commit(self, metadata_partition: int, offset: int) -> int | None:
         """Commit the offset of the first unsettled marker; return what was committed, ``None`` where that failed."""
         try:
@@ -111,13 +126,18 @@ class DryRunEffects:
     """
     The effects of a dry run: they are only said. Events pass the same guard and are applied to the replay as if they had been
     read back; deletions answer from a listing.
+
+    :param log: the metadata event log, for its partition count only.
+    :param storage: remote storage, listed only.
+    :param clock: time.
     """
 
-    log: MetadataLogReader  # the log, for its partition count only
-    storage: RemoteStorageManager  # remote storage, listed only
-    clock: Clock  # time
+    log: MetadataLogReader
+    storage: RemoteStorageManager
+    clock: Clock
     events: Counter[str] = field(default_factory=Counter, init=False)
     would_write: list[str] = field(default_factory=list, init=False)
+    is_dry: ClassVar[bool] = True
     log_prefix: ClassVar[str] = "dry run: "
 
     def publish(self, events: Sequence[WritableEvent], belief: Belief[MetadataPartitionReplay]) -> list[PublishOutcome]:
@@ -167,6 +187,9 @@ class DryRunEffects:
     def stamp_root(self, check: RootCheck) -> RootCheck:
         """See :class:`RealEffects`."""
         return check
+
+    def remember_root(self, check: RootCheck) -> None:
+        """See :class:`RealEffects`."""
 
     def commit(self, metadata_partition: int, offset: int) -> int | None:
         """See :class:`RealEffects`."""

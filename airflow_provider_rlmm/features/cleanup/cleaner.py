@@ -10,7 +10,6 @@ run: the next run reads from the topic where it stands and goes on.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -20,7 +19,6 @@ from airflow_provider_rlmm.core.base.errors import EventLogError, RlmmError
 from airflow_provider_rlmm.core.log.log_tail import require_tail
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader, OffsetStore
 from airflow_provider_rlmm.core.log.snapshot import SnapshotStore
-from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, check_cluster
 from airflow_provider_rlmm.core.plans.plan import PlannedSegments
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -31,7 +29,7 @@ from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectatio
 from airflow_provider_rlmm.core.world.audit_log import AuditLog
 from airflow_provider_rlmm.core.world.current_root import NOTHING_RECORDED, PlaceLedger
 from airflow_provider_rlmm.core.world.earlier_deletions import EarlierDeletions
-from airflow_provider_rlmm.core.world.effects import DryRunEffects, Effects, RealEffects
+from airflow_provider_rlmm.core.world.effects import Effects
 from airflow_provider_rlmm.core.world.freshness import Sample
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
@@ -62,16 +60,14 @@ class RemoteLogCleaner:
     Deletes the remote segments of deleted topics.
 
     :param log: the metadata event log.
-    :param publisher: the write guard around the same log.
-    :param offsets: remembers which markers are settled.
+    :param effects: everything that changes the world: a dry run's only say it. Each :meth:`clean` counts in its own copy.
+    :param offsets: knows which markers earlier runs have settled; read only.
     :param topics: the cluster's topics.
     :param storage: remote storage.
     :param limits: limits of destructive work.
-    :param audit: where every deletion is written down, before and after, and what earlier runs have written down there; a dry
-        run writes nothing.
+    :param audit: knows what earlier runs have deleted; read only.
     :param expected_cluster_id: refuse any other cluster.
     :param clock: time.
-    :param dry_run: say what would be written and deleted, do nothing.
     :param hold: what is never touched, asked before every batch.
     :param should_stop: why no batch may be begun, asked before every one; a dry run goes on and says it.
     :param archive: what may be deleted because it is archived; by default nothing needs to be.
@@ -80,12 +76,11 @@ class RemoteLogCleaner:
     :param samples: the newest copies of living topics that the plan has recorded; ``None`` reads the whole topic for them.
     :param on_root: gets what was proven of the root, once it is stamped.
     :param snapshots: where an earlier task may have left a snapshot of the topic.
-    :param sleep: waits for seconds, where the limits want a rest between batches.
     :param on_progress: told of all user partitions before the first batch and after each; it raises nothing.
     """
 
     log: MetadataLogReader
-    publisher: GuardedPublisher
+    effects: Effects
     offsets: OffsetStore
     topics: ClusterTopics
     storage: RemoteStorageManager
@@ -94,7 +89,6 @@ class RemoteLogCleaner:
     audit: AuditLog
     expected_cluster_id: str | None = None
     clock: Clock = system_clock
-    dry_run: bool = False
     hold: HoldSource = nothing_held
     should_stop: StopSource = never_stopped
     archive: ArchiveGuard = NO_ARCHIVE
@@ -103,7 +97,6 @@ class RemoteLogCleaner:
     samples: Sequence[Sample] | None = None
     on_root: Callable[[ProvenRoot], object] = _forget
     snapshots: SnapshotStore | None = None
-    sleep: Callable[[float], object] = time.sleep
     on_progress: Callable[[Sequence[UserPartitionWork]], object] = _forget
 
     def clean(
@@ -135,10 +128,10 @@ class RemoteLogCleaner:
         if lost is not None and lost.is_open:
             logger.error("%s: nothing is done there. What to do: %s", lost.why, lost.what_to_do)
             refused, took_ms = (refusal_of_lost(lost),), monotonic_clock() - began
-            return MetadataPartitionReport(metadata_partition, self.dry_run, (), refused, {}, (), None, took_ms)
+            return MetadataPartitionReport(metadata_partition, self.effects.is_dry, (), refused, {}, (), None, took_ms)
         if tail is not None:
             require_tail(self.log, metadata_partition, tail)
-        effects = self._effects()
+        effects = replace(self.effects)  # nothing is counted yet: what this call does is one report
         topic, replay = self._replayed(metadata_partition)
         refusals = [*self._lost_end(replay)]
         histories = [h for h in replay.histories.values() if h.deletion_under_way()]
@@ -149,7 +142,7 @@ class RemoteLogCleaner:
         ) -> MetadataPartitionReport:
             return MetadataPartitionReport(
                 metadata_partition=metadata_partition,
-                dry_run=self.dry_run,
+                dry_run=effects.is_dry,
                 partitions=tuple(partitions),
                 refusals=tuple(refusals),
                 events=dict(effects.events),
@@ -191,11 +184,6 @@ class RemoteLogCleaner:
         what = f"metadata partition {number}"
         return (Refusal(what, why, LOST_END_ADVICE, RefusalKind.LOST_RECORDS, number, replay.end),)
 
-    def _effects(self) -> Effects:
-        if self.dry_run:
-            return DryRunEffects(self.log, self.storage, self.clock)
-        return RealEffects(self.publisher, self.storage, self.offsets, self.audit, self.sleep)
-
     def _replayed(self, metadata_partition: int) -> tuple[TopicReplay, MetadataPartitionReplay]:
         """
         Return the topic, read on in one metadata partition, and the replay of the deletions that are under way there.
@@ -222,7 +210,7 @@ class RemoteLogCleaner:
             overrides=self.limits.overrides,
             samples=self.samples,
             ledger=self.ledger,
-            dry_run=self.dry_run,
+            dry_run=effects.is_dry,
         )
         root = replace(root, check=effects.stamp_root(root.check))
         self.on_root(root)

@@ -32,6 +32,10 @@ from airflow_provider_rlmm.features.cleanup.reports import (
 )
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.protocol import OffsetStore
+    from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+    from airflow_provider_rlmm.core.world.audit_log import AuditLog
+    from airflow_provider_rlmm.core.world.effects import Effects
     from airflow_provider_rlmm.features.cleanup.marker import MarkReport
 
 logger = logging.getLogger(__name__)
@@ -147,7 +151,6 @@ def clean(
     :raises ArchiveError: if it must be archived before, and the run has no archive of exactly this plan.
     :raises RlmmError: if the rules forbid to go on; what was done stays done, and is in the folder.
     """
-    from airflow_provider_rlmm.core.world.root_ledger import record_roots
     from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, require_places_of_plan, samples_of
     from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
     from airflow_provider_rlmm.features.cleanup.progress import ProgressWriter
@@ -158,24 +161,27 @@ def clean(
     planned = planned_segments(uri, summary, metadata_partition)
     wanted = archive_wanted(session.access.get_connection_settings(), archive_first) and not dry_run
     guard = guard_of(uri, summary, metadata_partition, wanted=wanted)
+    # A dry run, too, is refused by settings that do not say to which cluster may be written.
+    session.access.get_connection_settings().check_writable()
+    audit = session.audit_log(run.applying(summary.plan_id, summary.sha256), metadata_partition)
+    offsets, storage = session.access.get_offset_store(), session.storage.get_storage_manager()
+    effects = _effects(session, storage, offsets, audit, dry_run=dry_run)
 
     def on_root(root: ProvenRoot) -> None:
         require_places_of_plan(summary.root, root.check)
-        if not dry_run:
-            record_roots(session.cluster_uri, session.cluster_id, root.check.root_ids)
+        effects.remember_root(root.check)
 
     progress = ProgressWriter(uri, run.artifact, metadata_partition, dry_run=dry_run)
     cleaner = RemoteLogCleaner(
         session.log,
-        session.access.get_publisher(session.log, open_ahead=not dry_run),
-        session.access.get_offset_store(),
+        effects,
+        offsets,
         session.topics,
-        session.storage.get_storage_manager(),
+        storage,
         limits=limits,
-        audit=session.audit_log(run.applying(summary.plan_id, summary.sha256), metadata_partition),
+        audit=audit,
         expected_cluster_id=session.access.get_connection_settings().expected_cluster_id,
         clock=session.clock,
-        dry_run=dry_run,
         hold=lambda: Hold.of(session.hold().entries, summary.hold),
         should_stop=session.should_stop,
         archive=guard,
@@ -193,6 +199,24 @@ def clean(
     for line in report.would_write:
         logger.info("would write %s", line)
     return kept
+
+
+def _effects(
+    session: CleanerSession, storage: RemoteStorageManager, offsets: OffsetStore, audit: AuditLog, *, dry_run: bool
+) -> Effects:
+    """Make what writes and deletes: the only place where anything does that is not a dry run's."""
+    from airflow_provider_rlmm.core.world.effects import DryRunEffects, RealEffects
+    from airflow_provider_rlmm.core.world.root_ledger import record_roots
+
+    if dry_run:
+        return DryRunEffects(session.log, storage, session.clock)
+    return RealEffects(
+        session.access.get_publisher(session.log, open_ahead=True),
+        storage,
+        offsets,
+        audit,
+        on_root=lambda check: record_roots(session.cluster_uri, session.cluster_id, check.root_ids),
+    )
 
 
 def log_refusals(refusals: Iterable[Refusal]) -> None:

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.world.effects import RealEffects
 from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport
 from tests.builders import CLUSTER_ID, DAY_MS, STAMP_KEY, Cluster, add, deletion, reasons, tip, update
@@ -295,7 +296,7 @@ def test_another_cluster_or_an_override_without_a_name_for_it_is_refused(
     limits = CleanerLimits(min_absence_ms=0, overrides=frozenset({"short_min_absence"}))
     cleaner = RemoteLogCleaner(
         cluster.log,
-        cluster.publisher,
+        RealEffects(cluster.publisher, cluster.storage, cluster.offsets, cluster.audit),
         cluster.offsets,
         cluster.topics,
         cluster.storage,
