@@ -161,7 +161,7 @@ class FolderWorld(Moves):
                     done = cleaning.clean(
                         session, uri, summary, number, limits=self.limits, dry_run=run.dry_run, run=who
                     )
-                self.happened.update(str(partition["outcome"]) for partition in done["partitions"])
+                self.happened.update(str(partition.outcome) for partition in done.partitions)
             except RlmmError as error:
                 failed += 1
                 run.told.append(str(error))
