@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +13,9 @@ from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.features.doctor.rules import LIMIT_PER_KIND, MIN_AGE
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.doctor.findings import Diagnosis
 
 
 @click.command()
@@ -44,7 +46,9 @@ def check(invocation: Invocation) -> int:
 @with_cluster
 def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_kind: int) -> int:
     """Examine every record of the metadata topic: poison pills, wrong steps, unfinished work; nothing is changed."""
+    from airflow_provider_rlmm.core.base.documents import plain_of
     from airflow_provider_rlmm.core.runs.floors import reading
+    from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
     from airflow_provider_rlmm.features.doctor.examine import examine
 
     access = invocation.access()
@@ -57,11 +61,10 @@ def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_
             limit_per_kind=limit_per_kind,
             on_progress=shown.on_read,
         )
-    document = diagnosis.to_dict()
     if invocation.output.as_json:
-        invocation.output.document(document)
+        invocation.output.document(plain_of(ReportedDiagnosis.of(diagnosis)))
     else:
-        _print(invocation, diagnosis, document)
+        _print(invocation, diagnosis)
     return ExitCode.NEEDS_A_PERSON if diagnosis.critical else ExitCode.DONE
 
 
@@ -71,18 +74,20 @@ def _work_folder(work_uri: str) -> str:
     return f"The work folder is {folder_in_words(work_uri)}."
 
 
-def _print(invocation: Invocation, diagnosis: Any, document: Mapping[str, Any]) -> None:
+def _print(invocation: Invocation, diagnosis: Diagnosis) -> None:
+    from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS
+
     output = invocation.output
     output.line(_work_folder(invocation.access().work_uri))
     output.line(f"{diagnosis.records:,} records were examined, {diagnosis.segments:,} segments are not finished.")
     for finding in diagnosis.findings:
         output.line(str(finding), "bold red" if finding.severity == "CRITICAL" else "")
-    for kind, count in document["counts"].items():
-        explanation = document["explanations"][kind]
-        output.line(f"{kind} ({count:,}): {explanation['meaning']} What to do: {explanation['what_to_do']}")
+    for kind, count in diagnosis.counts.items():
+        explanation = EXPLANATIONS[kind]
+        output.line(f"{kind} ({count:,}): {explanation.meaning} What to do: {explanation.what_to_do}")
     for recovery in diagnosis.recoveries:
         output.line(f"What recovery costs: {recovery}")
-    output.line("Nothing is wrong." if not document["counts"] else f"{diagnosis.critical:,} findings need a person.")
+    output.line("Nothing is wrong." if not diagnosis.counts else f"{diagnosis.critical:,} findings need a person.")
 
 
 COMMANDS = (check, doctor)

@@ -74,9 +74,12 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator[_DoctorArguments]):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Examine."""
+        from airflow_provider_rlmm.core.base.documents import plain_of
+        from airflow_provider_rlmm.core.base.work_folder import DOCTOR_DOCUMENT
         from airflow_provider_rlmm.core.plans.plan_files import write_document
         from airflow_provider_rlmm.core.runs.floors import reading
         from airflow_provider_rlmm.features.doctor.criticals import criticals_of
+        from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
         from airflow_provider_rlmm.features.doctor.examine import examine
         from airflow_provider_rlmm.overview.run_summaries import doctor_summary
 
@@ -92,20 +95,25 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator[_DoctorArguments]):
                     max_copy_ms=read.max_copy_ms,
                     limit_per_kind=read.limit_per_kind,
                 )
-        document = diagnosis.to_dict()
-        uri = artifact_uri(name)
-        write_document(uri, "doctor.json", json.dumps(document, indent=2))
+        document, uri = ReportedDiagnosis.of(diagnosis), artifact_uri(name)
+        write_document(uri, DOCTOR_DOCUMENT, json.dumps(plain_of(document), indent=2))
         DoctorLink.persist(context, name)
         for finding in diagnosis.findings:
             self.log.warning("%s", finding)
         for recovery in diagnosis.recoveries:
             self.log.warning("What recovery costs: %s", recovery)
         result = self.told(
-            {key: document[key] for key in ("records", "segments", "critical", "counts")} | {"report": uri}
+            {
+                "records": document.records,
+                "segments": document.segments,
+                "critical": document.critical,
+                "counts": dict(document.counts),
+                "report": uri,
+            }
         )
         judgement = Judgement()
         if read.fail_on_critical:
-            judgement = judged(self.log, criticals_of(document), document["cluster_id"])
+            judgement = judged(self.log, criticals_of(document), document.cluster_id)
         facts = facts_of(context, read.rlmm_conn_id)
         unkept = keep_summary(lambda: doctor_summary(facts, document, judgement))
         if judgement.failing:

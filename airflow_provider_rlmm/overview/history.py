@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
 
-from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.errors import DocumentError, PlanError
 from airflow_provider_rlmm.core.base.file_systems import create_file
 from airflow_provider_rlmm.core.base.work_folder import DOCTOR_DOCUMENT, cluster_folder
@@ -15,6 +12,7 @@ from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
 from airflow_provider_rlmm.core.runs.attention import Judgement
 from airflow_provider_rlmm.features.cleanup.run_report import RunReport, read_of_run
+from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis, read_diagnosis
 from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
@@ -103,14 +101,9 @@ def _inventory_of(cluster_uri: str, cluster_id: str, artifact: str) -> Inventory
     return found if (found.cluster_id, found.artifact) == (cluster_id, artifact) else None
 
 
-def _diagnosis_of(uri: str) -> Mapping[str, Any] | None:
+def _diagnosis_of(uri: str) -> ReportedDiagnosis | None:
     try:
-        return read_of_run(uri, DOCTOR_DOCUMENT, _with_counts)
+        return read_of_run(uri, DOCTOR_DOCUMENT, read_diagnosis)
     except PlanError:
         # The report says what is wrong with it.
         return None
-
-
-def _with_counts(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    strict.integer(document.get("critical"), "critical")
-    return document

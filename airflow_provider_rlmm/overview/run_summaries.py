@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Judgement
 from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
 from airflow_provider_rlmm.features.cleanup.reports import Totals
+from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
 from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
@@ -52,7 +53,7 @@ def cleaner_summary(
     *,
     plan: PlanSummary | None,
     inventory: Inventory | None,
-    diagnosis: Mapping[str, Any] | None,
+    diagnosis: ReportedDiagnosis | None,
 ) -> RunSummary:
     """
     Summarise a cleanup.
@@ -80,7 +81,7 @@ def cleaner_summary(
         waiting=found.waiting if found else None,
         deleting=found.deleting if found else None,
         oldest_orphan_ms=found.oldest_orphan_ms if found else None,
-        critical=diagnosis["critical"] if diagnosis else None,
+        critical=diagnosis.critical if diagnosis else None,
         out_of_service=len(found.metadata_partitions_out_of_service) if found else None,
         quarantined=found.quarantined_records if found else None,
         documents={"reports": facts.artifact, **({"plans": facts.artifact} if plan else {})},
@@ -134,7 +135,7 @@ def scrub_summary(
     )
 
 
-def doctor_summary(facts: RunFacts, diagnosis: Mapping[str, Any], judgement: Judgement) -> RunSummary:
+def doctor_summary(facts: RunFacts, diagnosis: ReportedDiagnosis, judgement: Judgement) -> RunSummary:
     """
     Summarise an examination: it changes nothing.
 
@@ -142,13 +143,13 @@ def doctor_summary(facts: RunFacts, diagnosis: Mapping[str, Any], judgement: Jud
     :param diagnosis: the doctor's document.
     :param judgement: what fails the run.
     """
-    critical, count = diagnosis["critical"], sum(diagnosis["counts"].values())
-    done = f"{count:,} findings, {critical:,} of them critical, in {diagnosis['records']:,} records"
+    critical, count = diagnosis.critical, sum(diagnosis.counts.values())
+    done = f"{count:,} findings, {critical:,} of them critical, in {diagnosis.records:,} records"
     return RunSummary(
-        **_common(facts, diagnosis["cluster_id"], RunKind.DOCTOR, judgement, done, dry_run=True),
+        **_common(facts, diagnosis.cluster_id, RunKind.DOCTOR, judgement, done, dry_run=True),
         critical=critical,
         # One recovery for each metadata partition with a record that ends the consumers of brokers.
-        out_of_service=len(diagnosis["recoveries"]),
+        out_of_service=len(diagnosis.recoveries),
         documents={"doctor": facts.artifact},
     )
 

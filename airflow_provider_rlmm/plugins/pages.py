@@ -2,7 +2,7 @@
 """
 Plans, reports and diagnoses as HTML: pure functions from documents to pages.
 
-The form of a document is checked first, of a diagnosis as far as its page needs it.
+The form of a document is checked first.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.features.cleanup.report_document import read_report
-from airflow_provider_rlmm.features.doctor.findings import Severity
+from airflow_provider_rlmm.features.doctor.diagnosis import read_diagnosis
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
@@ -25,7 +24,6 @@ from airflow_provider_rlmm.plugins.listing import Column, Listing
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.report_view import by_topic
 
-_Reader = strict.Reader[Any]
 NO_SHELL = Shell()
 
 REASONS = {
@@ -55,44 +53,6 @@ class PlanPart:
     by: str
     why_not: str = ""
     actions: Sequence[Action] = ()
-
-
-def _fields(**readers: _Reader) -> _Reader:
-    """Read these fields of an object; further ones may be there, and are left out."""
-    whole: _Reader = strict.record(dict, readers)
-
-    def read(value: object, what: str) -> Any:
-        known = {name: value[name] for name in readers if name in value} if isinstance(value, dict) else value
-        return whole(known, what)
-
-    return read
-
-
-_finding = _fields(
-    kind=strict.string,
-    severity=strict.one_of(Severity),
-    metadata_partition=strict.optional(strict.integer),
-    offset=strict.optional(strict.integer),
-    **dict.fromkeys(("topic", "topic_id", "segment_id"), strict.optional(strict.string)),
-    partition=strict.optional(strict.any_json),
-    since=strict.string,
-    detail=strict.string,
-)
-
-_diagnosis = _fields(
-    cluster_id=strict.string,
-    **dict.fromkeys(("examined_at_ms", "records", "segments", "critical"), strict.integer),
-    counts=strict.by_name(strict.integer),
-    findings=strict.array(_finding),
-    recoveries=strict.array(_fields(text=strict.string)),
-    explanations=strict.by_name(_fields(meaning=strict.string, what_to_do=strict.string)),
-)
-
-
-def _check_diagnosis(document: Mapping[str, Any]) -> None:
-    read = _diagnosis(document, "diagnosis")
-    if uncounted := sorted(read["explanations"].keys() - read["counts"].keys()):
-        raise ValueError(f"diagnosis.explanations has {strict.shown(uncounted)}, which diagnosis.counts lacks")
 
 
 def plan_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL, rows: PlanPart | None = None) -> str:
@@ -128,12 +88,11 @@ def doctor_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL)
     Return the page of what the doctor found.
 
     :param name: name of the diagnosis.
-    :param document: what :meth:`~airflow_provider_rlmm.features.doctor.findings.Diagnosis.to_dict` returned.
+    :param document: of a :class:`~airflow_provider_rlmm.features.doctor.diagnosis.ReportedDiagnosis`.
     :param shell: what stands around the page.
     :raises ValueError: if it does not have the form of a diagnosis.
     """
-    _check_diagnosis(document)
-    return render("doctor.html", shell, name=name, diagnosis=document)
+    return render("doctor.html", shell, name=name, diagnosis=read_diagnosis(document))
 
 
 SCRUB_CLASSES = {

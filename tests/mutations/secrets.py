@@ -18,6 +18,7 @@ STORE_URIS = "core/base/store_uris.py"
 ARGUMENTS = "operators/arguments.py"
 DOCUMENTS = "overview/documents.py"
 PAGES = "plugins/pages.py"
+DIAGNOSIS = "features/doctor/diagnosis.py"
 RENDERING = "plugins/rendering.py"
 CLUSTERS = "plugins/clusters.py"
 SERVING = "plugins/serving.py"
@@ -271,9 +272,16 @@ SECRETS = [
     Mutation(
         "pages",
         "a diagnosis of any form is shown",
-        PAGES,
-        "    _check_diagnosis(document)\n",
-        "",
+        DIAGNOSIS,
+        '    read = _READ(document, "diagnosis")\n',
+        "    read = ReportedDiagnosis(**document)\n",
+        f"{_PAGES}test_what_is_no_diagnosis",
+    ),
+    switched_off(
+        DIAGNOSIS,
+        "pages",
+        "a finding that nothing explains is left out of the page without a word",
+        "    if unexplained := sorted({finding.kind for finding in read.findings} - read.explanations.keys()):",
         f"{_PAGES}test_what_is_no_diagnosis",
     ),
     Mutation(

@@ -36,6 +36,7 @@ from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress
 from airflow_provider_rlmm.features.cleanup.report_document import read_report
 from airflow_provider_rlmm.features.cleanup.reports import read_marking, read_part
+from airflow_provider_rlmm.features.doctor.diagnosis import read_diagnosis
 from airflow_provider_rlmm.features.retention.spark.executor.folding import _read_state
 from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
@@ -61,10 +62,6 @@ def _again(sealed: Any, text: str) -> None:
     assert sealed.from_json(text).to_json() == text
 
 
-def _object(check: Callable[[Mapping[str, Any]], object], text: str) -> None:
-    check(json.loads(text))
-
-
 def _plain(read: Callable[[Mapping[str, Any]], object], text: str) -> None:
     assert json.dumps(plain_of(read(json.loads(text)))) == text
 
@@ -72,6 +69,11 @@ def _plain(read: Callable[[Mapping[str, Any]], object], text: str) -> None:
 def _report(text: str) -> None:
     report_page("recorded", json.loads(text))
     assert json.dumps(read_report(json.loads(text)).to_dict(), indent=2) == text
+
+
+def _diagnosis(text: str) -> None:
+    doctor_page("recorded", json.loads(text))
+    assert json.dumps(plain_of(read_diagnosis(json.loads(text))), indent=2) == text
 
 
 def _approval(kind: type[Approval | ApprovalRequest], text: str) -> None:
@@ -100,7 +102,7 @@ DOCUMENTS: Final[Mapping[str, Read]] = {
     r"mark\.json": partial(_plain, read_marking),
     r"clean-\d+\.json": partial(_plain, read_part),
     r"report\.json": _report,
-    r"doctor\.json": partial(_object, partial(doctor_page, "recorded")),
+    r"doctor\.json": _diagnosis,
 }
 """Name of a file → reads it; what has a writer is written again, and gives the same bytes."""
 

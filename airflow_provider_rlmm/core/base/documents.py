@@ -62,11 +62,12 @@ class AbsentAs:
     value: object  # as JSON
 
 
-def reader_of(kind: type[T], **instead: Reader[Any]) -> Reader[T]:
+def reader_of(kind: type[T], /, *, further: bool = False, **instead: Reader[Any]) -> Reader[T]:
     """
     Derive the reader of a data class from the types of its fields.
 
     :param kind: the data class; all that its fields name is defined in its module.
+    :param further: whether the document may have further fields, which are left out; those of its parts may not.
     :param instead: field that has a reader of its own here → that one.
     :raises TypeError: naming the field, if one has no reader.
     """
@@ -82,7 +83,7 @@ def reader_of(kind: type[T], **instead: Reader[Any]) -> Reader[T]:
         or _noted(hint, [note for note in notes if not isinstance(note, AbsentAs)], f"{kind.__qualname__}.{name}")
         for name, (hint, notes) in types.items()
     }
-    return strict.record(kind, readers, absent)
+    return strict.record(kind, readers, absent, further=further)
 
 
 def plain_of(document: object) -> dict[str, Any]:

@@ -281,7 +281,11 @@ def partition_name(value: object, what: str) -> int:
 
 
 def record(
-    kind: Callable[..., T], readers: Mapping[str, Reader[Any]], defaults: Mapping[str, Any] = MappingProxyType({})
+    kind: Callable[..., T],
+    readers: Mapping[str, Reader[Any]],
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    further: bool = False,
 ) -> Reader[T]:
     """
     Return a reader of an object with exactly these fields.
@@ -289,6 +293,7 @@ def record(
     :param kind: makes the value object out of them.
     :param readers: field → its reader.
     :param defaults: field that documents of earlier releases lack → the value that it has in them.
+    :param further: whether there may be further fields, which are left out.
     """
 
     def read(value: object, what: str) -> T:
@@ -297,7 +302,7 @@ def record(
         value = {**defaults, **value}
         if missing := sorted(readers.keys() - value.keys()):
             raise ValueError(f"{what} lacks {missing}")
-        if unknown := sorted(value.keys() - readers.keys()):
+        if unknown := [] if further else sorted(value.keys() - readers.keys()):
             raise ValueError(f"{what} has unknown fields {shown(unknown)}")
         return kind(**{name: reader(value[name], f"{what}.{name}") for name, reader in readers.items()})
 

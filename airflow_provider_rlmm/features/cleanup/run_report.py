@@ -31,7 +31,8 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     read_marking,
     read_part,
 )
-from airflow_provider_rlmm.features.doctor.criticals import check_diagnosis, criticals_of
+from airflow_provider_rlmm.features.doctor.criticals import criticals_of
+from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis, read_diagnosis
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class _RunDocuments:
     plan: PlanSummary | None = None  # its plan, ``None`` where there is none that can be read; ``no_plan`` says why
     no_plan: str = ""
     mark: Marking | None = None  # what the marker left
-    doctor: dict[str, Any] | None = None  # the doctor's, where the run has one
+    doctor: ReportedDiagnosis | None = None  # the doctor's, where the run has one
     archive: PlanArchive | None = None  # what was archived of this very plan, where anything was
     answer: Approval | None = None  # what a person has answered about this very plan, where somebody was asked
     parts: dict[int, MetadataPartitionReport] = field(default_factory=dict)  # metadata partition → its report
@@ -72,7 +73,7 @@ class _RunDocuments:
             missing = isinstance(e.__cause__, FileNotFoundError)
             run.no_plan = f"none of them has left one in {uri}" if missing else str(e)
         run.mark = run._document(MARK_DOCUMENT, read_marking, missing=marked and run.plan is not None)
-        run.doctor = run._document(DOCTOR_DOCUMENT, _diagnosis)
+        run.doctor = run._document(DOCTOR_DOCUMENT, read_diagnosis)
         run._read_answer()
         run._read_archive()
         for metadata_partition in sorted(run.plan.by_metadata_partition if run.plan else ()):
@@ -175,11 +176,6 @@ def read_of_run(uri: str, name: str, read: Callable[[dict[str, Any]], T]) -> T |
         raise
     except ValueError as e:
         raise PlanError(f"{uri}/{name} does not have the expected form: {e}") from e
-
-
-def _diagnosis(document: dict[str, Any]) -> dict[str, Any]:
-    check_diagnosis(document)
-    return document
 
 
 def _archive(document: dict[str, Any]) -> PlanArchive:

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Attention, RunProblem
+from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis, ReportedFinding
 from airflow_provider_rlmm.features.doctor.findings import FindingKind, Severity
 
 _UNUSABLE = frozenset(
@@ -19,46 +19,33 @@ _UNUSABLE = frozenset(
 """What the doctor says of records that everybody else calls quarantined: one problem must not need two acknowledgements."""
 
 
-def check_diagnosis(document: Mapping[str, Any]) -> None:
-    """
-    Check the form of the doctor's document.
-
-    :param document: as it was read.
-    :raises ValueError: if it does not have it.
-    """
-    try:
-        list(criticals_of(document))
-    except (LookupError, TypeError, AttributeError) as e:
-        raise ValueError(f"it is no diagnosis ({type(e).__name__}: {e})") from e
-
-
-def criticals_of(diagnosis: Mapping[str, Any] | None, *, unusable_are_counted: bool = False) -> Iterator[Attention]:
+def criticals_of(diagnosis: ReportedDiagnosis | None, *, unusable_are_counted: bool = False) -> Iterator[Attention]:
     """
     Yield the doctor's critical findings, and one for those that its document has no room for.
 
-    :param diagnosis: the doctor's document.
+    :param diagnosis: the doctor's document, ``None`` where there is none.
     :param unusable_are_counted: whether somebody else counts the records that cannot be used: of those that the document has
         no room for none counts a second time then.
     """
     if diagnosis is None:
         return
-    listed = [f for f in diagnosis["findings"] if f["severity"] == Severity.CRITICAL.value]
+    listed = [finding for finding in diagnosis.findings if finding.severity is Severity.CRITICAL]
     for finding in listed:
-        where = f"metadata partition {finding['metadata_partition']} offset {finding['offset']}"
-        explanation = diagnosis["explanations"][finding["kind"]]
+        where = f"metadata partition {finding.metadata_partition} offset {finding.offset}"
+        explanation = diagnosis.explanations[finding.kind]
         yield Attention(
-            RefusalKind.QUARANTINED.value if finding["kind"] in _UNUSABLE else finding["kind"],
-            _subject_of(finding) if finding["topic"] else where,
-            f"{finding['kind']}: {finding['detail']}. {explanation['meaning']}",
-            explanation["what_to_do"],
-            finding["topic"],
-            finding["metadata_partition"],
-            finding["offset"],
+            RefusalKind.QUARANTINED.value if finding.kind in _UNUSABLE else finding.kind,
+            _subject_of(finding) if finding.topic else where,
+            f"{finding.kind}: {finding.detail}. {explanation.meaning}",
+            explanation.what_to_do,
+            finding.topic,
+            finding.metadata_partition,
+            finding.offset,
         )
-    count = diagnosis["critical"] - len(listed)
+    count = diagnosis.critical - len(listed)
     if unusable_are_counted:
-        unusable = sum(diagnosis.get("counts", {}).get(kind, 0) for kind in _UNUSABLE)
-        count -= max(0, unusable - sum(finding["kind"] in _UNUSABLE for finding in listed))
+        unusable = sum(diagnosis.counts.get(kind, 0) for kind in _UNUSABLE)
+        count -= max(0, unusable - sum(finding.kind in _UNUSABLE for finding in listed))
     if count > 0:
         more = f"{count} more critical findings of the doctor"
         why = "its document lists the first ones of each kind"
@@ -72,6 +59,6 @@ def criticals_of(diagnosis: Mapping[str, Any] | None, *, unusable_are_counted: b
         )
 
 
-def _subject_of(finding: Mapping[str, Any]) -> str:
-    partition = "" if finding["partition"] is None else f"-{finding['partition']}"
-    return f"{finding['topic_id']}:{finding['topic']}{partition}"
+def _subject_of(finding: ReportedFinding) -> str:
+    partition = "" if finding.partition is None else f"-{finding.partition}"
+    return f"{finding.topic_id}:{finding.topic}{partition}"

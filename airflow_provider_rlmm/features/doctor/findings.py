@@ -9,10 +9,9 @@ partitions, no others; it deserialises every record of these before it filters b
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
 
 NAMED = 20
 """User partitions that a text names; all are counted."""
@@ -279,24 +278,6 @@ class Diagnosis:
     critical: int = 0  # exact number of those that need a person
     findings: tuple[Finding, ...] = ()  # the first ones of each kind
     recoveries: tuple[Recovery, ...] = ()  # one per metadata partition with a poison pill
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report's document as plain JSON types."""
-        return {
-            "cluster_id": self.cluster_id,
-            "examined_at_ms": self.examined_at_ms,
-            "read_until": {str(p): offset for p, offset in self.read_until.items()},
-            "records": self.records,
-            "segments": self.segments,
-            "critical": self.critical,
-            "counts": {kind.value: count for kind, count in self.counts.items()},
-            "findings": [asdict(f) | {"since": since(f.since_ms)} for f in self.findings],
-            "recoveries": [asdict(r) | {"refused": list(r.refused), "text": str(r)} for r in self.recoveries],
-            "explanations": {
-                kind.value: {"meaning": EXPLANATIONS[kind].meaning, "what_to_do": EXPLANATIONS[kind].what_to_do}
-                for kind in self.counts
-            },
-        }
 
 
 def since(timestamp_ms: int | None) -> str:

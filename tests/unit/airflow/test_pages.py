@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from fastapi.testclient import TestClient
 
+from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
@@ -24,6 +25,7 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     PartitionOutcome,
     UserPartitionReport,
 )
+from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Recovery, Severity
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
@@ -109,7 +111,7 @@ def diagnosis(topic: str = "orders") -> dict[str, Any]:
         FindingKind.TOMBSTONE, Severity.CRITICAL, 3, 17, since_ms=1_700_000_000_000, detail="the value is null"
     )
     stuck = Finding(FindingKind.STUCK_SEGMENT, Severity.WARNING, 4, 12, TOPIC_ID, topic, 0, "seg", 2**62, EVIL)
-    return Diagnosis(
+    made = Diagnosis(
         cluster_id="cluster-1",
         examined_at_ms=1_700_000_000_000,
         read_until={3: 1200},
@@ -119,7 +121,8 @@ def diagnosis(topic: str = "orders") -> dict[str, Any]:
         critical=1,
         findings=(pill, stuck),
         recoveries=(Recovery(3, 18, 18, 5, 500, 2, (f"{TOPIC_ID}:t-0",), 4),),
-    ).to_dict()
+    )
+    return plain_of(ReportedDiagnosis.of(made))
 
 
 def test_a_diagnosis_in_words() -> None:
@@ -130,7 +133,7 @@ def test_a_diagnosis_in_words() -> None:
     ):  # fmt: skip
         assert words in html
     clean = Diagnosis("cluster-1", 1_700_000_000_000, {0: 5}, 5, 1, {})
-    assert "nothing found" in doctor_page("doctor-2", clean.to_dict())
+    assert "nothing found" in doctor_page("doctor-2", plain_of(ReportedDiagnosis.of(clean)))
 
 
 def test_every_kind_of_finding_has_its_place_on_the_page() -> None:
@@ -140,7 +143,7 @@ def test_every_kind_of_finding_has_its_place_on_the_page() -> None:
     )
     counts = dict.fromkeys(FindingKind, 1)
     made = Diagnosis("cluster-1", 1_700_000_000_000, {3: 1200}, 1200, 1, counts, findings=findings)
-    html = doctor_page("doctor-1", made.to_dict())
+    html = doctor_page("doctor-1", plain_of(ReportedDiagnosis.of(made)))
     assert html.count('class="badge') >= len(FindingKind)
 
 

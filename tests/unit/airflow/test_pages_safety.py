@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.overview import documents
 from airflow_provider_rlmm.overview.documents import read_json_object
@@ -37,7 +39,7 @@ def diagnosis(topic: str = "orders", **changed: Any) -> dict[str, Any]:
     made = Diagnosis(
         "cluster-1", 1_700_000_000_000, {3: 1200}, 1200, 4321, {FindingKind.STUCK_SEGMENT: 1}, findings=(stuck,)
     )
-    return made.to_dict() | changed
+    return plain_of(ReportedDiagnosis.of(made)) | changed
 
 
 PIPES: list[int] = []
@@ -323,6 +325,7 @@ FORMS: dict[str, Any] = {
     "a number for a text": diagnosis(findings=[diagnosis()["findings"][0] | {"detail": 5}]),
     "no counts": diagnosis(counts=None),
     "an explanation without a count": diagnosis(counts={}),
+    "a finding without an explanation": diagnosis(findings=[diagnosis()["findings"][0] | {"kind": "OTHER"}]),
     "no explanation": diagnosis(explanations={"STUCK_SEGMENT": None}),
     "no recovery": diagnosis(recoveries=[{}]),
     "an endless text": diagnosis(cluster_id="x" * 20_000),

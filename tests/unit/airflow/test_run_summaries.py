@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import UnhealthyTopicError
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator, ReportRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator
 from airflow_provider_rlmm.operators.scrub import RemoteStorageScrubOperator, ReportRemoteStorageScrubOperator
@@ -170,7 +172,7 @@ def test_an_examination_whose_summary_cannot_be_kept_is_red(log: InProcessMetada
 def test_the_summary_of_a_cleanup_with_a_doctor_says_what_it_found(cluster: Cluster, work: Path) -> None:
     for metadata_partition in mark_and_plan():
         clean(metadata_partition)
-    diagnosis = {"critical": 0, "findings": [], "explanations": {}}
-    (work / "dag.run" / "doctor.json").write_text(json.dumps(diagnosis))
+    diagnosis = ReportedDiagnosis("cluster-1", 1, {0: 5}, 5, 1, 0, {}, (), (), {})
+    (work / "dag.run" / "doctor.json").write_text(json.dumps(plain_of(diagnosis)))
     ReportRemoteLogCleanupOperator(task_id="report").execute(context())
     assert [s.critical for s in kept(work)] == [0]

@@ -158,6 +158,15 @@ def test_a_field_may_have_a_reader_of_its_own_in_one_document() -> None:
         reader_of(Inner, nam=strict.text)
 
 
+def test_a_document_without_a_version_may_have_further_fields_which_are_left_out() -> None:
+    later = {"name": "a", "size": 1, "of a later release": []}
+    assert reader_of(Inner, further=True)(later, "it") == Inner("a", 1)
+    with pytest.raises(ValueError, match="it has unknown fields"):
+        reader_of(Inner)(later, "it")
+    with pytest.raises(ValueError, match=r"it lacks \['size'\]"):
+        reader_of(Inner, further=True)({"name": "a"}, "it")
+
+
 def test_what_is_read_is_written_in_the_order_of_the_fields() -> None:
     written = plain_of(READ({name: DOCUMENT[name] for name in reversed(DOCUMENT)}, "it"))
     assert written == DOCUMENT

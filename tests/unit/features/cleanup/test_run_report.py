@@ -30,6 +30,7 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     UserPartitionReport,
 )
 from airflow_provider_rlmm.features.cleanup.run_report import report_of_run
+from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.overview.run_summaries import RunFacts, cleaner_summary
 from airflow_provider_rlmm.plugins.pages import report_page
@@ -302,7 +303,7 @@ def test_what_the_doctor_and_the_planner_count_is_counted_once(folder: Folder) -
         cluster_id="cluster-1", examined_at_ms=NOW, read_until={3: 30}, records=30, segments=5, critical=10,
         counts={FindingKind.MALFORMED: 10}, findings=found,
     )  # fmt: skip
-    folder.put("doctor.json", diagnosis.to_dict())
+    folder.put("doctor.json", plain_of(ReportedDiagnosis.of(diagnosis)))
     assert folder.report()["totals"]["needs_person"] == 10
 
 
@@ -408,7 +409,7 @@ def test_the_doctors_criticals_need_a_person_and_a_known_record_is_one_problem(f
         counts={f.kind: 1 for f in (pill, finished, stuck)}, findings=(pill, finished, stuck),
     )  # fmt: skip
     folder.plan({}, [POISON], quarantined={3: 1})
-    folder.put("doctor.json", diagnosis.to_dict())
+    folder.put("doctor.json", plain_of(ReportedDiagnosis.of(diagnosis)))
     assert [(e["kind"], e["offset"]) for e in folder.report()["needs_person"]] == [
         ("QUARANTINED", 17), ("LIVE_PARTITION_FINISHED", 20), ("CRITICAL_NOT_LISTED", None),
     ]  # fmt: skip

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.records.outcomes import EventFate
@@ -18,6 +19,7 @@ from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataS
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
 from airflow_provider_rlmm.features.doctor.examine import examine
 from airflow_provider_rlmm.features.doctor.findings import (
     EXPLANATIONS,
@@ -313,7 +315,7 @@ def test_what_comes_from_the_log_is_shown_as_data(log: InProcessMetadataEventLog
     assert finding.topic.startswith(r"'evil\x1b[31m\n<b>xxx")
     assert (len(finding.topic), finding.topic[-2:]) == (258, "'…")
     assert since(2**62) == f"{2**62} ms"
-    assert json.loads(json.dumps(diagnosis.to_dict()))["counts"] == {"UPDATE_WITHOUT_BASE": 2}
+    assert json.loads(json.dumps(plain_of(ReportedDiagnosis.of(diagnosis))))["counts"] == {"UPDATE_WITHOUT_BASE": 2}
     assert "\n" not in str(finding)
 
 
