@@ -123,7 +123,7 @@ RULES = [
         "I14",
         "takes a snapshot of a log that has other records now",
         TOPIC_STATE,
-        "            resumed._require_tails()\n",
+        "            resumed._follower.require_tails()\n",
         "",
         "core/log/test_topic_state.py::test_a_log_that_lost_its_end_and_has_regrown_is_replayed_whole",
     ),

@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.core.log.event_decoding import applicable, decode_records
+from airflow_provider_rlmm.core.log.follower import Chunk, LogFollower, Lost
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.records import RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-logger = logging.getLogger(__name__)
 
 MAX_RECORDS = 100_000
 """Most records that one look reads: what it holds in memory, and for how long it keeps its thread."""
@@ -44,10 +42,14 @@ class DeletionFollower:
 
     def __init__(self, log: MetadataLogReader, offsets: Mapping[int, int]) -> None:
         self._log = log
-        self.offsets = dict(offsets)
-        """Metadata partition → offset at which the next look goes on, inclusive."""
+        self._follower = LogFollower(log, offsets, lost=Lost.SKIPPED)
         self.is_behind = True
         """Whether the last look ended before the high watermarks: there is more to read at once."""
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """Metadata partition → offset at which the next look goes on, inclusive."""
+        return self._follower.positions
 
     def advance(self) -> list[DeletionEvent]:
         """
@@ -57,35 +59,18 @@ class DeletionFollower:
 
         :raises EventLogError: if the log cannot be read; the next call goes on where this one stopped.
         """
-        ranges, left = {}, MAX_RECORDS
-        high = self._log.high_water_marks()
-        for number, start in self.offsets.items():
-            if high[number] < start:
-                self._skip(number, high[number], "its high watermark is lower")
-            elif (end := min(high[number], start + left)) > start:
-                ranges[number] = (start, end)
-                left -= end - start
-        self.is_behind = not left
-        try:
-            return self._read(ranges)
-        except OffsetOutOfRangeError as e:
-            self._skip(e.metadata_partition, high[e.metadata_partition], str(e))
-            return []
-
-    def _read(self, ranges: Mapping[int, tuple[int, int]]) -> list[DeletionEvent]:
+        ends = self._follower.ends(most=MAX_RECORDS)
+        self.is_behind = sum(ends.values()) - sum(self.offsets.values()) == MAX_RECORDS
         found: list[DeletionEvent] = []
-        for number, batch in self._log.read_many(ranges):
-            found += _deletion_events(batch, number, self._log.partition_count)
+        try:
+            for number, batch in self._follower.read_on(ends):
+                found += _deletion_events(batch, number, self._log.partition_count)
+        except OffsetOutOfRangeError:
+            # What is gone was skipped.
+            return []
         # Only what was read whole counts: a read that breaks off is repeated, or what it has found would be lost with it.
-        self.offsets |= {number: end for number, (_, end) in ranges.items()}
+        self._follower.take(Chunk(ends))
         return found
-
-    def _skip(self, number: int, end: int, why: str) -> None:
-        logger.warning(
-            "metadata partition %d cannot be followed from offset %d on, it is followed from %d on: %s",
-            number, self.offsets[number], end, why,
-        )  # fmt: skip
-        self.offsets[number] = end
 
 
 def _deletion_events(batch: pa.RecordBatch, metadata_partition: int, num_partitions: int) -> list[DeletionEvent]:

@@ -238,6 +238,17 @@ class LogFollower:
         self.gaps += chunk.gaps
         self.positions |= chunk.next_offsets
 
+    def require_tails(self) -> None:
+        """
+        Refuse a log that does not hold the last records that were taken; nothing new is read.
+
+        :raises OffsetOutOfRangeError: if it does not reach that far, or begins behind it.
+        :raises LogReplacedError: if it holds others.
+        :raises EventLogUnavailableError: if they could not be read.
+        """
+        for _ in self.read_on(self.positions):
+            raise AssertionError("nothing lies between an offset and itself")
+
     def read_on(self, ends: Mapping[int, int]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """
         Yield the records that were not read before, once those right before them were seen to be the same; nothing moves.

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
-    EventLogUnavailableError,
     LogReplacedError,
     OffsetOutOfRangeError,
     SnapshotRefusedError,
 )
-from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, decode_records, quarantined_records
-from airflow_provider_rlmm.core.log.log_tail import LogTail, Tie
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, quarantined_records
+from airflow_provider_rlmm.core.log.follower import Chunk, LogFollower, Lost
+from airflow_provider_rlmm.core.log.log_tail import LogTail
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.snapshot import HistoryGap, Snapshot, SnapshotStore, TopicIdentity
 
@@ -98,8 +98,8 @@ class TopicState:
             )
         self.state = snapshot.state if snapshot else ColumnarState.empty(keep_finished=keep_finished)
         offsets = snapshot.next_offsets if snapshot else dict.fromkeys(range(self.identity.partition_count), 0)
-        self.next_offsets = dict(offsets)
-        self.gaps = snapshot.gaps if snapshot else ()
+        tails, gaps = (snapshot.tails, snapshot.gaps) if snapshot else ({}, ())
+        self._follower = LogFollower(log, offsets, lost=Lost.RECORDED, tails=tails, gaps=gaps)
         self.quarantined: list[QuarantinedRecord] = list(snapshot.quarantined) if snapshot else []
         self.routed: Counter[int] = Counter(snapshot.routed if snapshot else ())
         """Good records per metadata partition: each of them lies where our partitioner puts it."""
@@ -107,8 +107,6 @@ class TopicState:
         """See :class:`~airflow_provider_rlmm.core.log.snapshot.Snapshot`; whoever looks something up adds it here."""
         self.key_prefixes: set[str] = set(snapshot.key_prefixes) if snapshot else set()
         """See :class:`~airflow_provider_rlmm.core.log.snapshot.Snapshot`; whoever can read them adds them here."""
-        tails = snapshot.tails if snapshot else {}
-        self.tails = {p: LogTail(p, tails.get(p, ())) for p in range(self.identity.partition_count)}
         self.refusal: str | None = None
         """Why :meth:`resume` did not take its snapshot and a full replay is due."""
 
@@ -128,7 +126,7 @@ class TopicState:
             snapshot = snapshots.read()
             snapshot.check(fresh.identity, log.beginning_offsets(), log.high_water_marks())
             resumed = cls(log, topics, snapshot=snapshot, **options)
-            resumed._require_tails()
+            resumed._follower.require_tails()
         except (SnapshotRefusedError, LogReplacedError, OffsetOutOfRangeError) as e:
             fresh.refusal = str(e)
             if snapshot is not None and snapshot.identity.cluster_id == fresh.identity.cluster_id:
@@ -139,10 +137,20 @@ class TopicState:
             return fresh
         return resumed
 
-    def _require_tails(self) -> None:
-        """Refuse a log that does not hold the last records that are in the state."""
-        for _ in self._read_on(self.next_offsets):
-            raise AssertionError("nothing lies between an offset and itself")
+    @property
+    def next_offsets(self) -> dict[int, int]:
+        """Metadata partition → offset at which to read on; every record below it is in the state."""
+        return self._follower.positions
+
+    @property
+    def gaps(self) -> tuple[HistoryGap, ...]:
+        """What was gone below these offsets before it was read."""
+        return self._follower.gaps
+
+    @property
+    def tails(self) -> dict[int, LogTail]:
+        """Metadata partition → the last records that are in the state."""
+        return self._follower.tails
 
     def advance(
         self,
@@ -161,15 +169,9 @@ class TopicState:
         :raises OffsetOutOfRangeError: if the log has lost records since it was read.
         :raises LogReplacedError: if it is not the log that was read before.
         """
-        ends = {p: end for p, end in self._log.high_water_marks().items() if only is None or p in only}
-        for metadata_partition, end in ends.items():
-            if end < (read := self.next_offsets[metadata_partition]):
-                raise EventLogUnavailableError(
-                    f"metadata partition {metadata_partition}: its high watermark is {end}, and {read} records were read "
-                    "already: it is still catching up, or has lost records and must be replayed anew"
-                )
+        ends = self._follower.ends(only)
         records = 0
-        for chunk in self._chunks(ends):
+        for chunk in self._follower.chunks(ends, self._chunk_rows):
             self._apply(chunk, on_applied)
             records += chunk.rows
             on_progress(Progress(records, sum(end - self.next_offsets[p] for p, end in ends.items())))
@@ -208,38 +210,7 @@ class TopicState:
         topic_id = self._topics.describe_topics(()).metadata_topic_id
         return TopicIdentity(self._topics.cluster_id(), topic_id, self._log.partition_count)
 
-    def _chunks(self, ends: dict[int, int]) -> Iterator[_Chunk]:
-        """Yield what is to be read, in chunks that may hold several metadata partitions."""
-        chunk = _Chunk()
-        for metadata_partition, batch in self._read_on(ends):
-            chunk.add(metadata_partition, batch)
-            if chunk.rows >= self._chunk_rows:
-                yield chunk
-                chunk = _Chunk()
-        # Not every offset holds a record, the last ones neither.
-        chunk.next_offsets |= ends
-        yield chunk
-
-    def _read_on(self, ends: Mapping[int, int]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the records that were not read before, of some metadata partitions, tied to those that were."""
-        beginnings = self._log.beginning_offsets()
-        ties: dict[int, Tie] = {}
-        for metadata_partition, end in sorted(ends.items()):
-            start, tail = self.next_offsets[metadata_partition], self.tails[metadata_partition]
-            if not tail.records:
-                # What was deleted before it was read becomes a gap.
-                start = max(start, min(beginnings[metadata_partition], end))
-            ties[metadata_partition] = tail.tie(start)
-        # A read that has nothing to yield would only ask a broker for its offsets.
-        ranges = {p: (tie.start, ends[p]) for p, tie in ties.items() if tie.start < ends[p]}
-        for metadata_partition, batch in self._log.read_many(ranges):
-            if (fresh := ties[metadata_partition].take(batch)).num_rows:
-                yield metadata_partition, fresh
-        for tie in ties.values():
-            tie.close()
-
-    def _apply(self, chunk: _Chunk, on_applied: Callable[[Any, ApplyReport], None]) -> None:
-        gaps = self.gaps + self._gaps_of(chunk)
+    def _apply(self, chunk: Chunk, on_applied: Callable[[Any, ApplyReport], None]) -> None:
         decoded = chunk.decode(self.identity.partition_count) if chunk.rows else None
         quarantined, routed = ([], {}) if decoded is None else (quarantined_records(decoded), _good_records(decoded))
         # From here on nothing fails but what ends the process: state and next offsets belong together.
@@ -247,50 +218,9 @@ class TopicState:
             self.state, report = self.state.apply(decoded)
         self.quarantined += quarantined
         self.routed.update(routed)
-        for metadata_partition, batch in chunk.batches:
-            self.tails[metadata_partition].note(batch)
-        self.gaps = gaps
-        self.next_offsets |= chunk.next_offsets
+        self._follower.take(chunk)
         if decoded is not None:
             on_applied(decoded, report)
-
-    def _gaps_of(self, chunk: _Chunk) -> tuple[HistoryGap, ...]:
-        """Return what the log has lost of the offsets that this chunk should hold."""
-        reached = [(p, self.next_offsets[p], end) for p, end in chunk.next_offsets.items()]
-        missing = [(p, start, end) for p, start, end in reached if end - start > chunk.counts.get(p, 0)]
-        if not missing:
-            return ()
-        # Transactions leave offsets without records, too: only those below the beginning were ever deleted.
-        beginnings = self._log.beginning_offsets()
-        return tuple(
-            HistoryGap(p, start, min(beginnings[p], end)) for p, start, end in missing if beginnings[p] > start
-        )
-
-
-class _Chunk:
-    """Records of some metadata partitions, and the offsets at which these go on."""
-
-    def __init__(self) -> None:
-        self.next_offsets: dict[int, int] = {}
-        self.counts: dict[int, int] = {}
-        self.batches: list[tuple[int, Any]] = []
-
-    @property
-    def rows(self) -> int:
-        return sum(self.counts.values())
-
-    def add(self, metadata_partition: int, batch: Any) -> None:
-        self.batches.append((metadata_partition, batch))
-        self.counts[metadata_partition] = self.counts.get(metadata_partition, 0) + batch.num_rows
-        self.next_offsets[metadata_partition] = batch.column("offset")[-1].as_py() + 1
-
-    def decode(self, partition_count: int) -> Any:
-        import numpy as np
-        import pyarrow as pa
-
-        records = pa.Table.from_batches([batch for _, batch in self.batches])
-        partitions = [np.full(batch.num_rows, number, dtype=np.int32) for number, batch in self.batches]
-        return decode_records(records, pa.array(np.concatenate(partitions)), partition_count)
 
 
 def _good_records(decoded: Any) -> dict[int, int]:

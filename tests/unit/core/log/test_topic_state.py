@@ -85,7 +85,7 @@ def test_a_read_that_breaks_off_goes_on_where_it_stopped(log: InProcessMetadataE
 def test_a_log_that_ends_before_what_was_read_is_not_read_on(log: InProcessMetadataEventLog) -> None:
     state = topic_state(log)
     state.advance()
-    state._log = new_log()
+    state._follower._log = new_log()
     with pytest.raises(EventLogUnavailableError, match="metadata partition 0: its high watermark is 0, and 5 records"):
         state.advance()
 
