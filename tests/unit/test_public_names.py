@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import textwrap
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "public-names.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "public-names.md"
 ROWS = [line.split("|")[1:3] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
 NAMES = [
     (module, name) for first, names in ROWS for (module,) in [re.findall(r"`([\w.]+)`", first)]
@@ -33,3 +37,28 @@ def test_the_page_lists_what_airflow_is_told_of() -> None:
         for module in entry["python-modules"]
     }
     assert told <= {module for module, _ in NAMES}
+
+
+def shown_code() -> Iterator[tuple[str, str]]:
+    """Yield where users are shown Python, and the Python."""
+    for folder in ("dags", "examples"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), path.read_text()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for block in re.findall(r"^ *```python\n(.*?)```", path.read_text(), re.DOTALL | re.MULTILINE):
+            yield str(path.relative_to(ROOT)), textwrap.dedent(block)
+
+
+def imported(code: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name of what some Python imports from this package, the name empty where it is the module."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow_provider_rlmm"):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((a.name, "") for a in node.names if a.name.startswith("airflow_provider_rlmm"))
+
+
+def test_users_are_shown_imports_of_public_names_alone() -> None:
+    found = {(*what, where) for where, code in shown_code() for what in imported(code)}
+    assert len(found) > len({where for *_, where in found}) > 10
+    assert not {what for what in found if what[:2] not in NAMES}

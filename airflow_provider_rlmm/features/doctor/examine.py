@@ -3,7 +3,8 @@
 Examines the metadata topic: one pass over all of it, column-wise, and a list of what is wrong, each with its offset.
 
 Bad records are told by :func:`~airflow_provider_rlmm.core.records.columnar.decode`, wrong steps by
-:meth:`ColumnarState.apply`; what never ended is read from the state afterwards. Nothing is replayed here.
+:meth:`~airflow_provider_rlmm.core.records.columnar.ColumnarState.apply`; what never ended is read from the
+state afterwards. Nothing is replayed here.
 """
 
 from __future__ import annotations
