@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.features.doctor.findings import since
@@ -41,7 +41,7 @@ class Watch:
 
     def to_json(self) -> str:
         """Return the document."""
-        return json.dumps(strict.sealed(asdict(self), WATCH_FORMAT), indent=2, sort_keys=True)
+        return json.dumps(strict.sealed(plain_of(self), WATCH_FORMAT), indent=2, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Watch:

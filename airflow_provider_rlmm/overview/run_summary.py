@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, Number, Text, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Number, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.counts import Count
 
@@ -125,7 +125,7 @@ class RunSummary:
 
         :raises DocumentError: if it contradicts itself: nobody would read it.
         """
-        text = json.dumps(strict.sealed(asdict(self), RUN_SUMMARY_FORMAT), indent=2, sort_keys=True)
+        text = json.dumps(strict.sealed(plain_of(self), RUN_SUMMARY_FORMAT), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise DocumentError(f"the summary of run {self.artifact} does not read back as it was written")
         return text

@@ -12,6 +12,7 @@ from tests.mutations.audit import AUDIT
 from tests.mutations.clocks import CLOCKS
 from tests.mutations.command import COMMAND
 from tests.mutations.copying import COPYING
+from tests.mutations.documents import FORMS
 from tests.mutations.generations import GENERATIONS
 from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
@@ -55,6 +56,7 @@ MUTATIONS = [
     *ARCHIVING,
     *COMMAND,
     *INPUTS,
+    *FORMS,
     *WATCHING,
     *APPROVALS,
     *ALARMS,

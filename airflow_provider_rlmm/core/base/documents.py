@@ -3,8 +3,8 @@
 The strict reader of a document, derived from the data class that the document is made of, and what writes it: its form is
 said once.
 
-What is written is what the fields hold, in their order (:func:`plain_of`). Whoever writes a document that decides about
-deletions reads it back first; one for people is written in any case, and whoever cannot read it says so.
+What is written is what the fields hold, in their order (:func:`plain_of`). Whoever writes plans, manifests and archives reads
+them back first; a document for people is written in any case, and whoever cannot read it says so.
 
 The module of a data class derives the reader once, when it is imported, so that a field without a reader of its own is found
 then and not when the first document is read. These types have one:
@@ -92,6 +92,7 @@ def plain_of(document: object) -> dict[str, Any]:
 
     :param document: a data class.
     :raises TypeError: naming the field, if one holds what no reader returns.
+    :raises ValueError: naming the field, if one holds a number that is not finite.
     """
     if not is_dataclass(document) or isinstance(document, type):
         raise TypeError(f"{document!r} is no document")
@@ -102,9 +103,13 @@ def plain_of(document: object) -> dict[str, Any]:
 
 
 def _plain_value(value: object, where: str) -> Any:
-    if isinstance(value, StrEnum):
-        return value.value
-    if value is None or type(value) in (bool, int, str) or (type(value) is float and isfinite(value)):
+    if isinstance(value, str):
+        return str.__str__(value)  # of an enum its value
+    if value is None or type(value) in (bool, int):
+        return value
+    if type(value) is float:
+        if not isfinite(value):
+            raise ValueError(f"{where} is {value}, which is no JSON")
         return value
     if is_dataclass(value):
         return plain_of(value)
@@ -119,7 +124,7 @@ def _plain_value(value: object, where: str) -> Any:
 
 def _plain_name(name: object, where: str) -> str:
     if isinstance(name, str):
-        return str(name.value) if isinstance(name, StrEnum) else name
+        return str.__str__(name)
     if type(name) is int:
         return str(name)
     raise TypeError(f"{where} has the name {strict.shown(name)}, which no reader of a document returns")

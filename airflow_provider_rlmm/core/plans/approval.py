@@ -9,13 +9,13 @@ that a task which was skipped, or marked as successful, has approved nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.base.declarations import check_fields
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import NotApprovedError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans import limits
@@ -114,7 +114,7 @@ class ApprovalRequest:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON, which :meth:`of_json` reads."""
-        return {"format_version": _FORMAT, **asdict(self)}
+        return {"format_version": _FORMAT, **plain_of(self)}
 
     @classmethod
     def of_json(cls, text: str) -> ApprovalRequest:
@@ -170,7 +170,7 @@ class Approval:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON, which :meth:`of_json` reads."""
-        return {"format_version": _FORMAT, **asdict(self)}
+        return {"format_version": _FORMAT, **plain_of(self)}
 
     @classmethod
     def of_json(cls, text: str) -> Approval:

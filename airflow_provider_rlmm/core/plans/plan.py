@@ -12,13 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, reader_of, value_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import NOTHING, Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
@@ -274,7 +274,7 @@ class PlanSummary:
         return summary
 
     def _sealed(self) -> dict[str, Any]:
-        return strict.sealed(asdict(self), PLAN_FORMAT)
+        return strict.sealed(plain_of(self), PLAN_FORMAT)
 
     def _check_consistent(self) -> None:
         """Refuse numbers that cannot belong to one plan; a checksum does not say who computed it."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -142,7 +142,7 @@ class PlanArchive:
 
         :raises ArchiveError: if it does not read back.
         """
-        text = json.dumps(strict.sealed(asdict(self), PLAN_ARCHIVE_FORMAT), indent=2, sort_keys=True)
+        text = json.dumps(strict.sealed(plain_of(self), PLAN_ARCHIVE_FORMAT), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise ArchiveError(f"the document of the archive {self.name} does not read back as it was written")
         return text

@@ -9,11 +9,11 @@ plan that started it. It is decided once and written down; a task that finds no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 
@@ -70,7 +70,7 @@ class RunDecision:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what :meth:`of_dict` reads: plain JSON, which says what its bytes are."""
-        return strict.sealed(asdict(self), _FORMAT)
+        return strict.sealed(plain_of(self), _FORMAT)
 
     @classmethod
     def of_dict(cls, document: Mapping[str, Any], dag_id: str, run_id: str) -> RunDecision:

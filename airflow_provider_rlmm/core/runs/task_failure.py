@@ -6,10 +6,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 
 FAILURE_FORMAT = 1
@@ -47,7 +47,7 @@ class TaskFailure:
 
     def to_json(self) -> str:
         """Return the document."""
-        return json.dumps(strict.sealed(asdict(self), FAILURE_FORMAT), indent=2, sort_keys=True)
+        return json.dumps(strict.sealed(plain_of(self), FAILURE_FORMAT), indent=2, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> TaskFailure:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import ArchiveError, MalformedMetadataError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.serde import deserialize
@@ -160,7 +160,7 @@ class ArchiveManifest:
 
         :raises ArchiveError: if it does not read back.
         """
-        text = json.dumps(strict.sealed(asdict(self), ARCHIVE_FORMAT), indent=2, sort_keys=True)
+        text = json.dumps(strict.sealed(plain_of(self), ARCHIVE_FORMAT), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise ArchiveError(f"the manifest of the archive {self.name} does not read back as it was written")
         return text

@@ -8,12 +8,12 @@ It is for people. Nothing that deletes reads it.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AtMost, Number, Text, reader_of
+from airflow_provider_rlmm.core.base.documents import AtMost, Number, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 
 PROGRESS_FORMAT = 1
@@ -78,7 +78,7 @@ class CleaningProgress:
 
     def to_json(self) -> str:
         """Return the document."""
-        return json.dumps({"format_version": PROGRESS_FORMAT, **asdict(self)}, indent=2, allow_nan=False)
+        return json.dumps({"format_version": PROGRESS_FORMAT, **plain_of(self)}, indent=2, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> CleaningProgress:

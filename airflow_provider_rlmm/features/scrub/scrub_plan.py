@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import PlainJson, Text, reader_of
+from airflow_provider_rlmm.core.base.documents import PlainJson, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, ScrubLimits
@@ -153,7 +153,7 @@ class ScrubPlan:
         return plan
 
     def _sealed(self) -> dict[str, Any]:
-        return strict.sealed(asdict(self), SCRUB_PLAN_FORMAT)
+        return strict.sealed(plain_of(self), SCRUB_PLAN_FORMAT)
 
 
 _READ = reader_of(ScrubPlan)

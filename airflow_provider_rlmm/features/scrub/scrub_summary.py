@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import PlainJson, Text, reader_of, value_of
+from airflow_provider_rlmm.core.base.documents import PlainJson, Text, plain_of, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.plan import PlanFile
@@ -201,7 +201,7 @@ class ScrubSummary:
 
         :raises PlanError: if it does not read back as it was written.
         """
-        text = json.dumps(strict.sealed(asdict(self), SCRUB_FORMAT), indent=2, sort_keys=True)
+        text = json.dumps(strict.sealed(plain_of(self), SCRUB_FORMAT), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise PlanError(f"the document of scrub {self.scrub_id} does not read back as it was written")
         return text

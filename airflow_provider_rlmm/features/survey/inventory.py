@@ -14,11 +14,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import Data
@@ -243,7 +243,7 @@ class Inventory:
 
         :raises DocumentError: if it contradicts itself: nobody would read it.
         """
-        text = json.dumps(strict.sealed(asdict(self), INVENTORY_FORMAT), indent=2, sort_keys=True)
+        text = json.dumps(strict.sealed(plain_of(self), INVENTORY_FORMAT), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise DocumentError(f"the inventory of {self.generation} does not read back as it was written")
         return text

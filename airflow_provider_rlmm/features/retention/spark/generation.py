@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 
 GENERATION_FORMAT = 1
@@ -139,7 +139,7 @@ class Generation:
 
         :raises SnapshotRefusedError: if it contradicts itself: nobody would read it.
         """
-        text = json.dumps(strict_json.sealed(asdict(self), GENERATION_FORMAT), sort_keys=True)
+        text = json.dumps(strict_json.sealed(plain_of(self), GENERATION_FORMAT), sort_keys=True)
         if self.from_json(text) != self:
             raise SnapshotRefusedError(f"the manifest of generation {self.number} does not read back as it was written")
         return text

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from airflow_provider_rlmm.core.base import strict_json
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
 
 TOLD_COLUMNS: tuple[tuple[str, str], ...] = (("told", "string"), ("unlisted", "binary"), ("uncertain", "binary"))
@@ -35,7 +35,7 @@ class TaskReport:
 
     def to_json(self) -> str:
         """Return the report as text."""
-        return json.dumps(asdict(self), allow_nan=False)
+        return json.dumps(plain_of(self), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> TaskReport:

@@ -177,12 +177,27 @@ def test_what_is_read_is_written_in_the_order_of_the_fields() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [b"x", {1, 2}, object(), float("nan"), float("inf"), {("a",): 1}, {1: "a", "1": "b"}, {True: 1}, [1, b"x"], 1j],
+    [b"x", {1, 2}, object(), {("a",): 1}, {1: "a", "1": "b"}, {True: 1}, [1, b"x"], 1j],
     ids=repr,
 )
 def test_what_no_reader_returns_is_not_written(value: object) -> None:
     with pytest.raises(TypeError, match=r"Made\.field has|Made\.field holds"):
         plain_of(make_dataclass("Made", [("field", Any)])(value))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), (1, float("-inf")), {"a": float("nan")}], ids=repr)
+def test_a_number_that_is_not_finite_is_not_written(value: object) -> None:
+    with pytest.raises(ValueError, match=r"Made\.field is -?(nan|inf), which is no JSON"):
+        plain_of(make_dataclass("Made", [("field", Any)])(value))
+
+
+def test_a_text_of_whatever_kind_is_written_as_a_text() -> None:
+    class Told(str):
+        def __str__(self) -> str:
+            return "something else"
+
+    written = plain_of(Inner(Told("a"), 1))
+    assert (written, type(written["name"])) == ({"name": "a", "size": 1}, str)
 
 
 @pytest.mark.parametrize("document", [{"name": "a"}, Inner, None, 1])
