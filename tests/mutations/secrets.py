@@ -280,6 +280,13 @@ SECRETS = [
     switched_off(
         DIAGNOSIS,
         "pages",
+        "a number of any length is a partition in a diagnosis",
+        "        if type(value) is not int or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):",
+        f"{_PAGES}test_what_is_no_diagnosis",
+    ),
+    switched_off(
+        DIAGNOSIS,
+        "pages",
         "a finding that nothing explains is left out of the page without a word",
         "    if unexplained := sorted({finding.kind for finding in read.findings} - read.explanations.keys()):",
         f"{_PAGES}test_what_is_no_diagnosis",

@@ -15,8 +15,20 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, Diagnosis, Finding, Recovery, Severity, since
 
-Signed = Annotated[int, strict.signed]
-"""What a record says may be less than nothing."""
+
+def _of_bits(bits: int) -> strict.Reader[int]:
+    """Return a reader of a signed integer, as a record holds it: what a record says may be less than nothing."""
+
+    def read(value: object, what: str) -> int:
+        if type(value) is not int or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+            raise ValueError(f"{what} is {strict.shown(value)}, not an integer of {bits} bits")
+        return value
+
+    return read
+
+
+Int32 = Annotated[int, _of_bits(32)]
+Int64 = Annotated[int, _of_bits(64)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +41,9 @@ class ReportedFinding:
     offset: int | None
     topic_id: Text | None
     topic: Text | None
-    partition: Signed | None
+    partition: Int32 | None
     segment_id: Text | None
-    since_ms: Signed | None
+    since_ms: Int64 | None
     detail: Text
     since: Text
 
@@ -65,7 +77,7 @@ class ReportedRecovery:
     delete_before_offset: int
     records: int
     segments: int
-    bytes: Signed
+    bytes: Int64
     user_partitions: int
     refused: tuple[Text, ...]
     usable: int
