@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Where the snapshot is taken: on the same file system it takes no space.  [default: the folder above LOG_DIR]",
 )
-@option_of(BYTES_PER_SECOND, type=click.IntRange(1))
-@option_of(MAX_SEGMENTS, type=click.IntRange(1))
-@option_of(LEASE, type=click.IntRange(2), default=LEASE.default, show_default=True, help=f"{LEASE.sentence}.")
+@option_of(BYTES_PER_SECOND, in_bounds=True)
+@option_of(MAX_SEGMENTS, in_bounds=True)
+@option_of(LEASE, in_bounds=True, has_default=True, help=f"{LEASE.sentence}.")
 @option_of(NAMED_OVERRIDES, option="--override")
 @execute_option
 @with_confirmation

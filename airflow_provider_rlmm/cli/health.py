@@ -40,9 +40,9 @@ def check(invocation: Invocation) -> int:
 
 
 @click.command()
-@option_of(MIN_AGE, type=click.IntRange(0), default=MIN_AGE.default, show_default=True)
+@option_of(MIN_AGE, in_bounds=True, has_default=True)
 @max_copy_option
-@option_of(LIMIT_PER_KIND, type=click.IntRange(0, 100_000), default=LIMIT_PER_KIND.default, show_default=True)
+@option_of(LIMIT_PER_KIND, in_bounds=True, has_default=True)
 @with_cluster
 def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_kind: int) -> int:
     """Examine every record of the metadata topic: poison pills, wrong steps, unfinished work; nothing is changed."""

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandCon
 from airflow_provider_rlmm.cli.output import Output
 from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Flag, Names, Share, Text, Whole, Written
 from airflow_provider_rlmm.core.base.quoting import human_bytes
-from airflow_provider_rlmm.core.base.values import duration_text
+from airflow_provider_rlmm.core.base.values import MAX_INTEGER, duration_text
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
@@ -27,7 +27,13 @@ Made = TypeVar("Made", CleanerLimits, BlastRadius)
 
 
 def option_of(
-    declared: Declared[Any], sentence: str | None = None, *, option: str = "", **named: Any
+    declared: Declared[Any],
+    sentence: str | None = None,
+    *,
+    option: str = "",
+    in_bounds: bool = False,
+    has_default: bool = False,
+    **named: Any,
 ) -> Callable[[Command], Command]:
     """
     Return the option of a declared value. Where it is not given it is ``None``, and the default is that of whoever reads it.
@@ -35,10 +41,16 @@ def option_of(
     :param declared: the value.
     :param sentence: what it means to the command, without a full stop; ``None``: what it means everywhere.
     :param option: how it is spelled, if not as the value is named.
+    :param in_bounds: whether the option itself refuses a number out of bounds, and shows them.
+    :param has_default: whether the option itself has the default, where nobody else reads it.
     :param named: what click is told in place of what is declared.
     """
     told, default = _told(declared)
-    shown = f"  [default: {default}]" if default and "default" not in named else ""
+    if in_bounds:
+        told["type"] = _range_of(declared)
+    if has_default:
+        told |= {"default": declared.default, "show_default": True}
+    shown = f"  [default: {default}]" if default and not has_default else ""
     said = f"{declared.sentence if sentence is None else sentence}{_unit(declared)}.{shown}"
     spelled = option or f"--{declared.name.replace('_', '-')}"
     return click.option(spelled, declared.name, **{"help": said, **told, **named})
@@ -63,6 +75,13 @@ def _told(declared: Declared[Any]) -> tuple[dict[str, Any], str]:
             return {"type": click.Choice(sorted(known)), "multiple": True}, ""
         case Written():
             return {}, ""
+
+
+def _range_of(declared: Declared[Any]) -> click.IntRange:
+    match declared.kind:
+        case Whole(minimum, maximum) | Duration(minimum, maximum):
+            return click.IntRange(minimum, None if maximum == MAX_INTEGER else maximum)
+    raise TypeError(f"{declared.name} is no number with bounds")
 
 
 def _unit(declared: Declared[Any]) -> str:
@@ -129,7 +148,7 @@ _LIMITS = (
     option_of(limits.OBJECTS_PER_SECOND, "The most that is deleted in a second"),
     option_of(limits.DELETION_WINDOW, "Time of day for deletion: '22:00-06:00 Europe/Berlin'", metavar="TIMES"),
 )
-max_copy_option = option_of(limits.MAX_COPY, type=click.IntRange(0), default=limits.MAX_COPY.default, show_default=True)
+max_copy_option = option_of(limits.MAX_COPY, in_bounds=True, has_default=True)
 _CONFIRM = (
     click.option(
         "--confirm-lost-records",
@@ -153,7 +172,7 @@ _RADIUS = (
     option_of(limits.MAX_SEGMENTS),
     option_of(limits.MAX_BYTES),
     option_of(limits.MAX_SHARE),
-    option_of(limits.MAX_SEGMENTS_THIS_RUN, type=click.IntRange(1)),
+    option_of(limits.MAX_SEGMENTS_THIS_RUN, in_bounds=True),
 )
 
 

@@ -44,14 +44,12 @@ if TYPE_CHECKING:
 @option_of(
     declared.MIN_UNREFERENCED,
     "How far apart two scrubs must be that find an object without a record",
-    default=declared.MIN_UNREFERENCED.default,
-    show_default=True,
+    has_default=True,
 )
 @option_of(
     declared.MIN_ABSENCE,
     "How long ago the topic of such an object must have been marked as deleted",
-    default=declared.MIN_ABSENCE.default,
-    show_default=True,
+    has_default=True,
 )
 @max_copy_option
 @override_option
