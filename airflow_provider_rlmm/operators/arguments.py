@@ -124,12 +124,8 @@ def share(name: str, value: object) -> float:
     return values.share(name, float(spelled[0]) if spelled else value)
 
 
-def flag(name: str, value: object) -> bool:
-    """Return a boolean, or the text of one, as a boolean; see :data:`Reader`: a misspelt dry run must not delete."""
-    spelled = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
-    if not isinstance(spelled, bool):
-        raise refused(name, value, "true or false")
-    return spelled
+flag = values.spelled_flag
+"""Returns a boolean, or what the text of one spells: a :data:`Reader`."""
 
 
 def text(name: str, value: object) -> str:

@@ -128,10 +128,7 @@ def read_spelled(declared: Declared[Value], value: object) -> Value:
         case Whole(minimum, maximum):
             read = values.spelled_integer(declared.name, value, minimum, maximum)
         case Flag():
-            # Connections given as a URI can only carry text.
-            read = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
-            if not isinstance(read, bool):
-                raise refused(declared.name, value, "true or false")
+            read = values.spelled_flag(declared.name, value)
         case _:
             if not isinstance(value, str):
                 raise refused(declared.name, value, "text")

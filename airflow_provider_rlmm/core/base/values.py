@@ -83,6 +83,20 @@ def spelled_integer(name: str, value: object, minimum: int = 0, maximum: int = M
     return integer(name, int(spelled[0]) if spelled else value, minimum, maximum)
 
 
+def spelled_flag(name: str, value: object) -> bool:
+    """
+    Return a boolean that may be written as text, as templates and connections given as a URI do.
+
+    :param name: of the setting, for the error.
+    :param value: a boolean, or ``true`` or ``false`` in any case.
+    :raises ConfigurationError: for anything else: a misspelt dry run must not delete.
+    """
+    spelled = {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else value
+    if not isinstance(spelled, bool):
+        raise refused(name, value, "true or false")
+    return spelled
+
+
 def duration_ms(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> int:
     """
     Return a duration, ms, that may be written in words: ``24 h``, ``23 h 47 min``, ``3 d``, ``90 s``, ``500 ms``.

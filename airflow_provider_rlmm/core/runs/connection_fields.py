@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 from airflow_provider_rlmm.core.base.declarations import Declared, Flag, Text
-from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.plans import limits
 
 
@@ -24,15 +23,14 @@ class ScheduledRuns(StrEnum):
     REAL = "real"
 
     @classmethod
-    def of(cls, value: object) -> ScheduledRuns:
+    def of(cls, value: str) -> ScheduledRuns:
         """
         Read the field.
 
         :param value: what was given.
         :raises ConfigurationError: for anything but these two words.
         """
-        if not isinstance(value, str) or value not in set(cls):
-            raise refused("scheduled_runs", value, "dry or real")
+        SCHEDULED_RUNS.check(value)
         return cls(value)
 
 
