@@ -112,7 +112,7 @@ STORAGE_ROOT = [
         "applies a plan that was made for other places",
         CLEANING,
         "        require_places_of_plan(summary.root, root.check)\n",
-        "",
+        "        pass\n",
         "airflow/test_scrub_operators.py::test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step",
     ),
     Mutation(

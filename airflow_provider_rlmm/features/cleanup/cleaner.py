@@ -74,7 +74,7 @@ class RemoteLogCleaner:
     :param root: what is known about the storage root.
     :param ledger: since when it is known; without one ``root`` must name every place.
     :param samples: the newest copies of living topics that the plan has recorded; ``None`` reads the whole topic for them.
-    :param on_root: gets what was proven of the root, once it is stamped.
+    :param on_root: gets what was proven of the root, once it is stamped and before it is remembered: it may refuse it.
     :param snapshots: where an earlier task may have left a snapshot of the topic.
     :param on_progress: told of all user partitions before the first batch and after each; it raises nothing.
     """
@@ -214,6 +214,7 @@ class RemoteLogCleaner:
         )
         root = replace(root, check=effects.stamp_root(root.check))
         self.on_root(root)
+        effects.remember_root(root.check)
         return CleaningContext(
             self.log,
             self.topics,

@@ -169,7 +169,6 @@ def clean(
 
     def on_root(root: ProvenRoot) -> None:
         require_places_of_plan(summary.root, root.check)
-        effects.remember_root(root.check)
 
     progress = ProgressWriter(uri, run.artifact, metadata_partition, dry_run=dry_run)
     cleaner = RemoteLogCleaner(
