@@ -260,14 +260,16 @@ def _ranges(
     log: MetadataLogReader, metadata_partition: int | None, from_offset: int | None, to_offset: int | None
 ) -> dict[int, tuple[int, int]]:
     """Return what is to be read: metadata partition → first offset, inclusive, and last, exclusive."""
-    begins, ends = log.beginning_offsets(), log.high_water_marks()
+    from airflow_provider_rlmm.core.log.one_look import held
+
+    ranges = held(log)
     if metadata_partition is None:
-        return {number: (begins[number], ends[number]) for number in sorted(ends)}
-    if metadata_partition not in ends:
+        return ranges
+    if metadata_partition not in ranges:
         raise ConfigurationError(
             f"there is no metadata partition {metadata_partition}: the topic has {log.partition_count}, from 0"
         )
-    begin, end = begins[metadata_partition], ends[metadata_partition]
+    begin, end = ranges[metadata_partition]
     return {metadata_partition: (max(begin, from_offset or 0), min(end, end if to_offset is None else to_offset))}
 
 
@@ -279,11 +281,10 @@ def _rows(
     segment: UUID | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Read and decode, batch by batch; yield the records that are wanted, in the order of the log."""
-    from airflow_provider_rlmm.core.log.event_decoding import decode_records
+    from airflow_provider_rlmm.core.log.one_look import look
 
     for number, (start, end) in ranges.items():
-        for batch in log.read(number, start, end) if start < end else ():
-            decoded = decode_records(batch, number, log.partition_count)
+        for decoded in look(log, number, start, end) if start < end else ():
             wanted = _wanted(decoded, topic, partition=partition, segment_id=segment and segment.bytes)
             yield from map(record_row, decoded.filter(wanted).to_pylist())
 

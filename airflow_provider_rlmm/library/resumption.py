@@ -17,7 +17,8 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, OffsetOutOfRangeError, SnapshotRefusedError
-from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, decode_batch
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, events_of
+from airflow_provider_rlmm.core.log.one_look import look
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.log.snapshot import Snapshot
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -184,8 +185,8 @@ class LookupReplay:
         self, number: int, start: int, end: int, histories: Mapping[TopicIdPartition, UserPartitionHistory]
     ) -> None:
         topic_ids = frozenset(tip.topic_id for tip in histories)
-        for batch in self._log.read(number, start, end):
-            for located in decode_batch(batch, number, self._log.partition_count, topic_ids).events:
+        for decoded in look(self._log, number, start, end):
+            for located in events_of(decoded, topic_ids).events:
                 history = histories.get(topic_id_partition_of(located.event))
                 if history is not None:
                     located.apply_to(history)

@@ -245,17 +245,30 @@ def events_of(decoded: Any, topic_ids: Collection[UUID]) -> DecodedBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.core.records import columnar
+    from airflow_provider_rlmm.core.records.columnar import ErrorCode
 
-    codes = decoded.column("error_code")
-    good = pc.equal(codes, int(columnar.ErrorCode.GOOD))
+    good = pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD))
     ids = pa.array([topic_id.bytes for topic_id in topic_ids], type=decoded.column("topic_id").type)
-    wanted = decoded.filter(pc.and_(applicable(decoded), pc.is_in(decoded.column("topic_id"), value_set=ids)))
-    places = zip(wanted.column("offset").to_pylist(), wanted.column("timestamp_ms").to_pylist(), strict=True)
-    events = [
+    events = located_events(decoded, pc.is_in(decoded.column("topic_id"), value_set=ids))
+    return DecodedBatch(events, quarantined_records(decoded), int(pc.sum(good).as_py() or 0))
+
+
+def located_events(decoded: Any, wanted: Any) -> list[LocatedEvent]:
+    """
+    Return the events that are applied among some records, by offset.
+
+    :param decoded: what :func:`decode_records` returned.
+    :param wanted: one boolean per record.
+    """
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.core.records.columnar import iter_events
+
+    rows = decoded.filter(pc.and_(applicable(decoded), wanted))
+    places = zip(rows.column("offset").to_pylist(), rows.column("timestamp_ms").to_pylist(), strict=True)
+    return [
         LocatedEvent(offset, timestamp_ms, event)
-        for (offset, timestamp_ms), event in zip(places, columnar.iter_events(wanted), strict=True)
+        for (offset, timestamp_ms), event in zip(places, iter_events(rows), strict=True)
         # Neither gets past the filter above; the type checker does not know.
         if event is not None and not isinstance(event, RemoteLogSegmentMetadataSnapshot)
     ]
-    return DecodedBatch(events, quarantined_records(decoded), int(pc.sum(good).as_py() or 0))

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from airflow_provider_rlmm.core.log.event_decoding import applicable, decode_records
+from airflow_provider_rlmm.core.log.event_decoding import located_events
+from airflow_provider_rlmm.core.log.one_look import held, look
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, SegmentEvent, TopicIdPartition
-from airflow_provider_rlmm.core.records.serde import deserialize
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition, topic_id_partition_of
 
 
 def without_add(
@@ -34,12 +34,10 @@ def without_add(
     import pyarrow.compute as pc
 
     histories: dict[TopicIdPartition, UserPartitionHistory] = {}
-    for batch in log.read(metadata_partition, log.beginning_offsets()[metadata_partition], end):
-        decoded = decode_records(batch, metadata_partition, log.partition_count)
-        wanted = pa.array([i.bytes for i in segment_ids], decoded.schema.field("segment_id").type)
-        rows = batch.filter(pc.and_(applicable(decoded), pc.is_in(decoded.column("segment_id"), value_set=wanted)))
-        for offset, value in zip(rows.column("offset").to_pylist(), rows.column("value").to_pylist(), strict=True):
-            event: SegmentEvent = deserialize(value)  # type: ignore[assignment]  # nothing else has a segment id
-            tip = event.remote_log_segment_id.topic_id_partition
-            histories.setdefault(tip, UserPartitionHistory(tip)).apply_segment_event(event, offset)
+    begin, _ = held(log)[metadata_partition]
+    for decoded in look(log, metadata_partition, begin, end):
+        ids = pa.array([i.bytes for i in segment_ids], decoded.schema.field("segment_id").type)
+        for located in located_events(decoded, pc.is_in(decoded.column("segment_id"), value_set=ids)):
+            tip = topic_id_partition_of(located.event)
+            located.apply_to(histories.setdefault(tip, UserPartitionHistory(tip)))
     return frozenset(RemoteLogSegmentId(tip, i) for tip, history in histories.items() for i in history.without_add)

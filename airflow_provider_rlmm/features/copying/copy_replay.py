@@ -9,8 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import TopicInDoubtError
-from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord, decode_batch, events_of
+from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord, events_of
 from airflow_provider_rlmm.core.log.follower import LogFollower
+from airflow_provider_rlmm.core.log.one_look import look_at_many, newest
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -74,12 +75,10 @@ class CopyReplay:
 
     def _sample_the_others(self) -> None:
         """Where this metadata partition holds nothing yet, records of others tell where brokers put them."""
-        begins, ends = self._log.beginning_offsets(), self._log.high_water_marks()
-        ranges = {p: (max(begins[p], end - _SAMPLE), end) for p, end in ends.items() if end > begins[p]}
-        for metadata_partition, batch in self._log.read_many(ranges):
-            decoded = decode_batch(batch, metadata_partition, self._log.partition_count, ())
-            self._routed += decoded.routed
-            self._misrouted += sum(record.code == "MISROUTED" for record in decoded.quarantined)
+        for decoded in look_at_many(self._log, newest(self._log, _SAMPLE)):
+            records = events_of(decoded, ())
+            self._routed += records.routed
+            self._misrouted += sum(record.code == "MISROUTED" for record in records.quarantined)
 
     def _apply(self, records: Any) -> None:
         tip = self.history.topic_id_partition

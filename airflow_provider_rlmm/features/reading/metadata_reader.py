@@ -10,7 +10,7 @@ from itertools import chain
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, OffsetOutOfRangeError
 from airflow_provider_rlmm.core.base.file_systems import replacing
-from airflow_provider_rlmm.core.log.event_decoding import decode_records
+from airflow_provider_rlmm.core.log.one_look import held, look
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 
 logger = logging.getLogger(__name__)
@@ -50,13 +50,13 @@ def read_to_parquet(
     :raises OffsetOutOfRangeError: if a start lies behind the high watermark.
     :raises EventLogUnavailableError: if a range could not be read whole; no file of that partition is left then.
     """
-    beginnings, high_water_marks = log.beginning_offsets(), log.high_water_marks()
-    starts = {**beginnings, **(start_offsets or {})}
-    ends = {**high_water_marks, **(end_offsets or {})}
+    ranges = held(log)
+    starts = {number: begin for number, (begin, _) in ranges.items()} | dict(start_offsets or {})
+    ends = {number: end for number, (_, end) in ranges.items()} | dict(end_offsets or {})
     for number in sorted({*starts, *ends}):
-        if number not in high_water_marks:
-            raise ConfigurationError(f"there is no metadata partition {number}: {sorted(high_water_marks)}")
-        start, end, high_water_mark = starts[number], ends[number], high_water_marks[number]
+        if number not in ranges:
+            raise ConfigurationError(f"there is no metadata partition {number}: {sorted(ranges)}")
+        start, end, (_, high_water_mark) = starts[number], ends[number], ranges[number]
         if end > high_water_mark:
             raise ConfigurationError(
                 f"metadata partition {number}: end offset {end} lies above the high watermark {high_water_mark}"
@@ -74,7 +74,7 @@ def read_to_parquet(
             )
     rows = quarantined = 0
     for metadata_partition in sorted(ends):
-        start = max(starts[metadata_partition], beginnings[metadata_partition])
+        start = max(starts[metadata_partition], ranges[metadata_partition][0])
         done, bad = _read_partition(log, uri, metadata_partition, start, ends[metadata_partition])
         rows += done
         quarantined += bad
@@ -85,10 +85,7 @@ def _read_partition(log: MetadataLogReader, uri: str, metadata_partition: int, s
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    batches = (
-        decode_records(batch, metadata_partition, log.partition_count)
-        for batch in log.read(metadata_partition, start, end)
-    )
+    batches = look(log, metadata_partition, start, end)
     first = next(batches, None)
     if first is None:
         return 0, 0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
 
@@ -25,7 +25,7 @@ from airflow_provider_rlmm.core.base.errors import (
     EventLogUnavailableError,
     UnprovenClockError,
 )
-from airflow_provider_rlmm.core.log.event_decoding import applicable, decode_records, written_by_brokers
+from airflow_provider_rlmm.core.log.event_decoding import applicable, written_by_brokers
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
@@ -38,10 +38,8 @@ from airflow_provider_rlmm.core.log.kafka.client import (
 from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
+from airflow_provider_rlmm.core.log.one_look import look, newest
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 OFFSETS_TOPIC = "__consumer_offsets"
 CLOCK_KEY = b"airflow-provider-rlmm"
@@ -195,21 +193,19 @@ class KafkaTime:
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
         stamped = self._stamps_metadata()
-        begins, ends = log.beginning_offsets(), log.high_water_marks()
-        newest = self._newest([(self.metadata_topic, partition) for partition in range(log.partition_count)])
-        freshest = sorted(newest, key=lambda key: newest[key][1], reverse=True)[:_PARTITIONS]
+        ranges = newest(log, _LAST_OFFSETS)
+        times = self._newest([(self.metadata_topic, partition) for partition in range(log.partition_count)])
+        freshest = sorted(times, key=lambda key: times[key][1], reverse=True)[:_PARTITIONS]
         bounds: list[TimeBound] = []
         for _, partition in freshest:
-            start = max(begins[partition], ends[partition] - _LAST_OFFSETS)
-            for batch in log.read(partition, start, ends[partition]):
-                bounds += self._last_bound(batch, partition, log.partition_count, stamped)
+            for decoded in look(log, partition, *ranges[partition]) if partition in ranges else ():
+                bounds += self._last_bound(decoded, partition, stamped)
         return [max(bounds, key=lambda bound: bound.not_before_ms)] if bounds else []
 
-    def _last_bound(self, batch: pa.RecordBatch, partition: int, count: int, stamped: bool) -> list[TimeBound]:
+    def _last_bound(self, decoded: Any, partition: int, stamped: bool) -> list[TimeBound]:
         """Return the time of the last record of a batch that a broker wrote or stamped."""
         import pyarrow.compute as pc
 
-        decoded = decode_records(batch, partition, count)
         relied_on = decoded if stamped else decoded.filter(pc.and_(applicable(decoded), written_by_brokers(decoded)))
         if relied_on.num_rows == 0:
             return []
