@@ -1,28 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Plans, reports and diagnoses as HTML: pure functions from documents to pages.
+Plans, reports and diagnoses as HTML: pure functions from typed documents to pages.
 
-The form of a document is checked first.
+A document is read strictly before it is shown (:data:`DOCUMENT_PAGES`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
-from airflow_provider_rlmm.features.cleanup.report_document import read_report
-from airflow_provider_rlmm.features.doctor.diagnosis import read_diagnosis
+from airflow_provider_rlmm.core.base.work_folder import DOCTOR_DOCUMENT, REPORT_DOCUMENT
+from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME, PlanSummary, Reason
+from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport, read_report
+from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis, read_diagnosis
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
-from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
-from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
+from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
 from airflow_provider_rlmm.plugins.actions import Action
 from airflow_provider_rlmm.plugins.listing import Column, Listing
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.report_view import by_topic
+
+T = TypeVar("T")
 
 NO_SHELL = Shell()
 
@@ -55,44 +58,39 @@ class PlanPart:
     actions: Sequence[Action] = ()
 
 
-def plan_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL, rows: PlanPart | None = None) -> str:
+def plan_page(name: str, plan: PlanSummary, shell: Shell = NO_SHELL, rows: PlanPart | None = None) -> str:
     """
     Return the page of a plan.
 
     :param name: name of the plan.
-    :param document: its summary (:class:`~airflow_provider_rlmm.core.plans.plan.PlanSummary`).
+    :param plan: its summary.
     :param shell: what stands around the page.
     :param rows: what it names, ``None`` where that is not shown.
-    :raises PlanError: if the summary cannot be read.
     """
-    plan = PlanSummary.from_json(json.dumps(document))
     values = {"plan": plan, "reasons": REASONS, "partitions": sorted(plan.read_until), "rows": rows}
     return render("plan.html", shell, name=name, **values)
 
 
-def report_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
+def report_page(name: str, report: CleanupReport, shell: Shell = NO_SHELL) -> str:
     """
     Return the page of a cleanup report.
 
     :param name: name of the report.
-    :param document: of a :class:`~airflow_provider_rlmm.features.cleanup.report_document.CleanupReport`.
+    :param report: the report.
     :param shell: what stands around the page.
-    :raises ValueError: if it does not have the form of a report.
     """
-    report = read_report(document)
     return render("report.html", shell, name=name, report=report, topics=by_topic(report))
 
 
-def doctor_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
+def doctor_page(name: str, diagnosis: ReportedDiagnosis, shell: Shell = NO_SHELL) -> str:
     """
     Return the page of what the doctor found.
 
     :param name: name of the diagnosis.
-    :param document: of a :class:`~airflow_provider_rlmm.features.doctor.diagnosis.ReportedDiagnosis`.
+    :param diagnosis: the diagnosis.
     :param shell: what stands around the page.
-    :raises ValueError: if it does not have the form of a diagnosis.
     """
-    return render("doctor.html", shell, name=name, diagnosis=read_diagnosis(document))
+    return render("doctor.html", shell, name=name, diagnosis=diagnosis)
 
 
 SCRUB_CLASSES = {
@@ -109,30 +107,62 @@ SCRUB_CLASSES = {
 """What a class of a scrub means, in the words of the page; those that need somebody first."""
 
 
-def scrub_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
+def scrub_page(name: str, scrub: ScrubSummary, shell: Shell = NO_SHELL) -> str:
     """
     Return the page of a scrub.
 
     :param name: name of the scrub.
-    :param document: its document (:class:`~airflow_provider_rlmm.features.scrub.scrub_summary.ScrubSummary`).
+    :param scrub: its document.
     :param shell: what stands around the page.
-    :raises PlanError: if the document cannot be read.
     """
-    scrub = ScrubSummary.from_json(json.dumps(document))
     return render("scrub.html", shell, name=name, scrub=scrub, meanings=SCRUB_CLASSES)
 
 
-def scrub_plan_page(name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
+def scrub_plan_page(name: str, plan: ScrubPlan, shell: Shell = NO_SHELL) -> str:
     """
     Return the page of a plan that was made from a scrub.
 
     :param name: name of the plan.
-    :param document: its document (:class:`~airflow_provider_rlmm.features.scrub.scrub_plan.ScrubPlan`).
+    :param plan: its document.
     :param shell: what stands around the page.
-    :raises PlanError: if the document cannot be read.
     """
-    plan = ScrubPlan.from_json(json.dumps(document))
     return render("scrub_plan.html", shell, name=name, plan=plan, meanings=SCRUB_CLASSES)
+
+
+def _unsealed(read: Callable[[str], T]) -> Callable[[Mapping[str, Any]], T]:
+    return lambda document: read(json.dumps(document))
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage(Generic[T]):
+    """A document that a task wrote, and how it is shown."""
+
+    title: str  # what the page is called
+    file: str  # its name in the run's folder
+    read: Callable[[Mapping[str, Any]], T]  # the strict reader
+    page: Callable[[str, T, Shell], str]  # its page
+
+    def show(self, name: str, document: Mapping[str, Any], shell: Shell = NO_SHELL) -> str:
+        """
+        Read a document, and return its page.
+
+        :param name: name of the run.
+        :param document: as it was written.
+        :param shell: what stands around the page.
+        :raises ValueError: if it does not have its form.
+        :raises PlanError: likewise, of a plan or a scrub.
+        """
+        return self.page(name, self.read(document), shell)
+
+
+DOCUMENT_PAGES: Mapping[str, DocumentPage[Any]] = {
+    "plans": DocumentPage("Plan", SUMMARY_NAME, _unsealed(PlanSummary.from_json), plan_page),
+    "reports": DocumentPage("Report", REPORT_DOCUMENT, read_report, report_page),
+    "doctor": DocumentPage("Doctor", DOCTOR_DOCUMENT, read_diagnosis, doctor_page),
+    "scrubs": DocumentPage("Scrub", SCRUB_DOCUMENT, _unsealed(ScrubSummary.from_json), scrub_page),
+    "scrub-plans": DocumentPage("Scrub plan", SCRUB_PLAN_DOCUMENT, _unsealed(ScrubPlan.from_json), scrub_plan_page),
+}
+"""Page as in its address → the document that it shows."""
 
 
 def error_page(status: HTTPStatus, what: str, what_to_do: str, shell: Shell = NO_SHELL) -> str:

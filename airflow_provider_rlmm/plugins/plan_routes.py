@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 from itertools import chain
@@ -13,10 +12,10 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
-from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME, PlanSummary, Reason
+from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.plugins.actions import of_plan
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
-from airflow_provider_rlmm.plugins.pages import PlanPart, plan_page
+from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES, DocumentPage, PlanPart, plan_page
 from airflow_provider_rlmm.plugins.plan_downloads import csv_chunks, parquet_chunks
 from airflow_provider_rlmm.plugins.plan_rows import planned_segments, planned_topics
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep
@@ -24,6 +23,8 @@ from airflow_provider_rlmm.plugins.serving import readable_document, shell_of_ru
 from airflow_provider_rlmm.settings import work_uri
 
 router = APIRouter(prefix="/plans/{name}")
+
+_PAGE: DocumentPage[PlanSummary] = DOCUMENT_PAGES["plans"]
 
 _Number = Annotated[int, Path(ge=0, le=2**31 - 1)]
 _Search = Annotated[str, Query(max_length=MAX_SEARCH)]
@@ -79,7 +80,7 @@ def show_plan(
     address = shell.to("plans", name)
     listing = Listing(address, found, total, page, search, str(state), sort, down, fixed=(("by", by),))
     part = PlanPart(listing, columns, by, why_not, of_plan(name, rights, shell))
-    return HTMLResponse(plan_page(name, json.loads(plan.to_json()), shell, part))
+    return HTMLResponse(plan_page(name, plan, shell, part))
 
 
 @router.get("/rows.csv")
@@ -113,9 +114,9 @@ def readable_plan(rights: Rights, name: str) -> PlanSummary:
     :raises HTTPException: 404 if there is none, 403 if the user may not see it, 422 if it cannot be read.
     :raises DocumentError: if it is no regular file below the work folder, too large or unreadable.
     """
-    document = readable_document(rights, name, SUMMARY_NAME)
-    with shown(name, SUMMARY_NAME):
-        return PlanSummary.from_json(json.dumps(document))
+    document = readable_document(rights, name, _PAGE.file)
+    with shown(name, _PAGE.file):
+        return _PAGE.read(document)
 
 
 def _begun(chunks: Iterator[bytes]) -> Iterable[bytes]:

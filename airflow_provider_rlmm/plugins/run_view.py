@@ -15,13 +15,12 @@ from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
 from airflow_provider_rlmm.core.runs.approving import REQUEST_DOCUMENT
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress, ProgressState
-from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT
-from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT
 from airflow_provider_rlmm.overview import inventories
 from airflow_provider_rlmm.overview.documents import read_bytes
 from airflow_provider_rlmm.overview.run_summary import RunSummary
 from airflow_provider_rlmm.overview.runs import RunProgress, UnreadableRun, failures, progress, run_of
 from airflow_provider_rlmm.plugins.overview import Problem
+from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
 from airflow_provider_rlmm.plugins.rendering import human_duration
 from airflow_provider_rlmm.settings import artifact_name_of
 
@@ -29,14 +28,6 @@ SILENT_AFTER_MS: Final = 120_000
 """A task writes how far it is every few seconds; one that has not for this long may be dead."""
 
 _MAX_ANSWER_BYTES: Final = 64 * 2**10
-_PAGES: Final = {
-    "summary.json": ("plans", "Plan"),
-    "report.json": ("reports", "Report"),
-    "doctor.json": ("doctor", "Doctor"),
-    SCRUB_DOCUMENT: ("scrubs", "Scrub"),
-    SCRUB_PLAN_DOCUMENT: ("scrub-plans", "Scrub plan"),
-}
-"""Document of a run → its page, and what that is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +121,8 @@ def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int, airf
     return RunView(
         artifact, under_way, told if isinstance(told, RunSummary) else None, done,
         [_row(task, under_way, now_ms) for task in done.tasks],
-        [page for name, page in _PAGES.items() if name in names], asked, answer, problems, _refused(done.tasks),
+        [(kind, page.title) for kind, page in DOCUMENT_PAGES.items() if page.file in names],
+        asked, answer, problems, _refused(done.tasks),
     )  # fmt: skip
 
 

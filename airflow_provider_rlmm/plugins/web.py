@@ -8,9 +8,9 @@ Nothing is changed here: what a button asks for, it asks of Airflow's own interf
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, cast
+from typing import cast
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,30 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.core.base.quoting import printable
-from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT
-from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT
 from airflow_provider_rlmm.plugins import cluster_routes, plan_routes, run_routes, topic_routes
 from airflow_provider_rlmm.plugins.heavy_answers import BoundedAnswers
-from airflow_provider_rlmm.plugins.pages import (
-    doctor_page,
-    error_page,
-    plan_page,
-    report_page,
-    scrub_page,
-    scrub_plan_page,
-)
-from airflow_provider_rlmm.plugins.rendering import STATIC_FILES, Shell, static_file
+from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES, error_page
+from airflow_provider_rlmm.plugins.rendering import STATIC_FILES, static_file
 from airflow_provider_rlmm.plugins.rights import RightsDep, rights_of
 from airflow_provider_rlmm.plugins.serving import readable_document, shell_of, shell_of_run, shown
-
-_PAGES: dict[str, tuple[str, Callable[[str, Mapping[str, Any], Shell], str]]] = {
-    "plans": ("summary.json", plan_page),
-    "reports": ("report.json", report_page),
-    "doctor": ("doctor.json", doctor_page),
-    "scrubs": (SCRUB_DOCUMENT, scrub_page),
-    "scrub-plans": (SCRUB_PLAN_DOCUMENT, scrub_plan_page),
-}
-"""Page as in its address → the document that a task wrote, and what renders it."""
 
 _HEADERS = {
     # The pages need one style sheet, one script and this server, nothing else: whatever slips through the escaping stays
@@ -82,7 +64,7 @@ def create_app() -> FastAPI:
     app.add_route("/static/{name}", _static, include_in_schema=False)
     # Before the pages of single documents: of a plan the rows are shown, too.
     app.include_router(plan_routes.router)
-    for page in _PAGES:
+    for page in DOCUMENT_PAGES:
         _add_routes(app, page)
     for routes in (cluster_routes, topic_routes, run_routes):
         app.include_router(routes.router)
@@ -108,15 +90,17 @@ def _add_routes(app: FastAPI, page: str) -> None:
     """Show a document by its name, as a page and as it was written."""
 
     def show(request: Request, rights: RightsDep, name: str) -> HTMLResponse:
-        file, render = _PAGES[page]
-        document = readable_document(rights, name, file)
+        shown_as = DOCUMENT_PAGES[page]
+        document = readable_document(rights, name, shown_as.file)
         shell = shell_of_run(request, name, document.get("cluster_id"))
-        with shown(name, file):
-            return HTMLResponse(render(name, document, shell))
+        with shown(name, shown_as.file):
+            return HTMLResponse(shown_as.show(name, document, shell))
 
     def show_json(rights: RightsDep, name: str) -> Response:
         # ASCII only: no mark of direction reaches whoever looks at it.
-        return Response(json.dumps(readable_document(rights, name, _PAGES[page][0])), media_type="application/json")
+        return Response(
+            json.dumps(readable_document(rights, name, DOCUMENT_PAGES[page].file)), media_type="application/json"
+        )
 
     app.add_api_route(f"/{page}/{{name}}", show, response_class=HTMLResponse)
     app.add_api_route(f"/{page}/{{name}}/json", show_json)

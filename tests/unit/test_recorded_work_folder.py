@@ -47,7 +47,7 @@ from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.overview import inventories, runs
 from airflow_provider_rlmm.overview.run_summary import RunSummary
-from airflow_provider_rlmm.plugins.pages import doctor_page, report_page
+from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
 
 RECORDED = Path(__file__).parents[1] / "data" / "recorded_0.1.0"
 DEMO = RECORDED / "demo"
@@ -67,12 +67,12 @@ def _plain(read: Callable[[Mapping[str, Any]], object], text: str) -> None:
 
 
 def _report(text: str) -> None:
-    report_page("recorded", json.loads(text))
+    DOCUMENT_PAGES["reports"].show("recorded", json.loads(text))
     assert json.dumps(read_report(json.loads(text)).to_dict(), indent=2) == text
 
 
 def _diagnosis(text: str) -> None:
-    doctor_page("recorded", json.loads(text))
+    DOCUMENT_PAGES["doctor"].show("recorded", json.loads(text))
     assert json.dumps(plain_of(read_diagnosis(json.loads(text))), indent=2) == text
 
 

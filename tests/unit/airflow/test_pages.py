@@ -38,13 +38,7 @@ from airflow_provider_rlmm.features.scrub.scrub_summary import (
     UnnamedTopic,
 )
 from airflow_provider_rlmm.plugins import web
-from airflow_provider_rlmm.plugins.pages import (
-    doctor_page,
-    plan_page,
-    report_page,
-    scrub_page,
-    scrub_plan_page,
-)
+from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
 from airflow_provider_rlmm.plugins.rendering import human_duration
 from tests.unit.airflow.auth import Everybody, Nobody, log_in, only
 
@@ -126,14 +120,14 @@ def diagnosis(topic: str = "orders") -> dict[str, Any]:
 
 
 def test_a_diagnosis_in_words() -> None:
-    html = doctor_page("doctor-1", diagnosis())
+    html = DOCUMENT_PAGES["doctor"].show("doctor-1", diagnosis())
     for words in (
         "cluster-1", "1 critical", "4,321", "Tombstone", "the value is null", "DeleteRecords before offset 18", "2,345",
         "The first 1 of 2,345.", "2023-11-14 22:13:20 UTC", f"{2**62} ms", TOPIC_ID, "its value is null", "What to do",
     ):  # fmt: skip
         assert words in html
     clean = Diagnosis("cluster-1", 1_700_000_000_000, {0: 5}, 5, 1, {})
-    assert "nothing found" in doctor_page("doctor-2", plain_of(ReportedDiagnosis.of(clean)))
+    assert "nothing found" in DOCUMENT_PAGES["doctor"].show("doctor-2", plain_of(ReportedDiagnosis.of(clean)))
 
 
 def test_every_kind_of_finding_has_its_place_on_the_page() -> None:
@@ -143,7 +137,7 @@ def test_every_kind_of_finding_has_its_place_on_the_page() -> None:
     )
     counts = dict.fromkeys(FindingKind, 1)
     made = Diagnosis("cluster-1", 1_700_000_000_000, {3: 1200}, 1200, 1, counts, findings=findings)
-    html = doctor_page("doctor-1", plain_of(ReportedDiagnosis.of(made)))
+    html = DOCUMENT_PAGES["doctor"].show("doctor-1", plain_of(ReportedDiagnosis.of(made)))
     assert html.count('class="badge') >= len(FindingKind)
 
 
@@ -263,7 +257,7 @@ def test_documents_that_cannot_be_shown(client: TestClient, path: str, status: i
 
 
 def test_a_plan_in_words() -> None:
-    html = plan_page("plan-1", json.loads(plan().to_json()))
+    html = DOCUMENT_PAGES["plans"].show("plan-1", json.loads(plan().to_json()))
     for words in (
         "cluster-1",
         "4,321",
@@ -277,7 +271,7 @@ def test_a_plan_in_words() -> None:
 
 
 def test_a_report_in_words() -> None:
-    html = report_page("report-1", report())
+    html = DOCUMENT_PAGES["reports"].show("report-1", report())
     for words in (
         "Metadata partition 3", "1,300", "1 min 30 s", "incomplete", "not acknowledged", "the next run goes on",
         "1,303 × DELETE_SEGMENT_STARTED", 'href="../plans/plan-1"', "MARKED orders-2", "waiting",
@@ -287,7 +281,7 @@ def test_a_report_in_words() -> None:
 
 
 def test_what_needs_a_person_stands_first_and_not_by_colour_alone() -> None:
-    html = report_page("report-1", report())
+    html = DOCUMENT_PAGES["reports"].show("report-1", report())
     alert = html[html.index('role="alert"') :]
     alert = alert[: alert.index("</section>")]
     for words in (
@@ -306,13 +300,13 @@ def test_what_needs_a_person_stands_first_and_not_by_colour_alone() -> None:
 
 
 def test_a_report_that_needs_nobody_says_so_and_shouts_not() -> None:
-    html = report_page("report-1", report(judgement=judge([], [], "cluster-1", 1)))
+    html = DOCUMENT_PAGES["reports"].show("report-1", report(judgement=judge([], [], "cluster-1", 1)))
     assert "nothing needs a person" in html
     assert "alert" not in html[html.index("<body>") :]
 
 
 def test_a_wait_is_shown_apart_and_in_no_red() -> None:
-    html = report_page("report-1", report(judgement=judge([], [], "cluster-1", 1)))
+    html = DOCUMENT_PAGES["reports"].show("report-1", report(judgement=judge([], [], "cluster-1", 1)))
     waiting = html[html.index("<h2>Waiting</h2>") :]
     assert "4 segments, 1.0 MiB, become eligible later" in waiting
     assert "eligible in 23 h 47 min" in waiting
@@ -321,7 +315,7 @@ def test_a_wait_is_shown_apart_and_in_no_red() -> None:
 
 
 def test_a_dry_runs_page_says_what_would_be_done() -> None:
-    html = report_page("report-1", report(dry_run=True, partitions_marked=3))
+    html = DOCUMENT_PAGES["reports"].show("report-1", report(dry_run=True, partitions_marked=3))
     for words in (
         "dry run: nothing was written or deleted", "Would delete segments", "Would mark partitions", "Segments to delete",
     ):  # fmt: skip
@@ -330,15 +324,17 @@ def test_a_dry_runs_page_says_what_would_be_done() -> None:
 
 
 def test_what_becomes_of_deleted_objects_is_said_below_the_figures() -> None:
-    html = report_page("report-1", report(deletion="deleted objects are hidden, freed in 7 days: <why>"))
+    html = DOCUMENT_PAGES["reports"].show(
+        "report-1", report(deletion="deleted objects are hidden, freed in 7 days: <why>")
+    )
     assert "Deleted objects are hidden, freed in 7 days: &lt;why&gt;." in html
 
 
 def test_a_run_that_was_stopped_shows_what_is_left_without_a_plan_it_shows_that() -> None:
     stopped = Stopped("w", "t", Count(1234, 2**20))
-    html = report_page("report-1", report(stopped=stopped))
+    html = DOCUMENT_PAGES["reports"].show("report-1", report(stopped=stopped))
     assert "stopped by its blast radius: 1,234 segments, 1.0 MiB, are left" in html
-    html = report_page("report-1", report(plan_id=None, cluster_id=None))
+    html = DOCUMENT_PAGES["reports"].show("report-1", report(plan_id=None, cluster_id=None))
     assert 'Cluster <span class="id">unknown</span>' in html
     assert "no plan" in html
 
@@ -390,24 +386,24 @@ def scrub_plan() -> ScrubPlan:
 
 
 def test_a_scrub_in_words() -> None:
-    html = scrub_page("scrub-1", json.loads(scrub().to_json()))
+    html = DOCUMENT_PAGES["scrubs"].show("scrub-1", json.loads(scrub().to_json()))
     for words in ("5.0 GiB", "0.02", "2 folders not listed whole", "4 more are in the table", "Metadata partition 0",
         "storage holds what the log does not name", "21 objects", "6 more topics",
         "7 objects, 1.0 GiB, of segments that the log calls finished", "nothing lies there",
     ):  # fmt: skip
         assert words in html
-    html = scrub_plan_page("plan-1", json.loads(scrub_plan().to_json()))
+    html = DOCUMENT_PAGES["scrub-plans"].show("plan-1", json.loads(scrub_plan().to_json()))
     for words in ("larger than allowed", "sole owner", "72 h 0 min", "deleted by the log"):
         assert words in html
 
 
 def test_what_comes_from_outside_is_escaped() -> None:
     pages = [
-        plan_page(EVIL, json.loads(plan(EVIL).to_json())),
-        report_page(EVIL, report(topic=EVIL)),
-        doctor_page(EVIL, diagnosis(topic=EVIL)),
-        scrub_page(EVIL, json.loads(scrub().to_json())),
-        scrub_plan_page(EVIL, json.loads(scrub_plan().to_json())),
+        DOCUMENT_PAGES["plans"].show(EVIL, json.loads(plan(EVIL).to_json())),
+        DOCUMENT_PAGES["reports"].show(EVIL, report(topic=EVIL)),
+        DOCUMENT_PAGES["doctor"].show(EVIL, diagnosis(topic=EVIL)),
+        DOCUMENT_PAGES["scrubs"].show(EVIL, json.loads(scrub().to_json())),
+        DOCUMENT_PAGES["scrub-plans"].show(EVIL, json.loads(scrub_plan().to_json())),
     ]
     for html in pages:
         assert "&lt;script&gt;" in html
@@ -444,14 +440,14 @@ def test_a_report_shows_what_was_archived_and_one_of_before_archives_is_shown_as
         "b" * 64,
     )
     archive = PlanArchive("run", "plan-1", "c" * 64, "cluster-1", "/archives", 1, (found,), {})
-    html = report_page("report-1", report(archive=archive))
+    html = DOCUMENT_PAGES["reports"].show("report-1", report(archive=archive))
     assert 'archived in <span class="id">/archives</span>' in html
     assert "1,234" in html
     assert "b" * 16 in html
     assert "<b>orders" not in html
     without = report()
     assert without.pop("archive") is None
-    assert "archived in" not in report_page("report-1", without)
+    assert "archived in" not in DOCUMENT_PAGES["reports"].show("report-1", without)
 
 
 @pytest.mark.parametrize("name", ["rlmm_stop", "rlmm_stop__rlmm_default"])

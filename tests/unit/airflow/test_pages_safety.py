@@ -22,7 +22,7 @@ from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, F
 from airflow_provider_rlmm.overview import documents
 from airflow_provider_rlmm.overview.documents import read_json_object
 from airflow_provider_rlmm.plugins import rendering, serving, web
-from airflow_provider_rlmm.plugins.pages import doctor_page, error_page
+from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES, DocumentPage, error_page
 from tests.object_store_server import ObjectStoreServer
 from tests.unit.airflow.auth import Everybody, Nobody, log_in
 
@@ -351,18 +351,18 @@ def test_whatever_a_page_cannot_show_is_the_documents_fault(
         raise OverflowError("too large")
 
     (work / "d" / FILES[kind]).write_text("{}")
-    monkeypatch.setitem(web._PAGES, kind, (FILES[kind], fail))
+    monkeypatch.setitem(DOCUMENT_PAGES, kind, DocumentPage(kind, FILES[kind], fail, fail))
     answer = client.get(f"/{kind}/d")
     assert (answer.status_code, "(OverflowError: too large)" in answer.text) == (422, True)
 
 
 def test_a_finding_may_have_further_fields() -> None:
     more = diagnosis(more=1, findings=[diagnosis()["findings"][0] | {"more": 1}])
-    assert "Stuck segment" in doctor_page("d", more)
+    assert "Stuck segment" in DOCUMENT_PAGES["doctor"].show("d", more)
 
 
 def test_a_time_of_no_calendar_stays_a_number() -> None:
-    assert f"{2**62} ms" in doctor_page("d", diagnosis(examined_at_ms=2**62))
+    assert f"{2**62} ms" in DOCUMENT_PAGES["doctor"].show("d", diagnosis(examined_at_ms=2**62))
 
 
 def test_a_work_folder_that_cannot_be_used_is_said(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,7 +391,7 @@ def test_no_text_brings_a_line_break_or_a_mark_of_direction(client: TestClient, 
 
 
 def test_a_long_text_is_cut() -> None:
-    assert "x" * 4_001 not in doctor_page("d", diagnosis(cluster_id="x" * 9_000))
+    assert "x" * 4_001 not in DOCUMENT_PAGES["doctor"].show("d", diagnosis(cluster_id="x" * 9_000))
 
 
 def test_topics_are_quoted_where_kafka_would_not_allow_their_name() -> None:

@@ -47,7 +47,7 @@ from airflow_provider_rlmm.operators.scrub import (
     RemoteStorageScrubOperator,
     ReportRemoteStorageScrubOperator,
 )
-from airflow_provider_rlmm.plugins.pages import scrub_page, scrub_plan_page
+from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
 from tests.builders import START_MS, Cluster, add, tip, update
 from tests.unit.core.storage.test_aiven import custom_prefix
 
@@ -192,10 +192,10 @@ def test_the_four_steps_delete_what_is_finished_and_nothing_else(cluster: Cluste
     assert run.pushed == {"rlmm_scrub": "dag.run", "rlmm_scrub_plan": "dag.run"}
     assert {key.split("/")[1].split("-")[0] for key in cluster.storage.keys} == {"alive"}
     document = json.loads((work / "dag.run" / "scrub.json").read_text())
-    assert "0.00" in scrub_page("dag.run", document)
-    assert "finished" in scrub_page("dag.run", document)
+    assert "0.00" in DOCUMENT_PAGES["scrubs"].show("dag.run", document)
+    assert "finished" in DOCUMENT_PAGES["scrubs"].show("dag.run", document)
     plan = json.loads((work / "dag.run" / "scrub-plan.json").read_text())
-    assert "Objects to delete" in scrub_plan_page("dag.run", plan)
+    assert "Objects to delete" in DOCUMENT_PAGES["scrub-plans"].show("dag.run", plan)
 
 
 def test_two_scrubs_of_two_runs_make_a_plan(cluster: Cluster) -> None:

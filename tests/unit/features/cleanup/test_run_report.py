@@ -33,7 +33,7 @@ from airflow_provider_rlmm.features.cleanup.run_report import report_of_run
 from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.overview.run_summaries import RunFacts, cleaner_summary
-from airflow_provider_rlmm.plugins.pages import report_page
+from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
 
 NOW = 1_800_000_000_000
 TIP = TopicIdPartition(UUID(int=7), "orders", 2)
@@ -291,7 +291,7 @@ def test_every_figure_of_a_run_is_counted_once_whatever_the_lists_leave_out(fold
     plan = read_plan(str(folder.path))
     kept = cleaner_summary(facts, "cluster-1", run.document, run.judgement, plan=plan, inventory=None, diagnosis=None)
     assert (kept.needs_person, kept.refusals) == (totals["needs_person"], totals["refusals"])
-    html = report_page("report-1", run.document.to_dict())
+    html = DOCUMENT_PAGES["reports"].show("report-1", run.document.to_dict())
     assert "⚠ 2,501 things need a person" in html
 
 
