@@ -7,6 +7,8 @@ from pathlib import Path
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 
+__all__ = ["dags_folder"]
+
 _PACKAGE = Path(__file__).resolve().parent
 
 

@@ -23,6 +23,8 @@ from airflow_provider_rlmm.core.base.store_uris import is_below, refuse_secrets_
 from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.runs import installation_options as declared
 
+__all__ = ["connections"]
+
 _ELSEWHERE = (
     "object stores find them elsewhere: in the connection that [rlmm] work_conn_id names, in the environment (such as "
     "AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL), in the role of the machine"

@@ -8,6 +8,8 @@ from airflow.sdk import Asset, AssetWatcher
 from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.triggers.markers import RemoteLogMarkersTrigger
 
+__all__ = ["markers_asset"]
+
 
 def markers_asset(conn_id: str) -> Asset:
     """

@@ -52,6 +52,8 @@ from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 
+__all__ = ["remote_log_cleaner"]
+
 LIMITS = params.filled_in(limits.CLEANER)
 
 

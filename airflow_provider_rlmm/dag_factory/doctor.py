@@ -31,6 +31,8 @@ from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperat
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 
+__all__ = ["remote_log_doctor"]
+
 
 def remote_log_doctor(conn_id: str) -> DAG:
     """

@@ -36,6 +36,8 @@ from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 
+__all__ = ["remote_log_retention"]
+
 
 def remote_log_retention(conn_id: str) -> DAG:
     """

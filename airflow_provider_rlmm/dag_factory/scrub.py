@@ -39,6 +39,8 @@ from airflow_provider_rlmm.operators.scrub import (
     ReportRemoteStorageScrubOperator,
 )
 
+__all__ = ["remote_storage_scrub"]
+
 LIMITS = params.filled_in(limits.SCRUB)
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
     from airflow_provider_rlmm.library.topic_based import TopicBasedRemoteLogMetadataManager
 
+__all__ = ["RemoteLogMetadataHook"]
+
 
 class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
     """Opens what a connection of type ``rlmm`` (:class:`~airflow_provider_rlmm.hooks.connection.RlmmHook`) names."""

@@ -18,6 +18,8 @@ from airflow_provider_rlmm.hooks.stores.access import store_access
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.storage.hidden_copies import BucketInspector
 
+__all__ = ["RemoteStorageHook"]
+
 
 class RemoteStorageHook(RlmmHook, StorageAccess):
     """Opens the remote storage that a connection of type ``rlmm`` (:class:`.RlmmHook`) names."""

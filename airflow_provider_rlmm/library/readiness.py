@@ -25,6 +25,8 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.library.metadata_store import Liveness
 from airflow_provider_rlmm.library.remote_log_metadata_manager import RemoteLogMetadataManager as _Manager
 
+__all__ = ["NotReadyRemoteLogMetadataManager", "SwappableRemoteLogMetadataManager"]
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

@@ -41,6 +41,8 @@ from airflow_provider_rlmm.library.metadata_store import (
 from airflow_provider_rlmm.library.publication import LookAt, Publication, no_look
 from airflow_provider_rlmm.library.resumption import LookupReplay, Resumption
 
+__all__ = ["TopicBasedRemoteLogMetadataManager"]
+
 CONSUME_WAIT_S = 120.0
 """As Kafka's ``remote.log.metadata.consume.wait.ms``."""
 

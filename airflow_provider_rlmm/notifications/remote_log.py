@@ -20,6 +20,8 @@ from airflow_provider_rlmm.overview.run_news import Message, RunNews, message_of
 from airflow_provider_rlmm.overview.run_summary import RunOutcome, RunSummary
 from airflow_provider_rlmm.settings import artifact_name_of, work_uri
 
+__all__ = ["RemoteLogNotifier"]
+
 Deliver = Callable[[Any], object]
 """Takes the context of a callback, as every notifier does; in it ``rlmm`` is the message."""
 

@@ -30,6 +30,8 @@ from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
 from airflow_provider_rlmm.settings import artifact_uri
 
+__all__ = ["ApproveRemoteLogCleanupOperator", "ApproveRemoteStorageScrubOperator"]
+
 DEFAULT_RESPONSE_TIMEOUT = "18 h"
 """Who comes to work in the morning finds the request of the night, and six of the plan's 24 hours are left to apply it."""
 

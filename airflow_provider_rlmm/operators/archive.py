@@ -24,6 +24,8 @@ from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
+__all__ = ["ArchivePlannedSegmentsOperator", "ArchiveRemoteLogOperator", "RestoreRemoteLogOperator"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ArchivePlannedArguments:

@@ -19,6 +19,8 @@ from airflow_provider_rlmm.operators.decision import decide
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
+__all__ = ["CheckRemoteLogCleanupOperator"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckArguments:

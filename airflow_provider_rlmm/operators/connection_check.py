@@ -17,6 +17,8 @@ from airflow_provider_rlmm.operators.arguments import read_by, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 
+__all__ = ["RemoteLogCheckOperator"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckArguments:

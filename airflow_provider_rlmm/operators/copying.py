@@ -22,6 +22,8 @@ from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
+__all__ = ["CopyLogSegmentsOperator"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CopyArguments:

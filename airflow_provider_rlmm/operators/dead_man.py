@@ -22,6 +22,8 @@ from airflow_provider_rlmm.operators.arguments import declared_as, read_by, text
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.settings import alarm_after_days, work_uri
 
+__all__ = ["RemoteLogDeadManOperator"]
+
 _DAY_MS = 86_400_000
 
 

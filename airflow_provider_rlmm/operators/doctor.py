@@ -23,6 +23,8 @@ from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
+__all__ = ["RemoteLogMetadataDoctorOperator"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DoctorArguments:

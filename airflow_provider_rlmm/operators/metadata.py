@@ -20,6 +20,8 @@ from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import work_uri
 
+__all__ = ["PublishRemoteLogMetadataOperator", "ReadRemoteLogMetadataOperator"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReadArguments:

@@ -19,6 +19,8 @@ from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
 
+__all__ = ["RemoteLogReadOperator"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReadArguments:

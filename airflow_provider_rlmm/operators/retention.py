@@ -43,6 +43,8 @@ from airflow_provider_rlmm.resources import spark_job_path
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 from airflow_provider_rlmm.triggers.spark_driver import SparkDriverTrigger
 
+__all__ = ["PublishRetentionPlanOperator", "SegmentRetentionOperator"]
+
 try:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 except ModuleNotFoundError as e:

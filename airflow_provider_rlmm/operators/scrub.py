@@ -26,6 +26,13 @@ from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
+__all__ = [
+    "DeleteScrubbedObjectsOperator",
+    "PlanRemoteStorageScrubOperator",
+    "RemoteStorageScrubOperator",
+    "ReportRemoteStorageScrubOperator",
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ScrubArguments:

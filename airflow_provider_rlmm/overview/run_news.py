@@ -17,6 +17,8 @@ from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.features.doctor.findings import since
 from airflow_provider_rlmm.overview.run_summary import MAX_HEADLINE, RunOutcome, RunSummary
 
+__all__ = ["Message"]
+
 MAX_SUBJECT = 120
 MAX_NAME = 250
 _INERT = str.maketrans({"<": "‹", ">": "›", "&": "＆", "@": "＠"})

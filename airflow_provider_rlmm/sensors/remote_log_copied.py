@@ -22,6 +22,8 @@ from airflow_provider_rlmm.sensors.proving import ProvingSensor
 if TYPE_CHECKING:
     from airflow_provider_rlmm.features.reading.remote_copies_steps import CopiesLook
 
+__all__ = ["RemoteLogCopiedSensor"]
+
 POKE_INTERVAL_S = 300.0
 
 

@@ -24,6 +24,8 @@ from airflow_provider_rlmm.triggers.topic_gone import TopicDeletionFinishedTrigg
 if TYPE_CHECKING:
     from airflow_provider_rlmm.features.cleanup.topic_gone_steps import TopicGone
 
+__all__ = ["RemoteLogGoneSensor"]
+
 RECHECK_INTERVAL = timedelta(hours=1)
 
 

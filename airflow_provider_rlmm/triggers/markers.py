@@ -22,6 +22,8 @@ from airflow_provider_rlmm.core.log.watching import MarkerNews, WatchPosition
 from airflow_provider_rlmm.triggers.following import Following
 from airflow_provider_rlmm.triggers.one_thread import OneThread
 
+__all__ = ["RemoteLogMarkersTrigger"]
+
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 10.0

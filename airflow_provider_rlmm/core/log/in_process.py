@@ -45,6 +45,8 @@ from airflow_provider_rlmm.core.records.lost_records import NOTHING_LOST, LostRe
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = ["InProcessMetadataEventLog", "InProcessOffsetStore"]
+
 METADATA_TOPIC = "__remote_log_metadata"
 METADATA_TOPIC_ID = UUID("52656d6f-7465-4c6f-674d-657461646174")
 """Id of the metadata topic, unless a test gives a log or the topics of a cluster another one."""

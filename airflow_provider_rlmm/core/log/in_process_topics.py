@@ -11,6 +11,8 @@ from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC, METADATA_T
 from airflow_provider_rlmm.core.log.protocol import DescribedTopics
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 
+__all__ = ["InProcessClusterTopics"]
+
 
 class InProcessClusterTopics:
     """

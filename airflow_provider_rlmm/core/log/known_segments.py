@@ -23,6 +23,8 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 
+__all__ = ["KnownSegments", "PartitionSegments", "RemoteLogSegments"]
+
 
 class RemoteLogSegments(Protocol):
     """

@@ -14,6 +14,19 @@ from airflow_provider_rlmm.core.records.topic_answers import TopicAnswer
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = [
+    "Acked",
+    "ClusterTopics",
+    "EventStream",
+    "Failed",
+    "MetadataEventLog",
+    "MetadataLogReader",
+    "MetadataLogWriter",
+    "OffsetStore",
+    "SubscriptionHandle",
+    "Unknown",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Acked:

@@ -15,6 +15,8 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.records.columnar import ColumnarState
 
+__all__ = ["Snapshot", "SnapshotStore"]
+
 
 @dataclass(frozen=True, slots=True)
 class TopicIdentity:

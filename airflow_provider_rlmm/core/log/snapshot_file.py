@@ -23,6 +23,8 @@ from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.core.log.snapshot import HistoryGap, Snapshot, TopicIdentity
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 
+__all__ = ["SnapshotFile"]
+
 SNAPSHOT_VERSION = 4
 """Of the file's format; the state in it has a version of its own."""
 

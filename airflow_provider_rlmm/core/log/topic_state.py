@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_rlmm.core.records.columnar import ApplyReport
 
+__all__ = ["TopicState"]
+
 logger = logging.getLogger(__name__)
 
 CHUNK_ROWS = 250_000

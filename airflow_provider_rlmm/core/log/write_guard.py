@@ -36,6 +36,8 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 
+__all__ = ["GuardedPublisher"]
+
 WritableEvent = RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata
 """The kinds of events that the cleaner and the marker write."""
 

@@ -13,6 +13,8 @@ from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
 
+__all__ = ["CleanerLimits"]
+
 FLOOR_UNREFERENCED_MS = 24 * HOUR_MS
 
 SHORT_WAIT = "short_unreferenced_wait"

@@ -22,6 +22,8 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 
+__all__ = ["RemoteLogMetadataCache"]
+
 
 @dataclass(slots=True)
 class LeaderEpochState:

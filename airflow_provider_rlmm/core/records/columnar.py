@@ -8,8 +8,8 @@ and :class:`ColumnarState` replays them. Needs numpy and pyarrow, nothing else.
 
 from __future__ import annotations
 
-from airflow_provider_rlmm.core.records.decoding.decode import CARRIED, decode, decoded_schema, iter_events
+from airflow_provider_rlmm.core.records.decoding.decode import decode, decoded_schema, iter_events
 from airflow_provider_rlmm.core.records.fold.state import ApplyReport, ColumnarState
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 
-__all__ = ["CARRIED", "ApplyReport", "ColumnarState", "ErrorCode", "decode", "decoded_schema", "iter_events"]
+__all__ = ["ApplyReport", "ColumnarState", "ErrorCode", "decode", "decoded_schema", "iter_events"]

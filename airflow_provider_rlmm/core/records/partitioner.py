@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
+__all__ = ["metadata_partition_for"]
+
 _MASK_32 = 0xFFFFFFFF
 _MASK_64 = 0xFFFFFFFFFFFFFFFF
 _MURMUR2_SEED = 0x9747B28C

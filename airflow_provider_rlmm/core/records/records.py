@@ -16,6 +16,17 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 
+__all__ = [
+    "RemoteLogSegmentId",
+    "RemoteLogSegmentMetadata",
+    "RemoteLogSegmentMetadataSnapshot",
+    "RemoteLogSegmentMetadataUpdate",
+    "RemotePartitionDeleteMetadata",
+    "TopicIdPartition",
+    "kafka_uuid_str",
+    "parse_kafka_uuid",
+]
+
 OWN_BROKER_ID = -1
 """The ``broker_id`` of every event that this package writes: no broker has it, so our events can be told apart."""
 

@@ -30,6 +30,8 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.records.wire import Reader
 
+__all__ = ["deserialize", "serialize"]
+
 SEGMENT_API_KEY = 0
 SEGMENT_UPDATE_API_KEY = 1
 PARTITION_DELETE_API_KEY = 2

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+__all__ = ["RemoteLogSegmentState", "RemotePartitionDeleteState"]
+
 
 class RemoteLogSegmentState(IntEnum):
     """State of one remote log segment (Kafka: ``RemoteLogSegmentState``)."""

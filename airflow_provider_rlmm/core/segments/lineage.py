@@ -18,6 +18,8 @@ from typing import Final
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 
+__all__ = ["LeaderEpochCheckpoint", "find_highest_remote_offset", "is_remote_segment_within_leader_epochs"]
+
 UNDEFINED_EPOCH: Final = -1
 """Stands for no leader epoch (Kafka: ``UNDEFINED_EPOCH``)."""
 UNDEFINED_EPOCH_OFFSET: Final = -1

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from threading import Lock
 
+__all__ = ["RemoteLogMetric", "RemoteLogMetrics"]
+
 
 class RemoteLogMetric(StrEnum):
     """Names of ``kafka.server:type=BrokerTopicMetrics``; a broker tells rates, here it is the sum since the beginning."""

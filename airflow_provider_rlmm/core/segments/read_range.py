@@ -10,6 +10,8 @@ from enum import StrEnum
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, OffsetNotInRemoteLogError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
+__all__ = ["OffsetRange", "ReadIsolation"]
+
 
 class ReadIsolation(StrEnum):
     """Which records of transactions are read (Kafka: ``isolation.level``)."""

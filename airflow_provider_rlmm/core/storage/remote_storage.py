@@ -22,6 +22,16 @@ from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation, StampResult
 from airflow_provider_rlmm.core.storage.uploads import BeforeChunk
 
+__all__ = [
+    "DeleteOutcome",
+    "DeletionReport",
+    "Folder",
+    "FolderState",
+    "RemoteStorageManager",
+    "SegmentDeletion",
+    "StoredObject",
+]
+
 
 class DeleteOutcome(StrEnum):
     """What is known about all objects of a segment after a deletion."""

@@ -35,6 +35,8 @@ from airflow_provider_rlmm.core.world.audit_columns import audit_bytes, audit_sc
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = ["AuditRows", "Wanted", "audit_rows"]
+
 logger = logging.getLogger(__name__)
 
 MAX_FILE_BYTES = 512 * 2**20

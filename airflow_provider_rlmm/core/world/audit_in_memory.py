@@ -12,6 +12,8 @@ from airflow_provider_rlmm.core.world.audit import AuditPhase, AuditRow, Deletio
 from airflow_provider_rlmm.core.world.audit_columns import Columns, audit_table, with_columns
 from airflow_provider_rlmm.core.world.audit_log import AuditBatch
 
+__all__ = ["InMemoryAuditLog"]
+
 
 def _nothing(name: str, detail: Any) -> None:
     """Let it happen."""

@@ -32,6 +32,8 @@ from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = ["AuditBatch", "AuditFiles", "AuditLog"]
+
 
 NOT_BEGUN: Final = "it could not be written down before, so nothing of it was deleted"
 

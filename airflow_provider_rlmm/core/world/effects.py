@@ -35,6 +35,8 @@ from airflow_provider_rlmm.core.world.deletion_trail import DeletionTrail, Start
 from airflow_provider_rlmm.core.world.kill_switch import StopSource
 from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionReplay
 
+__all__ = ["DryRunEffects", "RealEffects"]
+
 logger = logging.getLogger(__name__)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+__all__ = ["RunIdentity"]
+
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:

@@ -42,6 +42,8 @@ from airflow_provider_rlmm.features.cleanup.eligibility import CleaningContext, 
 from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, UserPartitionReport
 
+__all__ = ["RemoteLogCleaner"]
+
 logger = logging.getLogger(__name__)
 
 LOST_END_ADVICE = (

@@ -54,6 +54,8 @@ from airflow_provider_rlmm.features.doctor.rules import LIMIT_PER_KIND, MAX_COPY
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = ["examine"]
+
 logger = logging.getLogger(__name__)
 
 _STARTED = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)

@@ -22,6 +22,8 @@ from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 
+__all__ = ["RemoteIndexCache"]
+
 logger = logging.getLogger(__name__)
 
 DEFAULT_SIZE_IN_BYTES: Final = 64 * 2**20

@@ -33,6 +33,8 @@ from airflow_provider_rlmm.features.reading.timestamp_search import FoundOffset,
 if TYPE_CHECKING:
     import pyarrow as pa
 
+__all__ = ["RemoteLogReader"]
+
 logger = logging.getLogger(__name__)
 
 DEFAULT_CHUNK_BYTES: Final = 8 * 2**20

@@ -16,6 +16,8 @@ from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow
 from airflow_provider_rlmm.features.reading.segment_access import SegmentAccess
 from airflow_provider_rlmm.features.reading.segment_reading import SegmentPart
 
+__all__ = ["FoundOffset"]
+
 logger = logging.getLogger(__name__)
 
 

@@ -25,6 +25,8 @@ from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 
+__all__ = ["EvaluationLimits", "PartitionLimits", "RetentionFinding", "SegmentFacts", "evaluate"]
+
 MIN_AGE_FLOOR_MS = 24 * HOUR_MS
 MIN_AGE: Final[Declared[int]] = replace(
     limits.MIN_AGE, kind=Duration(minimum=MIN_AGE_FLOOR_MS), sentence="Age from which unfinished work dangles"

@@ -36,6 +36,8 @@ from airflow_provider_rlmm.core.records.lost_records import NOTHING_LOST
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+__all__ = ["KafkaMetadataEventLog", "KafkaMetadataLogReader", "KafkaMetadataLogWriter"]
 DELIVERY_TIMEOUT_S = 60.0
 
 _CONSUME_SLICE_S = 0.1

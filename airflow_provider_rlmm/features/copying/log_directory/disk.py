@@ -18,6 +18,8 @@ from airflow_provider_rlmm.features.copying.log_directory.broker_lock import kep
 from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition, parse_partition_name, why_marked
 from airflow_provider_rlmm.features.copying.log_directory.text_files import read_offset_checkpoint, read_properties
 
+__all__ = ["LogDisk"]
+
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"

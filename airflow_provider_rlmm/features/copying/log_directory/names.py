@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from airflow_provider_rlmm.core.base.quoting import in_quotes, name_in_text
 
+__all__ = ["TopicPartition"]
+
 LOG_SUFFIX: Final = ".log"
 OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"

@@ -38,6 +38,8 @@ from airflow_provider_rlmm.features.copying.log_directory.regular_files import o
 from airflow_provider_rlmm.features.copying.log_directory.text_files import read_text, read_topic_id
 from airflow_provider_rlmm.features.copying.rules import LocalSegment
 
+__all__ = ["LogDirectory", "LogSegment", "SegmentFile"]
+
 _INTERRUPTED = (".cleaned", ".swap")
 """Behind the suffix of a file that the log cleaner was about to put in the place of others."""
 _DELETED = ".deleted"

@@ -34,6 +34,8 @@ from airflow_provider_rlmm.features.copying.log_directory.names import (
 )
 from airflow_provider_rlmm.features.copying.log_directory.regular_files import open_regular
 
+__all__ = ["take_snapshot"]
+
 _COPY_CHUNK_BYTES: Final = 4 * 1024 * 1024
 _NO_HARD_LINK: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
 """Another file system, one without hard links, too many of them, or a file of another user's: it is copied then."""

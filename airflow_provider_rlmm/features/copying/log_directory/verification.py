@@ -33,6 +33,8 @@ from airflow_provider_rlmm.features.copying.log_directory.partition import LogDi
 from airflow_provider_rlmm.features.copying.log_directory.regular_files import read_index
 from airflow_provider_rlmm.features.copying.rules import LocalSegment
 
+__all__ = ["VerifiedSegment", "verify_segment"]
+
 Array = npt.NDArray[Any]
 
 

@@ -8,8 +8,9 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.core.records.columnar import CARRIED, ErrorCode, decode, decoded_schema, iter_events
+from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode, decoded_schema, iter_events
 from airflow_provider_rlmm.core.records.decoding import decode as _columnar_decode
+from airflow_provider_rlmm.core.records.decoding.decode import CARRIED
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot
 from airflow_provider_rlmm.core.records.serde import deserialize, serialize
