@@ -29,11 +29,12 @@ from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
+from airflow_provider_rlmm.features.copying.copy_context import CopyContext
 from airflow_provider_rlmm.features.copying.copy_source import DirectorySource
+from airflow_provider_rlmm.features.copying.copy_writer import CopyWriter
 from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
 from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
 from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
-from airflow_provider_rlmm.features.copying.segment_copy import CopyContext
 from benchmarks.remote_topic import alter_topic, pinned_to, warm_imports
 from dev.broker import LocalKafka, await_condition
 
@@ -95,10 +96,9 @@ def _copy(
         storage = ObjectStoreRemoteStorageManager(uri, LocalTieredStorageLayout())
         # The broker has copied nothing there yet that could show whose root it is.
         [place] = storage.check_root(frozenset(), cluster_id).places
-        publisher = GuardedPublisher(log, allow_writes=True, allow_copy=True)
-        copier = RemoteLogCopier(
-            CopyContext(log, publisher, leader, storage), cluster_id, RootExpectation(expected_root=str(place.where))
-        )
+        writer = CopyWriter(GuardedPublisher(log, allow_writes=True, allow_copy=True), storage)
+        root = RootExpectation(expected_root=str(place.where))
+        copier = RemoteLogCopier(CopyContext(log, leader, storage, cluster_id, root), writer)
         directory = LogDirectory.open(LogDisk.open(snapshot), TopicPartition(tip.topic, tip.partition))
         report = copier.copy(DirectorySource(directory))
     assert report.stopped_by is None, report.stopped_by

@@ -10,7 +10,9 @@ FOLD_DELETIONS = "core/records/fold/deletions.py"
 RULES = "features/copying/rules.py"
 SITUATION = "features/copying/copy_situation.py"
 COPY_HOLE = "features/copying/copy_hole.py"
+CONTEXT = "features/copying/copy_context.py"
 COPIER = "features/copying/copier.py"
+PREVIEW = "features/copying/copy_preview.py"
 SEGMENT_COPY = "features/copying/segment_copy.py"
 COMPARISON = "features/copying/leader_comparison.py"
 COPY_REPLAY = "features/copying/copy_replay.py"
@@ -220,16 +222,16 @@ COPYING = [
     Mutation(
         "no hole",
         "promises in a dry run that no hole is left",
-        COPIER,
-        "        return replace(found, hole=situation.hole(found.segments[: self._context.limits.max_segments]))\n",
-        "        return found\n",
+        PREVIEW,
+        "    return replace(found, hole=situation.hole(found.segments[: context.limits.max_segments]))\n",
+        "    return found\n",
         f"{_HOLES}test_a_log_directory_that_lacks_what_was_left_out_does_not_hide_it",
     ),
     Mutation(
         "no hole",
         "forgets in a dry run that max_segments ends the copy",
-        COPIER,
-        "situation.hole(found.segments[: self._context.limits.max_segments])",
+        PREVIEW,
+        "situation.hole(found.segments[: context.limits.max_segments])",
         "situation.hole(found.segments)",
         f"{_HOLES}test_a_run_that_ends_at_max_segments_leaves_no_hole_in_green",
     ),
@@ -512,10 +514,10 @@ COPYING = [
         f"{_RACES}test_a_dangling_copy_of_ours_that_a_leader_has_begun_to_delete_is_left_to_it",
     ),
     switched_off(
-        COPIER,
+        CONTEXT,
         "may copy",
         "announces what its layout cannot take",
-        "        if (obstacle := obstacle_to_copies(self._context.storage.layout)) is not None:",
+        "        if (obstacle := obstacle_to_copies(self.storage.layout)) is not None:",
         f"{_COPIER}test_a_layout_that_does_not_say_where_files_lie_is_refused_before_the_first_event",
     ),
     Mutation(

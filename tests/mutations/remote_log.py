@@ -9,6 +9,7 @@ READ_RANGE = "core/segments/read_range.py"
 REMOTE_COPIES = "features/reading/remote_copies.py"
 READING = "features/reading/steps.py"
 COPYING = "features/copying/steps.py"
+COPY_EFFECTS = "features/copying/copy_effects.py"
 EXPORTING = "features/reading/export_steps.py"
 
 _RANGE = "core/segments/test_read_range.py::"
@@ -64,7 +65,7 @@ REMOTE_LOG = [
     Mutation(
         "remote log",
         "a dry run is green where the copy needs a person",
-        COPYING,
+        "features/copying/topic_copy.py",
         "        return self.stopped_by is not None if self.report is None else self.report.needs_person\n",
         "        return self.refused is not None if self.report is None else self.report.needs_person\n",
         f"{_COPY}test_what_is_left_to_expire_needs_a_person_and_everybody_tells_the_same",
@@ -78,9 +79,9 @@ REMOTE_LOG = [
     Mutation(
         "remote log",
         "segments are copied into an old copy of the brokers' storage",
-        COPYING,
-        "        if not dry_run:\n            raise\n",
-        "        if False:\n            raise\n",
+        COPY_EFFECTS,
+        "        raise error\n",
+        "        return str(error)\n",
         f"{_COPY}test_nothing_is_copied_into_an_old_copy_of_the_brokers_storage",
     ),
     Mutation(
@@ -95,9 +96,17 @@ REMOTE_LOG = [
         "remote log",
         "a dry run copies",
         COPYING,
-        "        if dry_run:\n",
-        "        if False:\n",
+        "    if dry_run:\n",
+        "    if False:\n",
         f"{_COPY}test_a_dry_run_says_what_would_go_and_writes_nothing",
+    ),
+    Mutation(
+        "remote log",
+        "a disk is taken apart though the connection allows no copies",
+        COPYING,
+        '    writer.require_copying(f"copy segments of {topic}")\n',
+        "",
+        f"{_COPY}test_nothing_is_copied_where_the_connection_does_not_allow_it",
     ),
     Mutation(
         "remote log",

@@ -201,7 +201,7 @@ STORAGE_ROOT = [
     Mutation(
         "I12",
         "promises a copy that the storage root would be refused for",
-        "features/copying/steps.py",
+        "features/copying/topic_copy.py",
         "(self.wrong_root, self.hole_ahead,",
         "(self.hole_ahead,",
         "airflow/test_copying_operator.py::test_a_dry_run_says_first_that_the_storage_would_be_refused",

@@ -71,11 +71,11 @@ def test_nothing_is_announced_of_what_a_layout_cannot_take(
     world.storage = InMemoryRemoteStorageManager(layout, clock=lambda: world.now_ms)
     events = world.events()
     if names_every_file(layout):
-        assert world.copier().plan(world.source).segments
+        assert world.preview().segments
         with pytest.raises(StorageRootError):  # such a layout is no obstacle; nothing shows that brokers read this root
             world.copy()
     else:
-        for act in (lambda: world.copier().plan(world.source), world.copy):
+        for act in (world.preview, world.copy):
             with pytest.raises(CopyRefusedError, match="nothing can be copied into the storage layout"):
                 act()
     assert (world.events(), world.storage.keys) == (events, frozenset())

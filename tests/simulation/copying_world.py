@@ -30,8 +30,9 @@ from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.world import root_proof
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
+from airflow_provider_rlmm.features.copying.copy_context import CopyContext
+from airflow_provider_rlmm.features.copying.copy_writer import CopyWriter
 from airflow_provider_rlmm.features.copying.rules import CopyLimits, LocalSegment
-from airflow_provider_rlmm.features.copying.segment_copy import CopyContext
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.simulation import copy_actors
 from tests.simulation.actors import BROKER, Script
@@ -373,15 +374,17 @@ class CopyingWorld(World):
         )
         context = CopyContext(
             self.log,
-            GuardedPublisher(self.log, allow_writes=True, allow_copy=True),
             ScriptedLeader(self),
             storage,
+            CLUSTER_ID,
+            root,
             limits=run.limits,
             should_stop=lambda: self.clerk.should_stop(run),  # type: ignore[arg-type]  # it asks for the trail only
             clock=clock,
             monotonic=self.clock,
         )
-        report = RemoteLogCopier(context, CLUSTER_ID, root).copy(run.replica)
+        writer = CopyWriter(GuardedPublisher(self.log, allow_writes=True, allow_copy=True), storage)
+        report = RemoteLogCopier(context, writer).copy(run.replica)
         self.happened["copied"] += len(report.copied)
         self.happened["taken back"] += len(report.taken_back)
         self.happened["left to expire"] += len(report.expiring)

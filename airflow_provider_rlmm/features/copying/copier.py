@@ -10,7 +10,7 @@ by both. Segments are copied strictly ascending; the run ends at the first that 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from airflow_provider_rlmm.core.base.errors import (
     CopyRefusedError,
@@ -21,14 +21,14 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric
-from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
-from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
+from airflow_provider_rlmm.features.copying.copy_context import CopyContext
 from airflow_provider_rlmm.features.copying.copy_hole import hole_ahead
 from airflow_provider_rlmm.features.copying.copy_report import CopyReport
 from airflow_provider_rlmm.features.copying.copy_situation import CopySituation
 from airflow_provider_rlmm.features.copying.copy_source import CopySource
-from airflow_provider_rlmm.features.copying.rules import Candidates, lease_text
-from airflow_provider_rlmm.features.copying.segment_copy import CopyContext, SegmentCopier
+from airflow_provider_rlmm.features.copying.copy_writer import CopyWriter
+from airflow_provider_rlmm.features.copying.rules import lease_text
+from airflow_provider_rlmm.features.copying.segment_copy import SegmentCopier
 
 logger = logging.getLogger(__name__)
 
@@ -38,30 +38,12 @@ class RemoteLogCopier:
     Copies the log directories of user partitions, one after the other.
 
     :param context: what it works with; used by one copier, in one thread.
-    :param cluster_id: id of the cluster: the storage root must be its own.
-    :param root: what is known about the storage root.
+    :param writer: what writes.
     """
 
-    def __init__(self, context: CopyContext, cluster_id: str, root: RootExpectation = UNKNOWN_ROOT) -> None:
+    def __init__(self, context: CopyContext, writer: CopyWriter) -> None:
         self._context = context
-        self._cluster_id = cluster_id
-        self._root = root
-
-    def plan(self, source: CopySource) -> Candidates:
-        """
-        Return what would be copied now, and change nothing; whether it is the leader's lineage is looked at by the copy.
-
-        :param source: the log directory.
-        :raises CopyRefusedError: if nothing of the user partition may be copied; the message says why.
-        :raises TopicInDoubtError: if the metadata topic cannot tell what is copied already.
-        :raises EventLogError: if metadata topic or leader cannot be asked.
-        :raises LogDirectoryError: if the directory cannot be used.
-        """
-        self._require_layout(source)
-        situation = SegmentCopier(self._context, source).look()
-        _require(situation)
-        found = situation.candidates()
-        return replace(found, hole=situation.hole(found.segments[: self._context.limits.max_segments]))
+        self._writer = writer
 
     def copy(self, source: CopySource) -> CopyReport:
         """
@@ -76,11 +58,10 @@ class RemoteLogCopier:
         :raises StorageError: if the storage root is not proven to be the one that the brokers read.
         :raises LogDirectoryError: if the directory cannot be used.
         """
-        self._context.publisher.require_copying(f"copy segments of {source.topic_id_partition}")
-        self._require_layout(source)
-        work = _Work(SegmentCopier(self._context, source))
-        situation = work.copier.look()
-        _require(situation)
+        self._writer.require_copying(f"copy segments of {source.topic_id_partition}")
+        self._context.require_layout(source.topic_id_partition)
+        work = _Work(SegmentCopier(self._context, source, self._writer))
+        situation = work.copier.first_look()
         self._prove_root(situation)
         try:
             work.end = self._copy_all(work)
@@ -89,10 +70,6 @@ class RemoteLogCopier:
             passes = isinstance(e, PublishOutcomeUnknownError) or (isinstance(e, RlmmError) and e.retriable)
             work.end = _End(f"{type(e).__name__}: {e}", needs_person=not passes)
         return self._report(work, situation)
-
-    def _require_layout(self, source: CopySource) -> None:
-        if (obstacle := obstacle_to_copies(self._context.storage.layout)) is not None:
-            raise CopyRefusedError(f"{source.topic_id_partition} is not copied: {obstacle}")
 
     def _copy_all(self, work: _Work) -> _End:
         for metadata in work.copier.replay.unsettled_copies():
@@ -126,7 +103,7 @@ class RemoteLogCopier:
     def _prove_root(self, situation: CopySituation) -> None:
         """Refuse a storage of which nothing shows that the brokers read it: what is copied elsewhere is lost to them."""
         storage, tip = self._context.storage, situation.directory.topic_id_partition
-        check = storage.check_root(frozenset({tip.topic_id}), self._cluster_id, self._root)
+        check = storage.check_root(frozenset({tip.topic_id}), self._context.cluster_id, self._context.root)
         if not check.verified:
             raise StorageRootError(
                 f"{tip}: nothing shows that the brokers read this storage: {check.reason}; set expected_root of the rlmm "
@@ -182,8 +159,3 @@ class _Work:
     copier: SegmentCopier
     copied: list[RemoteLogSegmentMetadata] = field(default_factory=list)
     end: _End = field(default_factory=lambda: _End(None, needs_person=False))
-
-
-def _require(situation: CopySituation) -> None:
-    if (obstacle := situation.obstacle()) is not None:
-        raise CopyRefusedError(f"{situation.directory.topic_id_partition} is not copied: {obstacle}")

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system_clock
 from airflow_provider_rlmm.core.base.errors import (
     CopyRefusedError,
     PublishFailedError,
@@ -22,8 +21,7 @@ from airflow_provider_rlmm.core.base.errors import (
     RlmmError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.core.log.protocol import Failed, MetadataLogReader
-from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.core.log.protocol import Failed
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
     MAX_CUSTOM_METADATA_BYTES,
@@ -33,17 +31,17 @@ from airflow_provider_rlmm.core.records.records import (
     SegmentEvent,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteLogMetrics
-from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, RemoteStorageManager
-from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
+from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric
+from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
+from airflow_provider_rlmm.features.copying.copy_context import CopyContext
 from airflow_provider_rlmm.features.copying.copy_pace import CopyPace
-from airflow_provider_rlmm.features.copying.copy_replay import CopyBelief, CopyReplay
+from airflow_provider_rlmm.features.copying.copy_replay import CopyBelief
 from airflow_provider_rlmm.features.copying.copy_situation import CopySituation
 from airflow_provider_rlmm.features.copying.copy_source import CopySource, ReadyCopy
-from airflow_provider_rlmm.features.copying.leader import LivingLeader
+from airflow_provider_rlmm.features.copying.copy_writer import CopyWriter
+from airflow_provider_rlmm.features.copying.followed_partition import FollowedPartition
 from airflow_provider_rlmm.features.copying.leader_comparison import LineageProof, compare_with_leader
-from airflow_provider_rlmm.features.copying.rules import CopyLimits, LocalSegment
+from airflow_provider_rlmm.features.copying.rules import LocalSegment
 
 logger = logging.getLogger(__name__)
 
@@ -51,39 +49,6 @@ _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _DELETION = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
-
-
-@dataclass(frozen=True, slots=True)
-class CopyContext:
-    """
-    What a copier works with.
-
-    :param log: the metadata event log.
-    :param publisher: the write guard around the same log.
-    :param leader: what the cluster says about user partitions.
-    :param storage: remote storage.
-    :param limits: limits of the run.
-    :param hold: what is never touched, asked before every event.
-    :param should_stop: the kill switch, asked before every segment and every chunk.
-    :param clock: time, proven; it goes into the events.
-    :param monotonic: ms, only ever growing.
-    :param metrics: what is counted.
-    """
-
-    log: MetadataLogReader
-    publisher: GuardedPublisher
-    leader: LivingLeader
-    storage: RemoteStorageManager
-    limits: CopyLimits = field(default_factory=CopyLimits)
-    hold: HoldSource = nothing_held
-    should_stop: StopSource = never_stopped
-    clock: Clock = system_clock
-    monotonic: Clock = monotonic_clock
-    metrics: RemoteLogMetrics = field(default_factory=RemoteLogMetrics)
-
-    def why_stop(self) -> str | None:
-        """Return why nothing may be begun now, ``None`` where it may."""
-        return self.should_stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,45 +69,22 @@ class _Lease:
         )
 
 
-class SegmentCopier:
+class SegmentCopier(FollowedPartition):
     """
     Copies segments of one user partition.
 
     :param context: what it works with.
     :param source: the log directory.
+    :param writer: what writes.
     :raises LogDirectoryError: if the directory cannot be used.
     :raises TopicInDoubtError: if the metadata topic cannot tell what is copied already.
     """
 
-    def __init__(self, context: CopyContext, source: CopySource) -> None:
-        self._context = context
-        self._source = source
-        self._directory = source.facts()
-        self.replay = CopyReplay(context.log, source.topic_id_partition)
+    def __init__(self, context: CopyContext, source: CopySource, writer: CopyWriter) -> None:
+        super().__init__(context, source)
+        self._writer = writer
         self.taken_back: list[RemoteLogSegmentMetadata] = []
         """The copies that were taken back, by whichever run they were begun."""
-
-    def look(self, proven_end: int | None = None) -> CopySituation:
-        """
-        Read the metadata topic up to its high watermark, then ask the leader.
-
-        In this order: what the leader has deleted by the time of the reading is below the log start offset that it tells.
-
-        :param proven_end: end of the records that are proven to be the leader's, exclusive.
-        :raises TopicInDoubtError: if the metadata topic cannot tell what is copied already.
-        :raises EventLogError: if metadata topic or leader cannot be asked.
-        """
-        self.replay.advance()
-        tip = self._source.topic_id_partition
-        return CopySituation(
-            directory=self._directory,
-            cache=self.replay.history.cache,
-            answer=self._context.leader.ask(tip.topic, tip.partition),
-            limits=self._context.limits,
-            hold=self._context.hold(),
-            now_ms=self._context.clock(),
-            proven_end=proven_end,
-        )
 
     def copy(self, segment: LocalSegment, situation: CopySituation) -> RemoteLogSegmentMetadata:
         """
@@ -218,11 +160,11 @@ class SegmentCopier:
             lambda: self._context.why_stop() or lease.why_lost(),
             clock=lambda: self._context.monotonic() / 1000,
         )
-        custom_metadata = storage.copy_log_segment_data(metadata, ready.data, pace)
+        custom_metadata = self._writer.copy(metadata, ready.data, pace)
         ready.check_unchanged()
         update = self._update(metadata, _FINISHED, custom_metadata)
         if len(custom_metadata or b"") > MAX_CUSTOM_METADATA_BYTES:
-            storage.delete_log_segment_data(metadata.with_update(update))
+            self._writer.delete(metadata.with_update(update))
             raise CopyRefusedError(
                 f"the storage layout makes {len(custom_metadata or b'')} bytes of custom metadata of "
                 f"{metadata.remote_log_segment_id}: brokers take {MAX_CUSTOM_METADATA_BYTES} at most"
@@ -280,7 +222,7 @@ class SegmentCopier:
             raise PublishOutcomeUnknownError(
                 f"the deletion of {segment_id} is not in the metadata topic: a later run goes on"
             )
-        deletion = self._context.storage.delete_log_segment_data(metadata)
+        deletion = self._writer.delete(metadata)
         if deletion.outcome not in (DeleteOutcome.GONE, DeleteOutcome.NEVER_SEEN):
             reason = "; ".join(deletion.reasons.values())
             raise StorageUnavailableError(f"objects of {segment_id} are left: {reason}; a later run goes on")
@@ -296,7 +238,7 @@ class SegmentCopier:
             error.add_note(f"It is not taken back yet, a later run does that: {e}")
 
     def _publish(self, event: SegmentEvent, situation: CopySituation) -> None:
-        outcome = self._context.publisher.publish_copy(event, CopyBelief(self.replay, situation))
+        outcome = self._writer.publish(event, CopyBelief(self.replay, situation))
         if isinstance(outcome, Failed):
             raise PublishFailedError(
                 f"{event.state.name} of {event.remote_log_segment_id} was not written: {outcome.reason}"

@@ -20,13 +20,14 @@ from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
+from airflow_provider_rlmm.features.copying.copy_context import CopyContext
 from airflow_provider_rlmm.features.copying.copy_report import CopyReport
 from airflow_provider_rlmm.features.copying.copy_source import DirectorySource
+from airflow_provider_rlmm.features.copying.copy_writer import CopyWriter
 from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
 from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
 from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
-from airflow_provider_rlmm.features.copying.segment_copy import CopyContext
 from dev.broker import LocalKafka
 from dev.roots import expected_root_of
 
@@ -71,17 +72,18 @@ class OurCopier:
         config = KafkaClientConfig({"bootstrap.servers": self.bootstrap_servers})
         layout = LocalTieredStorageLayout()
         with _NoticedLog(config, self.notice) as log, KafkaLeader(config, self.cluster_id) as leader:
+            storage = ObjectStoreRemoteStorageManager(self.remote_dir.as_uri(), layout)
             context = CopyContext(
                 log,
-                GuardedPublisher(log, allow_writes=True, allow_copy=True),
                 _NoticedLeader(leader, self.notice),
-                ObjectStoreRemoteStorageManager(self.remote_dir.as_uri(), layout),
+                storage,
+                self.cluster_id,
+                RootExpectation(expected_root=expected_root_of(self.remote_dir)),
                 self.limits,
                 should_stop=self._before_chunk,
             )
-            yield RemoteLogCopier(
-                context, self.cluster_id, RootExpectation(expected_root=expected_root_of(self.remote_dir))
-            )
+            writer = CopyWriter(GuardedPublisher(log, allow_writes=True, allow_copy=True), storage)
+            yield RemoteLogCopier(context, writer)
 
     def _before_chunk(self) -> None:
         """Stand in the place of the kill switch, which is asked before each segment and each chunk."""

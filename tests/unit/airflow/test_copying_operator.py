@@ -188,7 +188,7 @@ def test_nothing_is_copied_where_the_connection_does_not_allow_it(
     connect(monkeypatch, expected_cluster_id=CLUSTER_ID, expected_root=ROOT, **extra)
     events = world.events
     with pytest.raises(WritesNotAllowedError):
-        copy(world)
+        copy(world, log_dir="/nowhere/yet")
     assert world.events == events
 
 

@@ -33,12 +33,14 @@ from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
+from airflow_provider_rlmm.features.copying.copy_context import CopyContext
+from airflow_provider_rlmm.features.copying.copy_preview import preview
 from airflow_provider_rlmm.features.copying.copy_report import CopyReport
 from airflow_provider_rlmm.features.copying.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.features.copying.copy_source import ReadyCopy
+from airflow_provider_rlmm.features.copying.copy_writer import CopyWriter
 from airflow_provider_rlmm.features.copying.leader import InProcessLeader
-from airflow_provider_rlmm.features.copying.rules import CopyLimits, LocalSegment, remote_end
-from airflow_provider_rlmm.features.copying.segment_copy import CopyContext
+from airflow_provider_rlmm.features.copying.rules import Candidates, CopyLimits, LocalSegment, remote_end
 
 CLUSTER_ID = "unit-test-cluster-id-1"
 ROOT = "memory://kafka-tiered-storage"
@@ -142,6 +144,7 @@ class CopyWorld:
         self.publisher = GuardedPublisher(self.log, allow_writes=True, allow_copy=True)
         self.leader = InProcessLeader(METADATA_TOPIC_ID)
         self.source = source or FakeSource(path)
+        self.root = RootExpectation(expected_root=ROOT)
         self.limits = CopyLimits()
         self.options: dict[str, Any] = {}
         self.leads()
@@ -173,15 +176,16 @@ class CopyWorld:
     @property
     def context(self) -> CopyContext:
         clocks = {"clock": lambda: self.now_ms, "monotonic": lambda: self.now_ms}
-        parts = (self.log, self.publisher, self.leader, self.storage, self.limits)
+        parts = (self.log, self.leader, self.storage, CLUSTER_ID, self.root, self.limits)
         return CopyContext(*parts, **{**clocks, **self.options})
-
-    def copier(self) -> RemoteLogCopier:
-        return RemoteLogCopier(self.context, CLUSTER_ID, RootExpectation(expected_root=ROOT))
 
     def copy(self) -> CopyReport:
         """One run of the copier."""
-        return self.copier().copy(self.source)
+        return RemoteLogCopier(self.context, CopyWriter(self.publisher, self.storage)).copy(self.source)
+
+    def preview(self) -> Candidates:
+        """What a dry run says."""
+        return preview(self.context, self.source)
 
     # --- what others write --------------------------------------------------------------------------------------------
 

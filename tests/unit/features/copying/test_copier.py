@@ -41,17 +41,14 @@ from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, TemplateLayout
-from airflow_provider_rlmm.core.storage.root import RootExpectation
+from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT
 from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.features.copying.copier import RemoteLogCopier
 from airflow_provider_rlmm.features.copying.rules import COPY_WITHOUT_LEADER, CopyLimits
 from tests.unit.features.copying.copying import (
-    CLUSTER_ID,
     HOUR_MS,
     LIVING,
     MAY_COPY,
     NOW_MS,
-    ROOT,
     CopyWorld,
     FakeSource,
 )
@@ -107,7 +104,7 @@ def test_it_goes_on_from_the_highest_remote_offset(world: CopyWorld) -> None:
 def test_a_plan_says_what_would_be_copied_and_changes_nothing(world: CopyWorld) -> None:
     world.foreign_copy(0)
     before, keys = world.events(), world.storage.keys
-    assert [segment.base_offset for segment in world.copier().plan(world.source).segments] == [10, 20, 30]
+    assert [segment.base_offset for segment in world.preview().segments] == [10, 20, 30]
     assert (world.events(), world.storage.keys) == (before, keys)
 
 
@@ -208,7 +205,7 @@ def test_a_topic_that_must_not_be_copied_is_refused(world: CopyWorld, name: str)
     with pytest.raises(CopyRefusedError, match=message):
         world.copy()
     with pytest.raises(CopyRefusedError, match=message):
-        world.copier().plan(world.source)
+        world.preview()
     assert world.said() == []
 
 
@@ -235,7 +232,7 @@ def test_a_layout_that_does_not_say_where_files_lie_is_refused_before_the_first_
     """A dry run must not promise what the copy cannot do, and nothing may be announced that is never copied."""
     layout, message = UNFIT[name]
     world.storage = InMemoryRemoteStorageManager(layout)
-    for act in (world.copy, lambda: world.copier().plan(world.source)):
+    for act in (world.copy, world.preview):
         with pytest.raises(CopyRefusedError, match=message) as refused:
             act()
         assert "nothing can be copied into the storage layout" in str(refused.value)
@@ -547,9 +544,8 @@ CHANGES: dict[str, Callable[[CopyWorld], object]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_changes_while_a_segment_is_copied_has_it_taken_back(world: CopyWorld, change: str) -> None:
     world.options["hold"] = lambda: Hold(("living",)) if world.options.get("held") else Hold()
-    context = world.context
     at_the_first_log(world, lambda: CHANGES[change](world))
-    report = RemoteLogCopier(context, CLUSTER_ID, RootExpectation(expected_root=ROOT)).copy(world.source)
+    report = world.copy()
     assert world.said() == SEGMENT_TAKEN_BACK
     assert (report.copied, len(report.taken_back), report.needs_person) == ((), 1, True)
     assert world.objects_of_nobody() == set()
@@ -711,9 +707,9 @@ def test_a_clock_that_is_set_back_does_not_lengthen_the_lease(world: CopyWorld) 
 
 
 def test_a_storage_that_nothing_proves_is_not_written_to(world: CopyWorld) -> None:
-    keys = world.storage.keys
+    keys, world.root = world.storage.keys, UNKNOWN_ROOT
     with pytest.raises(StorageRootError, match="nothing shows that the brokers read this storage"):
-        RemoteLogCopier(world.context, CLUSTER_ID).copy(world.source)
+        world.copy()
     assert (world.said(), world.storage.keys) == ([], keys)
 
 

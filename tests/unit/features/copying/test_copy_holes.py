@@ -76,7 +76,7 @@ def test_a_log_directory_that_lacks_what_was_left_out_does_not_hide_it(world: Co
     copy_but_two(world)
     events, objects = world.events(), world.storage.keys
     shorten(world.source)
-    planned, report = world.copier().plan(world.source), world.copy()
+    planned, report = world.preview(), world.copy()
     assert planned.hole == report.hole == CopyHole(0, end - 1)
     assert (report.needs_person, report.copied, report.expiring) == (True, (), ())
     assert waits_for(end) in str(report.stopped_by)
@@ -93,7 +93,7 @@ def test_it_is_green_from_there_once_the_leader_has_deleted_what_was_left_out(
     shorten(world.source)
     report = world.copy()
     assert (report.stopped_by, report.needs_person, report.hole) == (None, False, None)
-    assert world.copier().plan(world.source).hole is None
+    assert world.preview().hole is None
 
 
 def test_what_is_copied_whole_has_no_hole_whatever_a_directory_lacks(world: CopyWorld) -> None:
@@ -115,7 +115,7 @@ def test_what_lies_between_the_copies_and_an_active_segment_is_missed(world: Cop
 def test_a_run_that_ends_at_max_segments_leaves_no_hole_in_green(world: CopyWorld) -> None:
     world.foreign_copy(20)
     world.limits = CopyLimits(max_segments=1)
-    planned, report = world.copier().plan(world.source), world.copy()
+    planned, report = world.preview(), world.copy()
     assert planned.hole == report.hole == CopyHole(10, 19)
     assert report.needs_person
     assert str(report.stopped_by).endswith("max_segments is 1: the next run goes on")
@@ -126,7 +126,7 @@ def test_a_run_that_ends_at_max_segments_leaves_no_hole_in_green(world: CopyWorl
 
 def test_a_dry_run_takes_for_copied_what_the_copy_would_copy(world: CopyWorld) -> None:
     world.foreign_copy(20)
-    assert world.copier().plan(world.source).hole is None
+    assert world.preview().hole is None
     report = world.copy()
     assert (report.stopped_by, report.needs_person, report.hole) == (None, False, None)
 
