@@ -150,11 +150,12 @@ ARCHIVING = [
         '    replace_file(f"{folder_uri}/{name}", [data])\n',
         f"{TESTS}::test_a_try_after_the_deletion_takes_nothing_out_of_the_archive",
     ),
-    switched_off(
-        ARCHIVING_FILE,
+    Mutation(
         ARCHIVE,
         "the kill switch does not end an archive",
-        "                if (why := self.should_stop()) is not None:",
+        ARCHIVING_FILE,
+        "                require_not_stopped(self.should_stop())\n",
+        "",
         f"{TESTS}::test_the_kill_switch_ends_the_step_before_the_next_user_partition",
     ),
     Mutation(

@@ -40,8 +40,8 @@ STORES = [
         "throttling",
         "goes on with the next batch when the store throttles",
         BATCHES,
-        "(why := self._throttled or effects",
-        "(why := effects",
+        "(why := self._throttled or gate",
+        "(why := gate",
         f"{_FAULTS}test_a_storm_of_slow_down_ends_the_run_and_loses_nothing",
     ),
     switched_off(

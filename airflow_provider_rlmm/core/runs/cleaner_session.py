@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
-from airflow_provider_rlmm.core.base.errors import ConfigurationError, StoppedError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.log.floored_log import NOTHING_CONFIRMED, Confirmation
 from airflow_provider_rlmm.core.log.topic_state import ProgressListener, ignore_progress
@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.runs.floors import floored
 from airflow_provider_rlmm.core.runs.metadata_topic import StorageStamps
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.world.hold import Hold, HoldSource
-from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, cannot_be_told
+from airflow_provider_rlmm.core.world.kill_switch import StopSource, cannot_be_told, require_not_stopped
 from airflow_provider_rlmm.core.world.proven_time import bound_of_run
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 
@@ -99,7 +99,7 @@ class CleanerSession:
         if (why := self.should_stop()) is None:
             return f"off: {self.access.stop_switch} would stop a run"
         if not dry_run:
-            raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
+            require_not_stopped(why)
         logger.warning("%s. A real run would end here", why)
         return f"{why}. A real run would end here"
 

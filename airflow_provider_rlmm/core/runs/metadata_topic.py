@@ -10,12 +10,12 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
-from airflow_provider_rlmm.core.base.errors import FloorError, MetadataTopicReplacedError, RlmmError, StoppedError
+from airflow_provider_rlmm.core.base.errors import FloorError, MetadataTopicReplacedError, RlmmError
 from airflow_provider_rlmm.core.log.floored_log import Confirmation
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
-from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource
+from airflow_provider_rlmm.core.world.kill_switch import StopSource, require_not_stopped
 
 logger = logging.getLogger(__name__)
 
@@ -79,8 +79,7 @@ class StorageStamps:
 
     def confirm(self, topic_id: UUID, by: str, at_ms: int) -> None:
         """See :class:`StampedTopics`."""
-        if (why := self.should_stop()) is not None:
-            raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
+        require_not_stopped(self.should_stop())
         self.storage.get_storage_manager().confirm_metadata_topic(self.cluster_id, topic_id, by, at_ms)
 
 

@@ -15,7 +15,6 @@ from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import EventLogError
 from airflow_provider_rlmm.core.log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, WritableEvent, check_events
-from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -32,7 +31,6 @@ from airflow_provider_rlmm.core.storage.remote_storage import (
 from airflow_provider_rlmm.core.storage.root import RootCheck, StampOutcome
 from airflow_provider_rlmm.core.world.audit_log import AuditLog
 from airflow_provider_rlmm.core.world.deletion_trail import DeletionTrail, Started
-from airflow_provider_rlmm.core.world.kill_switch import StopSource
 from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionReplay
 
 __all__ = ["DryRunEffects", "RealEffects"]
@@ -80,17 +78,9 @@ class RealEffects:
         """Write down what is about to be deleted; there is no deletion without that."""
         return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None
 
-    def why_stopped(self, should_stop: StopSource) -> str | None:
-        """Return why no batch may be begun, ``None`` where it may."""
-        return should_stop()
-
-    def why_closed(self, limits: CleanerLimits, now_ms: int) -> str | None:
-        """Return why nothing may be deleted at this time of day, ``None`` where it may."""
-        return limits.why_closed(now_ms)
-
-    def rest(self, limits: CleanerLimits, objects: int, took_s: float) -> None:
-        """Rest after a batch, so that no more objects are deleted in a second than may be."""
-        if (seconds := limits.rest_s(objects, took_s)) > 0:
+    def rest(self, seconds: float) -> None:
+        """Rest after a batch."""
+        if seconds > 0:
             self.sleep(seconds)
 
     def advance(self, replay: MetadataPartitionReplay) -> None:
@@ -170,17 +160,7 @@ class DryRunEffects:
         """See :class:`RealEffects`; nothing is deleted."""
         return None
 
-    def why_stopped(self, should_stop: StopSource) -> str | None:
-        """See :class:`RealEffects`; what is only said goes on, and says this, too."""
-        if (why := should_stop()) is not None:
-            logger.warning("%s%s; a real run would end here", self.log_prefix, why)
-        return None
-
-    def why_closed(self, limits: CleanerLimits, now_ms: int) -> str | None:
-        """See :class:`RealEffects`; what is only said may be said at any time."""
-        return None
-
-    def rest(self, limits: CleanerLimits, objects: int, took_s: float) -> None:
+    def rest(self, seconds: float) -> None:
         """See :class:`RealEffects`; nothing was deleted."""
 
     def advance(self, replay: MetadataPartitionReplay) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from airflow_provider_rlmm.core.base.errors import StoppedError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 
 StopSource = Callable[[], str | None]
@@ -21,6 +22,17 @@ _MAX_SHOWN = 200
 def never_stopped() -> str | None:
     """Return ``None``: nobody has a switch."""
     return None
+
+
+def require_not_stopped(why: str | None) -> None:
+    """
+    Refuse to begin anything while the switch is on.
+
+    :param why: what a :data:`StopSource` has returned.
+    :raises StoppedError: if it is on, or nobody can tell.
+    """
+    if why is not None:
+        raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
 
 
 def reason_of(where: str, text: str | None) -> str | None:

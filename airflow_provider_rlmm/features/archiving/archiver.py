@@ -18,7 +18,6 @@ from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import (
     ArchiveError,
     RemoteLogError,
-    StoppedError,
     StorageError,
     StorageRootError,
 )
@@ -31,7 +30,7 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
+from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped, require_not_stopped
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.features.archiving.archive.manifests import write_manifest
 from airflow_provider_rlmm.features.archiving.archive.places import folder_of
@@ -116,8 +115,7 @@ class PlanArchiver:
         for metadata_partition in sorted(planned):
             for history, ids in self._work(work.summary, metadata_partition, planned[metadata_partition]):
                 tip = history.topic_id_partition
-                if (why := self.should_stop()) is not None:
-                    raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
+                require_not_stopped(self.should_stop())
                 if kafka_uuid_str(tip.topic_id) in work.refused:
                     continue
                 with work.refusing(tip, metadata_partition):

@@ -121,15 +121,15 @@ class BatchCleaner:
         :raises AuditError: if what is about to be deleted cannot be written down.
         """
         total = sum(len(work.eligibility.segments) for work in self._works)
-        effects, limits = self._context.effects, self._context.limits
+        effects, gate = self._context.effects, self._context.gate
         began, objects = monotonic_clock(), 0
         self._on_batch()
-        for batch in batches_of(self._works, limits.batch_segments):
-            effects.rest(limits, self._objects - objects, (monotonic_clock() - began) / 1000)
-            if (stopped := effects.why_stopped(self._context.should_stop)) is not None:
+        for batch in batches_of(self._works, self._context.limits.batch_segments):
+            effects.rest(gate.rest_s(self._objects - objects, (monotonic_clock() - began) / 1000))
+            if (stopped := gate.why_stopped()) is not None:
                 self._stop_all(stopped, STOPPED_ADVICE, RefusalKind.STOPPED)
                 break
-            if (why := self._throttled or effects.why_closed(limits, self._context.clock())) is not None:
+            if (why := self._throttled or gate.why_closed()) is not None:
                 self._stop_all(why)
                 break
             began, objects = monotonic_clock(), self._objects

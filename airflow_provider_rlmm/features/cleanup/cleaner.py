@@ -31,6 +31,7 @@ from airflow_provider_rlmm.core.world.current_root import NOTHING_RECORDED, Plac
 from airflow_provider_rlmm.core.world.earlier_deletions import EarlierDeletions
 from airflow_provider_rlmm.core.world.effects import Effects
 from airflow_provider_rlmm.core.world.freshness import Sample
+from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay, refusal_of_lost
@@ -40,6 +41,7 @@ from airflow_provider_rlmm.features.archiving.archive_guard import NO_ARCHIVE, A
 from airflow_provider_rlmm.features.cleanup.batches import BatchCleaner
 from airflow_provider_rlmm.features.cleanup.eligibility import CleaningContext, find_eligible
 from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
+from airflow_provider_rlmm.features.cleanup.questions import CLEANER
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, UserPartitionReport
 
 __all__ = ["RemoteLogCleaner"]
@@ -153,12 +155,13 @@ class RemoteLogCleaner:
                 duration_ms=monotonic_clock() - began,
             )
 
-        if histories and (why := effects.why_stopped(self.should_stop)) is not None:
+        gate = self._gate(effects)
+        if histories and (why := gate.why_stopped()) is not None:
             # The root is not even stamped: whoever has set the switch may be moving it.
             return report(_stopped(history, metadata_partition, why) for history in histories)
         works: list[UserPartitionWork] = []
         if histories:
-            context = self._context(topic, replay, effects, cluster_id)
+            context = self._context(topic, replay, effects, gate, cluster_id)
             works = _prepared(histories, context, planned)
             try:
                 BatchCleaner(works, context, refusals.append, partial(self.on_progress, works)).clean()
@@ -200,8 +203,18 @@ class RemoteLogCleaner:
         replay.advance()
         return topic, replay
 
+    def _gate(self, effects: Effects) -> Gate:
+        return Gate(
+            CLEANER,
+            is_dry=effects.is_dry,
+            clock=self.clock,
+            stop_source=self.should_stop,
+            hold_source=self.hold,
+            limits=self.limits,
+        )
+
     def _context(
-        self, topic: TopicReplay, replay: MetadataPartitionReplay, effects: Effects, cluster_id: str
+        self, topic: TopicReplay, replay: MetadataPartitionReplay, effects: Effects, gate: Gate, cluster_id: str
     ) -> CleaningContext:
         """Prove the storage root before anything is done there, and leave the stamp that says so."""
         root = prove_root(
@@ -226,8 +239,7 @@ class RemoteLogCleaner:
             self.limits,
             root,
             self.clock,
-            self.hold,
-            self.should_stop,
+            gate,
             self.archive,
             EarlierDeletions(self.audit.deletions, replay.histories.values),
         )

@@ -33,8 +33,7 @@ from airflow_provider_rlmm.core.world.absence import refusal_of
 from airflow_provider_rlmm.core.world.cluster_look import ClusterLook, look
 from airflow_provider_rlmm.core.world.earlier_deletions import EarlierDeletions, was_started_by_us
 from airflow_provider_rlmm.core.world.effects import Effects
-from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
+from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.root_proof import ProvenRoot
 from airflow_provider_rlmm.core.world.unseen import SETTLE_MISSING, UnseenSegment, UnseenVerdict, decide_unseen
@@ -67,8 +66,7 @@ class CleaningContext:
     limits: CleanerLimits  # limits of destructive work
     root: ProvenRoot  # what is known about the storage root
     clock: Clock  # time
-    hold: HoldSource = nothing_held  # what is never touched, asked before every batch
-    should_stop: StopSource = never_stopped  # why no batch may be begun, asked before every one
+    gate: Gate  # what is asked again before every batch
     archive: ArchiveGuard = NO_ARCHIVE  # what may go because it is archived, asked before every batch
     # what earlier runs have deleted, by the audit log
     deletions: EarlierDeletions = field(default_factory=EarlierDeletions)
@@ -90,7 +88,7 @@ class CleaningContext:
         :param seen: the latest look, which asked for it.
         """
         tip = history.topic_id_partition
-        held = self.hold().refusal_of(tip, seen.names[tip.topic_id])
+        held = self.gate.hold().refusal_of(tip, seen.names[tip.topic_id])
         observation = seen.observations[tip.topic_id]
         return held or refusal_of(history, observation, self.clock(), self.limits) or self.archive.refusal_of(tip)
 

@@ -25,9 +25,11 @@ from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.absence import PRESENCE_KINDS, Observation, Presence, first_observation
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.effects import describe_event
+from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionView, refusal_of_lost
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
+from airflow_provider_rlmm.features.cleanup.questions import MARKER
 
 PRESENCE_ADVICE = {
     Presence.PRESENT: "nothing, if the topic is meant to exist; otherwise delete the topic first",
@@ -205,7 +207,8 @@ class DeletedPartitionMarker:
         self, work: Sequence[UserPartitionHistory], names: Mapping[UUID, frozenset[str]], refusals: list[Refusal]
     ) -> list[UserPartitionHistory]:
         """Leave out what is held, and say so."""
-        hold, free = self.hold(), []
+        gate = Gate(MARKER, is_dry=self.effects.is_dry, clock=self.clock, hold_source=self.hold)
+        hold, free = gate.hold(), []
         for history in work:
             tip = history.topic_id_partition
             if (held := hold.refusal_of(tip, names[tip.topic_id])) is None:

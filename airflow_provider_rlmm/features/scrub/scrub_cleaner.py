@@ -30,9 +30,11 @@ from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.core.storage.root import RootCheck
 from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource
-from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE
+from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
 from airflow_provider_rlmm.core.world.replay import refusal_of_lost
+from airflow_provider_rlmm.features.scrub.questions import SCRUB
 from airflow_provider_rlmm.features.scrub.rules import (
     ScrubClass,
     classify_objects,
@@ -200,6 +202,7 @@ class ScrubCleaner:
     :param clock: time.
     :param hold: what is never touched, asked before every batch.
     :param effects: everything that changes the world: a dry run's only say it.
+    :param should_stop: why no batch may be begun, asked before every one; a dry run goes on and says it.
     :param sole_owner: whether topic ids that the log never named may go, too.
     """
 
@@ -210,6 +213,7 @@ class ScrubCleaner:
     clock: Clock
     hold: HoldSource
     effects: ScrubEffects
+    should_stop: StopSource = never_stopped
     sole_owner: bool = False
 
     def clean(self, planned: pa.Table, report: ScrubDeletion) -> None:
@@ -235,13 +239,24 @@ class ScrubCleaner:
         guard = UnnamedGuard(self.log, self.topics, self.storage, self.clock, self.limits.min_absence_ms)
         guard.begin(planned)
         for at in range(0, len(segments), self.limits.batch_segments):
-            if (why := self.effects.why_stopped()) is not None:
+            if (why := self._gate.why_stopped()) is not None:
                 report.note_stopped(sum(map(len, segments[at:])), why)
                 return
             batch = segments[at : at + self.limits.batch_segments]
             self._clean_batch(list(chain.from_iterable(batch)), reading, report, guard)
         if report.deleted:
             report.folders_removed = len(self.effects.remove_empty_folders(lambda: self._of_absent_topics(rows)))
+
+    @property
+    def _gate(self) -> Gate:
+        return Gate(
+            SCRUB,
+            is_dry=self.effects.is_dry,
+            clock=self.clock,
+            stop_source=self.should_stop,
+            hold_source=self.hold,
+            limits=self.limits.of_the_cleaner,
+        )
 
     def _of_absent_topics(self, rows: Sequence[Row]) -> Sequence[str]:
         """Return the objects of topics that are gone: into a living one's folder a broker may write right now."""
@@ -253,12 +268,12 @@ class ScrubCleaner:
         self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion, guard: UnnamedGuard
     ) -> None:
         began = monotonic_clock()
-        if (why := self.effects.why_closed()) is not None:
+        if (why := self._gate.why_closed()) is not None:
             for row in rows:
                 report.note_left(row, why, RefusalKind.NEXT_RUN)
             return
         look(self.topics, self.log, {})
-        hold = self.hold()
+        hold = self._gate.hold()
         free = [row for row in rows if hold.refusal_of(_tip(row), ()) is None]
         report.held += len(rows) - len(free)
         going = {row["key"]: row for row in self._still_as_planned(free, reading, report, guard)}
@@ -270,7 +285,7 @@ class ScrubCleaner:
                 report.note_left(row, left[key], RefusalKind.STORAGE)
             else:
                 report.note_deleted(row["class"], row["bytes"])
-        self.effects.rest(len(going), (monotonic_clock() - began) / 1000)
+        self.effects.rest(self._gate.rest_s(len(going), (monotonic_clock() - began) / 1000))
 
     def _still_as_planned(
         self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion, guard: UnnamedGuard

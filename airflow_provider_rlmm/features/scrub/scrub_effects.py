@@ -7,15 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import RlmmError
-from airflow_provider_rlmm.core.plans.guards import ScrubLimits
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.world.audit_log import AuditLog
-from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.features.scrub.scrub_trail import ScrubTrail
 
 logger = logging.getLogger(__name__)
@@ -26,11 +23,7 @@ Row = Mapping[str, Any]
 class ScrubEffects(Protocol):
     """What :class:`~airflow_provider_rlmm.features.scrub.scrub_cleaner.ScrubCleaner` does, or says."""
 
-    def why_stopped(self) -> str | None:
-        """Return why no batch may be begun, ``None`` where one may."""
-
-    def why_closed(self) -> str | None:
-        """Return why nothing is deleted at this time of day, ``None`` where it may be."""
+    is_dry: ClassVar[bool]
 
     def delete(self, going: Mapping[str, Row], note_problem: Callable[[Refusal | None], object]) -> Mapping[str, str]:
         """
@@ -44,12 +37,11 @@ class ScrubEffects(Protocol):
         :raises AuditError: if what is about to be deleted cannot be written down.
         """
 
-    def rest(self, objects: int, took_s: float) -> None:
+    def rest(self, seconds: float) -> None:
         """
-        Wait as long as the pace wants it.
+        Rest after a batch.
 
-        :param objects: of the batch.
-        :param took_s: how long it took, seconds.
+        :param seconds: for how long, by the pace.
         """
 
     def remove_empty_folders(self, keys: Callable[[], Sequence[str]]) -> Sequence[str]:
@@ -65,29 +57,16 @@ class ScrubEffects(Protocol):
 class RealScrubEffects:
     """
     :param storage: remote storage; its root was proved before.
-    :param limits: how fast, and at what time of day.
-    :param clock: time.
     :param require_writes: raises where nothing may be deleted; gets what was to be done.
     :param audit: where every deletion is written down, before and after.
-    :param should_stop: why no batch may be begun, asked before every one.
     :param sleep: waits for seconds, where the limits want a rest between batches.
     """
 
     storage: RemoteStorageManager
-    limits: ScrubLimits
-    clock: Clock
     require_writes: Callable[[str], None]
     audit: AuditLog
-    should_stop: StopSource = never_stopped
     sleep: Callable[[float], object] = time.sleep
-
-    def why_stopped(self) -> str | None:
-        """See :class:`ScrubEffects`."""
-        return self.should_stop()
-
-    def why_closed(self) -> str | None:
-        """See :class:`ScrubEffects`."""
-        return self.limits.of_the_cleaner.why_closed(self.clock())
+    is_dry: ClassVar[bool] = False
 
     def delete(self, going: Mapping[str, Row], note_problem: Callable[[Refusal | None], object]) -> Mapping[str, str]:
         """See :class:`ScrubEffects`."""
@@ -104,9 +83,9 @@ class RealScrubEffects:
                 logger.info("deleted %s (%s)", key, row["class"])
         return left
 
-    def rest(self, objects: int, took_s: float) -> None:
+    def rest(self, seconds: float) -> None:
         """See :class:`ScrubEffects`."""
-        if (seconds := self.limits.of_the_cleaner.rest_s(objects, took_s)) > 0:
+        if seconds > 0:
             self.sleep(seconds)
 
     def remove_empty_folders(self, keys: Callable[[], Sequence[str]]) -> Sequence[str]:
@@ -116,29 +95,15 @@ class RealScrubEffects:
 
 @dataclass(frozen=True, slots=True)
 class DryRunScrubEffects:
-    """
-    Everything would go well, and nothing is done.
+    """Everything would go well, and nothing is done."""
 
-    :param should_stop: why no batch may be begun; it is only said.
-    """
-
-    should_stop: StopSource = never_stopped
-
-    def why_stopped(self) -> str | None:
-        """See :class:`ScrubEffects`."""
-        if (why := self.should_stop()) is not None:
-            logger.warning("dry run: %s; a real run would end here", why)
-        return None
-
-    def why_closed(self) -> str | None:
-        """See :class:`ScrubEffects`."""
-        return None
+    is_dry: ClassVar[bool] = True
 
     def delete(self, going: Mapping[str, Row], note_problem: Callable[[Refusal | None], object]) -> Mapping[str, str]:
         """See :class:`ScrubEffects`."""
         return {}
 
-    def rest(self, objects: int, took_s: float) -> None:
+    def rest(self, seconds: float) -> None:
         """See :class:`ScrubEffects`."""
 
     def remove_empty_folders(self, keys: Callable[[], Sequence[str]]) -> Sequence[str]:

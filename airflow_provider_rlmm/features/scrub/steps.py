@@ -238,25 +238,23 @@ def _delete(
         limits,
         session.clock,
         hold=lambda: Hold.of(session.hold().entries, plan.hold),
-        effects=_effects(session, storage, limits, run.applying(plan.plan_id, plan.sha256), dry_run=report.dry_run),
+        should_stop=session.should_stop,
+        effects=_effects(session, storage, run.applying(plan.plan_id, plan.sha256), dry_run=report.dry_run),
         sole_owner=sole_owner and plan.sole_owner,
     )
     cleaner.clean(rows, report)
 
 
 def _effects(
-    session: CleanerSession, storage: RemoteStorageManager, limits: ScrubLimits, run: RunIdentity, *, dry_run: bool
+    session: CleanerSession, storage: RemoteStorageManager, run: RunIdentity, *, dry_run: bool
 ) -> ScrubEffects:
     """Make what deletes: the only place where anything does that is not a dry run's."""
     from airflow_provider_rlmm.features.scrub.scrub_effects import DryRunScrubEffects, RealScrubEffects
 
     if dry_run:
-        return DryRunScrubEffects(session.should_stop)
+        return DryRunScrubEffects()
     return RealScrubEffects(
         storage,
-        limits,
-        session.clock,
         require_writes=session.access.get_publisher(session.log).require_writes,
         audit=session.audit_log(run, SCRUB),
-        should_stop=session.should_stop,
     )

@@ -10,9 +10,11 @@ from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.features.cleanup.batches import BatchCleaner
 from airflow_provider_rlmm.features.cleanup.eligibility import CleaningContext, Eligibility
 from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
+from airflow_provider_rlmm.features.cleanup.questions import CLEANER
 from tests.builders import Cluster, tip
 
 GONE, OTHER = tip(), tip("other", 0, 10)
@@ -57,8 +59,10 @@ def test_a_look_proves_the_absence_of_what_it_asked_for_only(cluster: Cluster) -
     """What an earlier look found absent says nothing about this one."""
     replay = cluster.replay()
     root = cluster.storage.check_root(frozenset({cluster.alive.topic_id}), "any")
-    limits = CleanerLimits()
-    context = CleaningContext(cluster.log, cluster.topics, replay, None, cluster.storage, limits, root, cluster.clock)
+    limits, gate = CleanerLimits(), Gate(CLEANER, is_dry=False, clock=cluster.clock)
+    context = CleaningContext(
+        cluster.log, cluster.topics, replay, None, cluster.storage, limits, root, cluster.clock, gate
+    )
     works = [UserPartitionWork(replay.histories[one], Eligibility(), 0) for one in (GONE, OTHER)]
     cleaner = BatchCleaner(works, context, print)
     for work in works:

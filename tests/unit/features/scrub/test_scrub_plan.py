@@ -35,7 +35,6 @@ from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteSto
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.core.world.kill_switch import never_stopped
 from airflow_provider_rlmm.core.world.root_proof import prove_root
 from airflow_provider_rlmm.features.scrub.comparison import scrub
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
@@ -114,12 +113,12 @@ class Scrubs:
     def delete(self, *, allow_writes: bool = True, hold: Hold = NOBODY, **changes: Any) -> ScrubDeletion:
         _, rows = read_scrub_plan(self.uri)
         c, report = self.cluster, ScrubDeletion(changes.get("dry_run", False))
-        limits, stop = changes.pop("limits", ScrubLimits()), changes.pop("should_stop", never_stopped)
-        effects: ScrubEffects = DryRunScrubEffects(stop)
+        limits = changes.pop("limits", ScrubLimits())
+        effects: ScrubEffects = DryRunScrubEffects()
         if not changes.pop("dry_run", False):
             guard = GuardedPublisher(c.log, allow_writes=allow_writes)
             sleep = changes.pop("sleep", time.sleep)
-            effects = RealScrubEffects(c.storage, limits, c.clock, guard.require_writes, self.audit, stop, sleep)
+            effects = RealScrubEffects(c.storage, guard.require_writes, self.audit, sleep)
         cleaner = ScrubCleaner(c.log, c.topics, c.storage, limits, c.clock, lambda: hold, effects, **changes)
         cleaner.clean(rows, report)
         return report
