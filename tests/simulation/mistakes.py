@@ -44,6 +44,7 @@ class Mistakes(Content):
     """
 
     adversary: random.Random
+    renamer: random.Random
     happened: Counter[str]
     metadata_topic_id = METADATA_TOPIC_ID
 
@@ -140,6 +141,14 @@ class Mistakes(Content):
 
     def _rename_in_mid_run(self) -> None:
         self.rename_folder(self.adversary.choice(self.gone))
+
+    def rename_before_deletion(self, key: str) -> None:
+        """Let the folder of an object go right before its deletion: a listing after it shows nothing of what is left."""
+        segment = self.segment_of(key)
+        there = ROOTS in self.kinds and self.hidden is None and key in self.mounted
+        if there and segment is not None and segment.topic_id_partition in self.gone and self.renamer.random() < 0.05:
+            self.happened["folder renamed before a deletion"] += 1
+            self.rename_folder(segment.topic_id_partition)
 
     # --- the log ------------------------------------------------------------------------------------------------------
 

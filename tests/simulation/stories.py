@@ -95,7 +95,8 @@ CLEANER = Stories(
                 "misrouted",
                 "garbled",
             ),
-            *("copied root", "old root", "partial root", "folder renamed", "root swapped in mid-run"),
+            *("copied root", "old root", "partial root", "root swapped in mid-run"),
+            *("folder renamed", "folder renamed before a deletion"),
             *(
                 "ended: LogReplacedError",
                 "ended: OffsetOutOfRangeError",

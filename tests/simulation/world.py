@@ -91,6 +91,7 @@ class World(Mistakes):
         self.random = random.Random(seed)
         self.adversary = random.Random(seed + 1_000_003)
         self.owner = random.Random(seed + 7_000_027)
+        self.renamer = random.Random(seed + 9_000_011)
         self.trouble = trouble
         self.scripts_left = trouble.scripts
         self.scripts: list[actors.Script] = []
@@ -129,6 +130,8 @@ class World(Mistakes):
             if part is self.topics and fault is None:
                 self._show_deleted_topic(detail)
                 self.answer_wrongly()
+            if name == "delete":
+                self.rename_before_deletion(detail)
             return fault
 
         return hook
