@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from airflow_provider_rlmm.core.base.metric import PREFIX, Description, Metric, MetricType
+from airflow_provider_rlmm.core.base.metric import Description, Metric, MetricType
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.overview.run_summary import RunOutcome, RunSummary
@@ -172,12 +172,3 @@ def _of_the_step(summary: RunSummary, step: str, seconds: float) -> Iterator[tup
         segments = summary.stored.segments
     if segments is not None and seconds > 0:
         yield "step_segments_per_second", segments / seconds
-
-
-def as_markdown() -> str:
-    """Return the table of ``docs/metrics.md``."""
-    lines = ["| name | type | told apart by | meaning |", "|---|---|---|---|"]
-    for name, about in METRICS.items():
-        labels = ", ".join(f"`{label}`" for label in about.labels)
-        lines.append(f"| `{PREFIX}.{name}` | {about.type} | {labels} | {about.meaning} |")
-    return "\n".join(lines)

@@ -19,8 +19,9 @@ import yaml
 from airflow_provider_rlmm.core.segments import remote_log_metrics
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric
 from airflow_provider_rlmm.observability.stats import plain_name
-from airflow_provider_rlmm.overview.run_metrics import METRICS, as_markdown, metrics_of
+from airflow_provider_rlmm.overview.run_metrics import METRICS, metrics_of
 from airflow_provider_rlmm.overview.run_summary import RunOutcome
+from dev import metrics_page
 from tests.unit.overview.test_run_metrics import RUN
 
 FOLDER = Path(__file__).parents[2] / "examples" / "monitoring"
@@ -33,9 +34,9 @@ PROMETHEUS = "airflow_rlmm_"
 
 
 def test_the_page_lists_every_metric() -> None:
-    page = (FOLDER.parents[1] / "docs" / "metrics.md").read_text()
-    assert as_markdown() in page
-    assert remote_log_metrics.as_markdown() in page
+    text = metrics_page.PAGE.read_text()
+    assert metrics_page.page() == text, "make it anew: python -m dev.metrics_page"
+    assert all(f"`rlmm.{name}`" in text for name in [*METRICS, *remote_log_metrics.REMOTE_LOG_METRICS])
 
 
 def test_metrics_of_remote_logs_have_kafkas_names() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from airflow_provider_rlmm.core.base.metric import PREFIX, Description, Metric, MetricType
+from airflow_provider_rlmm.core.base.metric import Description, Metric, MetricType
 
 _TOPIC: Final = ("connection", "topic")
 
@@ -48,12 +48,3 @@ def remote_log_metrics(values: Mapping[str, int], connection: str, topic: str) -
         for name, about in REMOTE_LOG_METRICS.items()
         if values.get(name) or (copies and about.type is MetricType.GAUGE and name in values)
     )
-
-
-def as_markdown() -> str:
-    """Return the table of ``docs/metrics.md``."""
-    lines = ["| name | type | told apart by | meaning |", "|---|---|---|---|"]
-    for name, about in REMOTE_LOG_METRICS.items():
-        labels = ", ".join(f"`{label}`" for label in about.labels)
-        lines.append(f"| `{PREFIX}.{name}` | {about.type} | {labels} | {about.meaning} |")
-    return "\n".join(lines)

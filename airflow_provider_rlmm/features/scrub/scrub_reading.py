@@ -57,7 +57,6 @@ class ScrubReading:
         # Of finished segments only the listed ones are remembered: there may be many more.
         self._of_listed = ColumnarState.empty(keep_finished=True)
         self._mentioned: list[Any] = []
-        self._partition_count = log.partition_count
 
     def read(self, ends: Mapping[int, int]) -> None:
         """

@@ -39,7 +39,6 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.world.current_root import NOTHING_RECORDED
-from airflow_provider_rlmm.features.copying.leader import InProcessLeader
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
@@ -50,6 +49,7 @@ from tests.log_directories import CLUSTER_ID, TOPIC_ID, HandmadeDisk
 from tests.recording import Recorder
 from tests.tiered_orders import START_MS, TieredOrders, batches, record
 from tests.unit.airflow.test_operators import connect
+from tests.unit.features.copying.in_process_leader import InProcessLeader
 
 LIVING = [TopicIdPartition(TOPIC_ID, "living", n) for n in range(2)]
 MAY_COPY = CopyConfigs(True, True, frozenset({"delete"}), -1, -1)

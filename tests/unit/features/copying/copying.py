@@ -39,8 +39,8 @@ from airflow_provider_rlmm.features.copying.copy_report import CopyReport
 from airflow_provider_rlmm.features.copying.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.features.copying.copy_source import ReadyCopy
 from airflow_provider_rlmm.features.copying.copy_writer import CopyWriter
-from airflow_provider_rlmm.features.copying.leader import InProcessLeader
 from airflow_provider_rlmm.features.copying.rules import Candidates, CopyLimits, LocalSegment, remote_end
+from tests.unit.features.copying.in_process_leader import InProcessLeader
 
 CLUSTER_ID = "unit-test-cluster-id-1"
 ROOT = "memory://kafka-tiered-storage"
