@@ -81,7 +81,6 @@ class ArchivePlannedSegmentsOperator(CheckedOperator[_ArchivePlannedArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Archive."""
         from airflow_provider_rlmm.features.archiving.steps import archive_plan, archive_wanted
 
         read, name = self.read_arguments(), given.artifact_name(context)
@@ -148,7 +147,6 @@ class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Archive."""
         from airflow_provider_rlmm.features.archiving.steps import archive_topic
 
         read, name = self.read_arguments(), given.artifact_name(context)
@@ -227,7 +225,6 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Restore."""
         from airflow_provider_rlmm.features.archiving.restore_steps import restore
 
         read = self.read_arguments()

@@ -110,7 +110,6 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, str]:
-        """Check."""
         from airflow_provider_rlmm.features.cleanup.checking import check
         from airflow_provider_rlmm.features.cleanup.deciding import forget_decision
 

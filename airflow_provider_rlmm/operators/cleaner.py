@@ -109,7 +109,6 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Mark."""
         from airflow_provider_rlmm.features.cleanup.steps import mark
 
         read = self.read_arguments()
@@ -200,7 +199,6 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> list[int]:
-        """Plan."""
         from airflow_provider_rlmm.features.cleanup.steps import plan
 
         read = self.read_arguments()
@@ -304,7 +302,6 @@ class CleanMetadataPartitionOperator(CheckedOperator[_CleanArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Clean."""
         from airflow_provider_rlmm.core.runs.approving import require_approval
         from airflow_provider_rlmm.features.cleanup.steps import clean
 
@@ -373,7 +370,6 @@ class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Report."""
         read = self.read_arguments()
         name, now_ms = given.artifact_name(context), system_clock()
         report = documents.report_of_run(

@@ -46,7 +46,6 @@ class RemoteLogCheckOperator(CheckedOperator[_CheckArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Look."""
         from airflow_provider_rlmm.features.cleanup.whole_check import check_whole
 
         conn_id = self.read_arguments().rlmm_conn_id

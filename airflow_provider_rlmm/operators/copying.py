@@ -110,7 +110,6 @@ class CopyLogSegmentsOperator(CheckedOperator[_CopyArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Copy."""
         from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
         from airflow_provider_rlmm.features.copying.steps import copy_topic
 

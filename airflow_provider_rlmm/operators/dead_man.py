@@ -74,7 +74,6 @@ class RemoteLogDeadManOperator(CheckedOperator[_DeadManArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> str:
-        """Look."""
         from airflow_provider_rlmm.observability.dead_man import dead_man_alarm
 
         read = self.read_arguments()

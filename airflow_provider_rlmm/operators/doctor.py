@@ -75,7 +75,6 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator[_DoctorArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Examine."""
         from airflow_provider_rlmm.core.base.documents import plain_of
         from airflow_provider_rlmm.core.base.work_folder import DOCTOR_DOCUMENT
         from airflow_provider_rlmm.core.plans.plan_files import write_document

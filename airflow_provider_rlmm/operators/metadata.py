@@ -68,7 +68,6 @@ class ReadRemoteLogMetadataOperator(CheckedOperator[_ReadArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Read."""
         from airflow_provider_rlmm.core.runs.floors import reading
         from airflow_provider_rlmm.features.reading.metadata_reader import read_to_parquet
 
@@ -134,7 +133,6 @@ class PublishRemoteLogMetadataOperator(CheckedOperator[_PublishArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> list[int]:
-        """Publish."""
         from airflow_provider_rlmm.features.cleanup.publishing import needs_storage, publish_events
 
         read = self.read_arguments()

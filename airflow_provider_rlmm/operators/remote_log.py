@@ -112,7 +112,6 @@ class RemoteLogReadOperator(CheckedOperator[_ReadArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Read."""
         from airflow_provider_rlmm.features.reading.steps import open_remote_log, read_into_parquet
 
         read = self.read_arguments()

@@ -339,7 +339,6 @@ class PublishRetentionPlanOperator(CheckedOperator[_PublishArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Publish."""
         from airflow_provider_rlmm.core.runs.floors import reading
         from airflow_provider_rlmm.core.world.replay import refusal_of_lost
 

@@ -101,7 +101,6 @@ class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Scrub."""
         from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
         from airflow_provider_rlmm.features.scrub.steps import scrub
 
@@ -192,7 +191,6 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Plan."""
         from airflow_provider_rlmm.features.scrub.steps import plan
 
         read, name = self.read_arguments(), given.artifact_name(context)
@@ -286,7 +284,6 @@ class DeleteScrubbedObjectsOperator(CheckedOperator[_DeleteArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Delete."""
         from airflow_provider_rlmm.features.scrub.steps import delete
 
         read, name = self.read_arguments(), given.artifact_name(context)
@@ -336,7 +333,6 @@ class ReportRemoteStorageScrubOperator(CheckedOperator[_ReportArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Report."""
         from airflow_provider_rlmm.features.scrub.scrub_cleaner import deletion_of
         from airflow_provider_rlmm.features.scrub.scrub_files import problems_of, read_scrub
         from airflow_provider_rlmm.features.scrub.steps import rejection_of

@@ -74,7 +74,6 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Survey."""
         from airflow_provider_rlmm.features.survey.steps import survey
 
         read, name = self.read_arguments(), given.artifact_name(context)

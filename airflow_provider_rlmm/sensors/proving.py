@@ -72,7 +72,6 @@ class ProvingSensor(CheckedOperator[Read], BaseSensorOperator, Generic[Read, L])
         """
 
     def poke(self, context: Context) -> PokeReturnValue:
-        """Look once."""
         found = self._look(context)
         is_proved = found is not None and not found.why_not
         return PokeReturnValue(is_proved, found.proof if found and is_proved else None)
