@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
-from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess, RemoteLogSource
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
-from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess, StorageSource
 from tests.builders import CLUSTER_ID, Cluster
 
 SEEN = {"list", "get", "head", "read", "committed", "high_water_marks", "beginning_offsets"}
@@ -58,18 +58,40 @@ def _files(folder: Path) -> dict[str, str]:
     }
 
 
-class _StepStorage(StorageAccess):
-    def __init__(self, access: StepAccess) -> None:
-        self._access = access
+def source_of(
+    read: Callable[[], RemoteLogSettings],
+    storage: Callable[[], Any],
+    read_stop: Callable[[], str | None] = lambda: None,
+) -> RemoteLogSource:
+    """
+    Return the source of an access that opens a cluster of the tests: nothing asks for its login.
 
-    def get_connection_settings(self) -> RemoteLogSettings:
-        return self._access.settings
+    :param read: returns the settings, as a connection would say them.
+    :param storage: returns the storage that its storage access hands out.
+    :param read_stop: reads the kill switch.
+    """
 
-    def open_store(self, uri: str) -> Any:
-        raise AssertionError("nothing opens a store here")
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("nothing asks for clients or opens a store here")
+
+    return RemoteLogSource(
+        settings=read,
+        read_settings=read,
+        read_client_config=refuse,
+        login_owner=lambda: "nobody",
+        stop_switch="the switch of the test",
+        read_stop=read_stop,
+        storage=lambda: _OpenStorage(StorageSource(settings=read, open_store=refuse), storage),
+    )
+
+
+class _OpenStorage(StorageAccess):
+    def __init__(self, source: StorageSource, storage: Callable[[], Any]) -> None:
+        super().__init__(source)
+        self._storage = storage
 
     def get_storage_manager(self) -> Any:
-        return self._access.cluster.storage
+        return self._storage()
 
 
 class StepAccess(RemoteLogAccess):
@@ -80,26 +102,9 @@ class StepAccess(RemoteLogAccess):
     :param settings: as a connection would say them.
     """
 
-    stop_switch = "the switch of the test"
-    login_owner = "nobody"
-
     def __init__(self, cluster: Cluster, settings: RemoteLogSettings) -> None:
+        super().__init__(source_of(lambda: self.settings, lambda: self.cluster.storage))
         self.cluster, self.settings = cluster, settings
-
-    def get_connection_settings(self) -> RemoteLogSettings:
-        return self.settings
-
-    def read_connection_settings(self) -> RemoteLogSettings:
-        return self.settings
-
-    def read_stop(self) -> str | None:
-        return None
-
-    def read_client_config(self) -> Any:
-        raise AssertionError("nothing asks for clients here")
-
-    def get_storage(self) -> StorageAccess:
-        return _StepStorage(self)
 
     def get_cluster(self, request_timeout_s: float = 15.0) -> Any:
         return SimpleNamespace(cluster_id=CLUSTER_ID)

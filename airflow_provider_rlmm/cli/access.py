@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.cli.configuration import CommandConfiguration
-from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
-from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
-from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess, RemoteLogSource
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess, StorageSource
 from airflow_provider_rlmm.core.world.kill_switch import reason_of
 
 if TYPE_CHECKING:
@@ -23,91 +23,68 @@ STOP_FILE: Final = "stop"
 _MAX_STOP_BYTES = 4096
 
 
-class CommandLineStorage(StorageAccess):
+def access_of_command(read: Callable[[], CommandConfiguration]) -> RemoteLogAccess:
     """
-    Opens the storage with obstore's own options, and what it finds in the environment.
+    Return what opens the cluster, with the settings as they are now; only the hold is read anew.
+
+    :param read: reads what the command was told.
+    :raises ConfigurationError: naming the field.
+    """
+    configuration = read()
+    stop_file = f"{configuration.work_uri}/{STOP_FILE}"
+    return RemoteLogAccess(
+        RemoteLogSource(
+            settings=lambda: configuration.settings,
+            read_settings=lambda: read().settings,
+            read_client_config=partial(_client_config, configuration),
+            login_owner=lambda: "the login of --command-config",
+            stop_switch=_switch(stop_file),
+            read_stop=partial(_read_stop, stop_file),
+            storage=partial(storage_of_command, configuration),
+        )
+    )
+
+
+def storage_of_command(configuration: CommandConfiguration) -> StorageAccess:
+    """
+    Return what opens the storage, with obstore's own options and what it finds in the environment.
 
     :param configuration: what the command was told.
     """
-
-    def __init__(self, configuration: CommandConfiguration) -> None:
-        self._configuration = configuration
-
-    def get_connection_settings(self) -> RemoteLogSettings:
-        """Return the settings."""
-        return self._configuration.settings
-
-    def open_store(self, uri: str) -> tuple[StoreAccess, BucketInspector | None]:
-        """Return the options; nobody reads the settings of the bucket."""
-        from airflow_provider_rlmm.core.storage.credentials import StoreAccess
-
-        return StoreAccess(self._configuration.store_options), None
+    return StorageAccess(
+        StorageSource(settings=lambda: configuration.settings, open_store=lambda uri: _store_access(configuration))
+    )
 
 
-class CommandLineAccess(RemoteLogAccess):
+def _store_access(configuration: CommandConfiguration) -> tuple[StoreAccess, BucketInspector | None]:
+    """Return the options; nobody reads the settings of the bucket."""
+    from airflow_provider_rlmm.core.storage.credentials import StoreAccess
+
+    return StoreAccess(configuration.store_options), None
+
+
+def _client_config(configuration: CommandConfiguration) -> KafkaClientConfig:
+    from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, check_files
+
+    config = KafkaClientConfig({"client.id": "rlmm", **configuration.client_properties})
+    check_files(config.properties)
+    return config
+
+
+def _read_stop(stop_file: str) -> str | None:
     """
-    Opens the cluster.
+    Look for the file whose presence stops runs.
 
-    :param read: reads what the command was told.
+    :raises OSError: if nobody can tell whether it is there, or it cannot be read.
     """
+    from airflow_provider_rlmm.core.base.file_systems import read_file
 
-    def __init__(self, read: Callable[[], CommandConfiguration]) -> None:
-        self._read = read
-        self._configuration = read()
+    try:
+        text = bytes(read_file(stop_file, _MAX_STOP_BYTES)).decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    return reason_of(_switch(stop_file), text)
 
-    def get_connection_settings(self) -> RemoteLogSettings:
-        """Return the settings, as they were when this was made."""
-        return self._configuration.settings
 
-    def read_connection_settings(self) -> RemoteLogSettings:
-        """
-        Read the settings anew: somebody may have added a hold to the configuration file.
-
-        :raises ConfigurationError: if the file cannot be used any more.
-        """
-        return self._read().settings
-
-    def read_client_config(self) -> KafkaClientConfig:
-        """
-        Return the properties of every client.
-
-        :raises ConfigurationError: if they cannot be used, or name a file that is not there.
-        """
-        from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, check_files
-
-        config = KafkaClientConfig({"client.id": "rlmm", **self._configuration.client_properties})
-        check_files(config.properties)
-        return config
-
-    @property
-    def stop_switch(self) -> str:
-        """The file whose presence stops runs."""
-        return f"the file {self.work_uri}/{STOP_FILE}"
-
-    def read_stop(self) -> str | None:
-        """
-        Look for that file.
-
-        :raises OSError: if nobody can tell whether it is there, or it cannot be read.
-        """
-        from airflow_provider_rlmm.core.base.file_systems import read_file
-
-        try:
-            text = bytes(read_file(f"{self.work_uri}/{STOP_FILE}", _MAX_STOP_BYTES)).decode(errors="replace")
-        except FileNotFoundError:
-            return None
-        return reason_of(self.stop_switch, text)
-
-    @property
-    def work_uri(self) -> str:
-        """Folder of plans, reports and what runs remember."""
-        return self._configuration.work_uri
-
-    @property
-    def login_owner(self) -> str:
-        """The login of the command, for messages about missing rights."""
-        return "the login of --command-config"
-
-    def get_storage(self) -> CommandLineStorage:
-        """Return what opens the storage."""
-        return CommandLineStorage(self._configuration)
+def _switch(stop_file: str) -> str:
+    return f"the file {stop_file}"

@@ -25,10 +25,10 @@ def check(invocation: Invocation) -> int:
     from airflow_provider_rlmm.core.runs.connection_check import ConnectionFinding
     from airflow_provider_rlmm.features.cleanup.whole_check import check_whole
 
-    access = invocation.access()
+    access, work_uri = invocation.access(), invocation.work_uri
     with working() as shown:
         findings = check_whole(access, lambda: open_session(invocation, CleanerLimits(), shown))
-    findings = [*findings, ConnectionFinding(True, _work_folder(access.work_uri))]
+    findings = [*findings, ConnectionFinding(True, _work_folder(work_uri))]
     rows = [{"good": good, "finding": sentence} for good, sentence in findings]
     if invocation.output.as_json:
         invocation.output.document({"good": all(row["good"] for row in rows), "findings": rows})
@@ -52,7 +52,7 @@ def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_
     from airflow_provider_rlmm.features.doctor.examine import examine
 
     access = invocation.access()
-    with working() as shown, reading(access, access.work_uri) as known:
+    with working() as shown, reading(access, invocation.work_uri) as known:
         diagnosis = examine(
             known,
             access.get_cluster_topics(),
@@ -78,7 +78,7 @@ def _print(invocation: Invocation, diagnosis: Diagnosis) -> None:
     from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS
 
     output = invocation.output
-    output.line(_work_folder(invocation.access().work_uri))
+    output.line(_work_folder(invocation.work_uri))
     output.line(f"{diagnosis.records:,} records were examined, {diagnosis.segments:,} segments are not finished.")
     for finding in diagnosis.findings:
         output.line(str(finding), "bold red" if finding.severity == "CRITICAL" else "")

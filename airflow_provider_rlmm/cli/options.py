@@ -11,7 +11,7 @@ from uuid import UUID
 
 import click
 
-from airflow_provider_rlmm.cli.access import CommandLineAccess
+from airflow_provider_rlmm.cli.access import access_of_command
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
 from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Flag, Names, Share, Text, Whole, Written
@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.runs import connection_fields as connection
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 
 Command = Callable[..., Any]
 Made = TypeVar("Made", CleanerLimits, BlastRadius)
@@ -200,7 +201,16 @@ class Invocation:
         """
         return read_configuration(self.options, self.store_options, allow_writes=allow_writes, allow_copy=allow_copy)
 
-    def access(self, *, allow_writes: bool = False, allow_copy: bool = False) -> CommandLineAccess:
+    @property
+    def work_uri(self) -> str:
+        """
+        Folder of plans, reports and what runs remember.
+
+        :raises ConfigurationError: naming the field.
+        """
+        return self.configuration().work_uri
+
+    def access(self, *, allow_writes: bool = False, allow_copy: bool = False) -> RemoteLogAccess:
         """
         Return what opens cluster and storage.
 
@@ -208,7 +218,7 @@ class Invocation:
         :param allow_copy: whether it may copy segments of living topics.
         :raises ConfigurationError: naming the field.
         """
-        return CommandLineAccess(partial(self.configuration, allow_writes=allow_writes, allow_copy=allow_copy))
+        return access_of_command(partial(self.configuration, allow_writes=allow_writes, allow_copy=allow_copy))
 
 
 def with_cluster(command: Command) -> Command:

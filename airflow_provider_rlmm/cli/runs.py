@@ -140,7 +140,7 @@ def open_session(
     return cleaner_session(
         access,
         limits,
-        work_uri=access.work_uri,
+        work_uri=invocation.work_uri,
         dry_run=not execute,
         must_know_floors=must_know_floors,
         hold=hold,

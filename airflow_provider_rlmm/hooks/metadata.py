@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow.sdk import Connection
 
+from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess, RemoteLogSource
 from airflow_provider_rlmm.hooks.connection import TYPE_NAME, RlmmHook, extra_of, naming_connection
 from airflow_provider_rlmm.hooks.kill_switch import read_stop, stop_variables
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook, aread_named_connection, named_connection
@@ -31,33 +32,39 @@ if TYPE_CHECKING:
 __all__ = ["RemoteLogMetadataHook"]
 
 
-class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
-    """Opens what a connection of type ``rlmm`` (:class:`~airflow_provider_rlmm.hooks.connection.RlmmHook`) names."""
+class RemoteLogMetadataHook(RemoteLogAccess, RlmmHook):
+    """
+    Opens what a connection of type ``rlmm`` (:class:`~airflow_provider_rlmm.hooks.connection.RlmmHook`) names.
+
+    The login is that of the Kafka connection: callbacks and managed logins are resolved by the official Kafka provider. The
+    kill switch is the Airflow variables of :func:`~airflow_provider_rlmm.hooks.kill_switch.stop_variables`.
+
+    :param rlmm_conn_id: id of the connection.
+    """
 
     hook_name = TYPE_NAME
-    _read_ahead: KafkaClientConfig | None = None
+    # They say more than those of any access: which Airflow connections lead there.
+    get_connection_settings = RlmmHook.get_connection_settings
+    read_connection_settings = RlmmHook.read_connection_settings
 
-    def naming_connection(self) -> AbstractContextManager[None]:
-        """Return a context manager: errors of the cluster that leave its block name the Kafka connection."""
-        return naming_connection(self.get_connection_settings().kafka_conn_id)
+    def __init__(self, rlmm_conn_id: str = DEFAULT_CONN_ID) -> None:
+        RlmmHook.__init__(self, rlmm_conn_id)
+        self._read_ahead: KafkaClientConfig | None = None
 
-    @property
-    def login_owner(self) -> str:
-        """The Kafka connection, for messages about missing rights."""
-        return f"Kafka connection {self.get_connection_settings().kafka_conn_id!r}"
+        def kafka_conn_id() -> str:
+            return self.get_connection_settings().kafka_conn_id
 
-    @property
-    def stop_switch(self) -> str:
-        """The Airflow variables that stop the runs of this connection."""
-        return "the Airflow variables " + " and ".join(stop_variables(self.rlmm_conn_id))
-
-    def read_stop(self) -> str | None:
-        """Read these variables, see :func:`~airflow_provider_rlmm.hooks.kill_switch.read_stop`."""
-        return read_stop(self.rlmm_conn_id)
-
-    def get_storage(self) -> RemoteStorageHook:
-        """Return the hook of the storage of the same connection."""
-        return RemoteStorageHook.beside(self)
+        source = RemoteLogSource(
+            settings=self.get_connection_settings,
+            read_settings=self.read_connection_settings,
+            read_client_config=self._read_client_config,
+            login_owner=lambda: f"Kafka connection {kafka_conn_id()!r}",
+            stop_switch="the Airflow variables " + " and ".join(stop_variables(rlmm_conn_id)),
+            read_stop=partial(read_stop, rlmm_conn_id),
+            storage=partial(RemoteStorageHook.beside, self),
+            naming=lambda: naming_connection(kafka_conn_id()),
+        )
+        RemoteLogAccess.__init__(self, source)
 
     def get_remote_log_reader(
         self,
@@ -92,12 +99,7 @@ class RemoteLogMetadataHook(RlmmHook, RemoteLogAccess):
             allowed_quarantine=allowed_quarantine,
         )
 
-    def read_client_config(self) -> KafkaClientConfig:
-        """
-        Read the Kafka connection; callbacks and managed logins are resolved by the official Kafka provider.
-
-        :raises ConfigurationError: if the Kafka connection does not exist, cannot be used, or names a file that is not there.
-        """
+    def _read_client_config(self) -> KafkaClientConfig:
         if self._read_ahead is not None:
             return self._read_ahead
         settings = self.get_connection_settings()

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook, Connection
 
+from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess, StorageSource
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 from airflow_provider_rlmm.hooks.bucket_settings import bucket_inspector
 from airflow_provider_rlmm.hooks.connection import RlmmConnection, RlmmHook, naming_connection
@@ -21,23 +24,32 @@ if TYPE_CHECKING:
 __all__ = ["RemoteStorageHook"]
 
 
-class RemoteStorageHook(RlmmHook, StorageAccess):
-    """Opens the remote storage that a connection of type ``rlmm`` (:class:`.RlmmHook`) names."""
+class RemoteStorageHook(StorageAccess, RlmmHook):
+    """
+    Opens the remote storage that a connection of type ``rlmm`` (:class:`.RlmmHook`) names.
+
+    The credentials are those of the connection that ``storage_conn_id`` names.
+
+    :param rlmm_conn_id: id of the connection.
+    """
 
     hook_name = "Kafka Remote Log Storage"
+    # They say more than those of any access: which Airflow connections lead there.
+    get_connection_settings = RlmmHook.get_connection_settings
 
-    def open_store(self, uri: str) -> tuple[StoreAccess, BucketInspector | None]:
-        """
-        Return what opens the store, by the connection that ``storage_conn_id`` names.
+    def __init__(self, rlmm_conn_id: str = DEFAULT_CONN_ID) -> None:
+        RlmmHook.__init__(self, rlmm_conn_id)
+        settings = self.get_connection_settings
+        StorageAccess.__init__(self, StorageSource(settings=settings, open_store=partial(_open_store, settings)))
 
-        :param uri: the storage root.
-        :raises ConfigurationError: naming the connection and the field, never a value.
-        """
-        settings = self.get_connection_settings()
-        if settings.storage_conn_id is None:
-            return StoreAccess(), None
-        connection = named_connection(settings, "storage_conn_id", settings.storage_conn_id)
-        return store_access(uri, connection), bucket_inspector(uri, connection)
+
+def _open_store(read: Callable[[], RlmmConnection], uri: str) -> tuple[StoreAccess, BucketInspector | None]:
+    """Return what opens the store, by the connection that ``storage_conn_id`` names."""
+    settings = read()
+    if settings.storage_conn_id is None:
+        return StoreAccess(), None
+    connection = named_connection(settings, "storage_conn_id", settings.storage_conn_id)
+    return store_access(uri, connection), bucket_inspector(uri, connection)
 
 
 def named_connection(settings: RlmmConnection, field: str, conn_id: str) -> Connection:

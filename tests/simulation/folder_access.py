@@ -16,11 +16,10 @@ from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
 from airflow_provider_rlmm.core.runs import cleaner_session
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
-from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
-from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.world.audit import DeletionRecord
 from airflow_provider_rlmm.core.world.audit_columns import audit_table
 from airflow_provider_rlmm.core.world.audit_log import AuditBatch, AuditLog
+from tests.recording import source_of
 from tests.simulation.roots import CLUSTER_ID
 
 if TYPE_CHECKING:
@@ -37,26 +36,14 @@ class WorldAccess(RemoteLogAccess):
     :param run: for which it is opened.
     """
 
-    stop_switch = "the switch of the simulation"
-    login_owner = "nobody"
-
     def __init__(self, world: FolderWorld, run: FolderRun) -> None:
+        source = source_of(
+            lambda: world.settings,
+            lambda: world.mount(world._hooks),
+            read_stop=lambda: world.clerk.should_stop(run),
+        )
+        super().__init__(source)
         self.world, self.run = world, run
-
-    def get_connection_settings(self) -> RemoteLogSettings:
-        return self.world.settings
-
-    def read_connection_settings(self) -> RemoteLogSettings:
-        return self.world.settings
-
-    def read_stop(self) -> str | None:
-        return self.world.clerk.should_stop(self.run)
-
-    def read_client_config(self) -> Any:
-        raise AssertionError("nothing asks for clients here")
-
-    def get_storage(self) -> StorageAccess:
-        return WorldStorage(self.world)
 
     def get_cluster(self, request_timeout_s: float = 15.0) -> Any:
         return SimpleNamespace(cluster_id=CLUSTER_ID)
@@ -77,24 +64,6 @@ class WorldAccess(RemoteLogAccess):
 
     def check_layout(self) -> str:
         return "brokers are not asked"
-
-
-class WorldStorage(StorageAccess):
-    """
-    :param world: the simulated cluster.
-    """
-
-    def __init__(self, world: FolderWorld) -> None:
-        self.world = world
-
-    def get_connection_settings(self) -> RemoteLogSettings:
-        return self.world.settings
-
-    def open_store(self, uri: str) -> Any:
-        raise AssertionError("nothing opens a store here")
-
-    def get_storage_manager(self) -> Any:
-        return self.world.mount(self.world._hooks)
 
 
 class Witnessed:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -37,33 +37,63 @@ CLOCK_GROUP_ID = f"{CLEANER_GROUP_ID}-clock"
 """Consumer group whose offset commits tell the brokers' time, and nothing else; READ on it is needed, too."""
 
 
-class RemoteLogAccess(ABC):
-    """Opens what settings name. Whoever inherits says where settings, login and storage come from."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLogSource:
+    """
+    Where settings, login, kill switch and storage of a cluster come from; nothing is read before it is asked for.
 
-    _cluster: VerifiedCluster | None = None
+    :param settings: see :meth:`RemoteLogAccess.get_connection_settings`.
+    :param read_settings: see :meth:`RemoteLogAccess.read_connection_settings`.
+    :param read_client_config: see :meth:`RemoteLogAccess.read_client_config`.
+    :param login_owner: see :attr:`RemoteLogAccess.login_owner`.
+    :param stop_switch: see :attr:`RemoteLogAccess.stop_switch`.
+    :param read_stop: see :meth:`RemoteLogAccess.read_stop`.
+    :param storage: see :meth:`RemoteLogAccess.get_storage`.
+    :param naming: see :meth:`RemoteLogAccess.naming_connection`.
+    """
 
-    @abstractmethod
+    settings: Callable[[], RemoteLogSettings]
+    read_settings: Callable[[], RemoteLogSettings]
+    read_client_config: Callable[[], KafkaClientConfig]
+    login_owner: Callable[[], str]
+    stop_switch: str
+    read_stop: Callable[[], str | None]
+    storage: Callable[[], StorageAccess]
+    naming: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+class RemoteLogAccess:
+    """
+    Opens what settings name.
+
+    :param source: where settings, login, kill switch and storage come from.
+    """
+
+    def __init__(self, source: RemoteLogSource) -> None:
+        self._source = source
+        self._cluster: VerifiedCluster | None = None
+
     def get_connection_settings(self) -> RemoteLogSettings:
         """
         Return the settings, read once.
 
         :raises ConfigurationError: naming the field.
         """
+        return self._source.settings()
 
-    @abstractmethod
     def read_connection_settings(self) -> RemoteLogSettings:
         """
         Read the settings as they are now, for what may change while a task works: the hold.
 
         :raises ConfigurationError: naming the field.
         """
+        return self._source.read_settings()
 
     @property
-    @abstractmethod
     def stop_switch(self) -> str:
         """Where somebody sets the kill switch, in words."""
+        return self._source.stop_switch
 
-    @abstractmethod
     def read_stop(self) -> str | None:
         """
         Read the kill switch as it is now.
@@ -71,27 +101,28 @@ class RemoteLogAccess(ABC):
         :return: why nothing may be written or deleted, ``None`` where it may.
         :raises Exception: if it cannot be read, whatever reads it raises; that stops as well.
         """
+        return self._source.read_stop()
 
-    @abstractmethod
     def read_client_config(self) -> KafkaClientConfig:
         """
         Return the properties of every client as somebody has written them down.
 
         :raises ConfigurationError: if they cannot be used, or name a file that is not there.
         """
+        return self._source.read_client_config()
 
     @property
-    @abstractmethod
     def login_owner(self) -> str:
         """What holds the login, for messages about missing rights."""
+        return self._source.login_owner()
 
-    @abstractmethod
     def get_storage(self) -> StorageAccess:
         """Return what opens the storage of the same settings."""
+        return self._source.storage()
 
     def naming_connection(self) -> AbstractContextManager[None]:
         """Return a context manager: errors of the cluster that leave its block say where the login comes from."""
-        return nullcontext()
+        return self._source.naming()
 
     def get_cluster(self, request_timeout_s: float = 15.0) -> VerifiedCluster:
         """

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
@@ -16,18 +16,37 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.storage.root import RootExpectation
 
 
-class StorageAccess(ABC):
-    """Opens the storage that settings name. Whoever inherits says where settings and credentials come from."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSource:
+    """
+    Where settings and credentials of a storage come from; nothing is read before it is asked for.
 
-    @abstractmethod
+    :param settings: see :meth:`StorageAccess.get_connection_settings`.
+    :param open_store: see :meth:`StorageAccess.open_store`.
+    """
+
+    settings: Callable[[], RemoteLogSettings]
+    open_store: Callable[[str], tuple[StoreAccess, BucketInspector | None]]
+
+
+class StorageAccess:
+    """
+    Opens the storage that settings name.
+
+    :param source: where settings and credentials come from.
+    """
+
+    def __init__(self, source: StorageSource) -> None:
+        self._storage_source = source
+
     def get_connection_settings(self) -> RemoteLogSettings:
         """
         Return the settings, read once.
 
         :raises ConfigurationError: naming the field.
         """
+        return self._storage_source.settings()
 
-    @abstractmethod
     def open_store(self, uri: str) -> tuple[StoreAccess, BucketInspector | None]:
         """
         Return what opens the store, and what reads the settings of its bucket where anybody can.
@@ -35,6 +54,7 @@ class StorageAccess(ABC):
         :param uri: the storage root.
         :raises ConfigurationError: naming the field, never a value.
         """
+        return self._storage_source.open_store(uri)
 
     def get_storage_manager(self) -> ObjectStoreRemoteStorageManager:
         """

@@ -14,7 +14,6 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_rlmm.cli.access import CommandLineAccess, CommandLineStorage
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.base.errors import (
@@ -36,12 +35,13 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.world.current_root import NOTHING_RECORDED
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.observability import stats
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from tests.kafka_log import Batch
@@ -116,16 +116,16 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Decommissioned:
     monkeypatch.setenv("RLMM_BOOTSTRAP_SERVER", "b:9092")
     monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
     monkeypatch.setenv("RLMM_EXPECTED_ROOT", ROOT)
-    for access, storage in ((RemoteLogMetadataHook, RemoteStorageHook), (CommandLineAccess, CommandLineStorage)):
-        monkeypatch.setattr(access, "get_proven_clock", proven)
-        monkeypatch.setattr(access, "check_cluster", lambda self, *_: CLUSTER_ID)
-        for kind, name, value in (
-            (access, "get_event_log", nullcontext(fake.log)),
-            (access, "get_cluster_topics", fake.topics),
-            (storage, "get_storage_manager", fake.storage),
-        ):
-            monkeypatch.setattr(kind, name, lambda self, value=value: value)
-        monkeypatch.setattr(access, "open_leader", lambda self, cluster_id: nullcontext(fake.leader))
+    # Both ways to make them, by a connection and by the command, share these methods.
+    monkeypatch.setattr(RemoteLogAccess, "get_proven_clock", proven)
+    monkeypatch.setattr(RemoteLogAccess, "check_cluster", lambda self, *_: CLUSTER_ID)
+    for kind, name, value in (
+        (RemoteLogAccess, "get_event_log", nullcontext(fake.log)),
+        (RemoteLogAccess, "get_cluster_topics", fake.topics),
+        (StorageAccess, "get_storage_manager", fake.storage),
+    ):
+        monkeypatch.setattr(kind, name, lambda self, value=value: value)
+    monkeypatch.setattr(RemoteLogAccess, "open_leader", lambda self, cluster_id: nullcontext(fake.leader))
     return fake
 
 
@@ -245,8 +245,7 @@ def test_a_layout_that_cannot_be_copied_into_is_refused_by_the_first_look(
     world: Decommissioned, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     packed = InMemoryRemoteStorageManager(AivenLayout())
-    for storage in (RemoteStorageHook, CommandLineStorage):
-        monkeypatch.setattr(storage, "get_storage_manager", lambda self: packed)
+    monkeypatch.setattr(StorageAccess, "get_storage_manager", lambda self: packed)
     before, events = files(tmp_path / "kafka"), world.events
     for dry_run in (True, False):
         with pytest.raises(CopyRefusedError, match="nothing can be copied into the storage layout aiven"):

@@ -14,10 +14,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.cli import main as command
-from airflow_provider_rlmm.cli.access import CommandLineAccess, CommandLineStorage
 from airflow_provider_rlmm.core.base.errors import StorageRootError
 from airflow_provider_rlmm.core.log.kafka import health
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -61,9 +62,9 @@ def check(
     if request.param == "task":
         return by_task
     for name in ("get_event_log", "get_cluster_topics", "get_proven_clock"):
-        monkeypatch.setattr(CommandLineAccess, name, getattr(RemoteLogMetadataHook, name))
+        monkeypatch.setattr(RemoteLogAccess, name, getattr(RemoteLogMetadataHook, name))
     monkeypatch.setattr(
-        CommandLineStorage, "get_storage_manager", lambda self: RemoteStorageHook("rlmm_default").get_storage_manager()
+        StorageAccess, "get_storage_manager", lambda self: RemoteStorageHook("rlmm_default").get_storage_manager()
     )
 
     def by_command() -> list[dict[str, Any]]:

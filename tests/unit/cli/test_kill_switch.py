@@ -6,34 +6,34 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.cli.access import CommandLineAccess
+from airflow_provider_rlmm.cli.access import access_of_command
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.cleaner_session import _fresh_stop
 
 
 @pytest.fixture
-def access(tmp_path: Path) -> Any:
-    return CommandLineAccess(lambda: SimpleNamespace(work_uri=str(tmp_path)))  # type: ignore[arg-type, return-value]
+def access(tmp_path: Path) -> RemoteLogAccess:
+    return access_of_command(lambda: SimpleNamespace(work_uri=str(tmp_path)))  # type: ignore[arg-type, return-value]
 
 
-def test_without_the_file_runs_go_on(access: CommandLineAccess) -> None:
+def test_without_the_file_runs_go_on(access: RemoteLogAccess) -> None:
     assert access.read_stop() is None
 
 
 @pytest.mark.parametrize(
     ("text", "said"), [("", "nothing more"), ("off", "'off'"), ("Ada: it moves\n", "'Ada: it moves'")]
 )
-def test_the_file_stops_whatever_is_in_it(access: CommandLineAccess, tmp_path: Path, text: str, said: str) -> None:
+def test_the_file_stops_whatever_is_in_it(access: RemoteLogAccess, tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "stop").write_text(text)
     why = access.read_stop()
     assert why == f"the kill switch is on: the file {tmp_path}/stop is set, it says {said}"
 
 
 @pytest.mark.parametrize("what", ["folder", "pipe", "huge"])
-def test_what_cannot_be_read_stops(access: CommandLineAccess, tmp_path: Path, what: str) -> None:
+def test_what_cannot_be_read_stops(access: RemoteLogAccess, tmp_path: Path, what: str) -> None:
     path = tmp_path / "stop"
     if what == "folder":
         path.mkdir()

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.cli.access import CommandLineAccess
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base import file_systems
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
@@ -25,6 +24,7 @@ from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.serde import serialize
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck
 from airflow_provider_rlmm.core.runs.metadata_topic import NoStamps, why_replaced
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
@@ -57,15 +57,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     monkeypatch.setenv("RLMM_BOOTSTRAP_SERVER", "b:9092")
     monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
     monkeypatch.setattr(floored_log, "CATCH_UP_S", 0.0)
-    monkeypatch.setattr(CommandLineAccess, "get_proven_clock", proven)
-    monkeypatch.setattr(CommandLineAccess, "check_cluster", lambda self, *_: CLUSTER)
-    monkeypatch.setattr(CommandLineAccess, "get_cluster", lambda self, *_: SimpleNamespace(answered=["b:9092"]))
+    monkeypatch.setattr(RemoteLogAccess, "get_proven_clock", proven)
+    monkeypatch.setattr(RemoteLogAccess, "check_cluster", lambda self, *_: CLUSTER)
+    monkeypatch.setattr(RemoteLogAccess, "get_cluster", lambda self, *_: SimpleNamespace(answered=["b:9092"]))
     monkeypatch.setattr(file_systems, "modified_ms", lambda uri: fake.now_ms)
-    monkeypatch.setattr(CommandLineAccess, "check_layout", lambda self: "fits")
+    monkeypatch.setattr(RemoteLogAccess, "check_layout", lambda self: "fits")
     for kind, name, value in (
-        (CommandLineAccess, "get_event_log", nullcontext(fake.log)),
-        (CommandLineAccess, "get_cluster_topics", fake.topics),
-        (CommandLineAccess, "get_offset_store", fake.offsets),
+        (RemoteLogAccess, "get_event_log", nullcontext(fake.log)),
+        (RemoteLogAccess, "get_cluster_topics", fake.topics),
+        (RemoteLogAccess, "get_offset_store", fake.offsets),
         (StorageAccess, "get_storage_manager", fake.storage),
     ):
         monkeypatch.setattr(kind, name, lambda self, value=value: value)

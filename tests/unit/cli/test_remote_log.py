@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.cli.access import CommandLineAccess, CommandLineStorage
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from tests.tiered_orders import ORDERS, START_MS, TieredOrders, batches, record
 
 ORDERS_ID = kafka_uuid_str(ORDERS[0].topic_id)
@@ -30,12 +31,12 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TieredOrders:
 
     monkeypatch.setenv("RLMM_BOOTSTRAP_SERVER", "b:9092")
     monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
-    monkeypatch.setattr(CommandLineAccess, "get_proven_clock", proven)
-    monkeypatch.setattr(CommandLineAccess, "check_cluster", lambda self, *_: "cluster-1")
+    monkeypatch.setattr(RemoteLogAccess, "get_proven_clock", proven)
+    monkeypatch.setattr(RemoteLogAccess, "check_cluster", lambda self, *_: "cluster-1")
     for kind, name, value in (
-        (CommandLineAccess, "get_event_log", nullcontext(fake.log)),
-        (CommandLineAccess, "get_cluster_topics", fake.topics),
-        (CommandLineStorage, "get_storage_manager", fake.storage),
+        (RemoteLogAccess, "get_event_log", nullcontext(fake.log)),
+        (RemoteLogAccess, "get_cluster_topics", fake.topics),
+        (StorageAccess, "get_storage_manager", fake.storage),
     ):
         monkeypatch.setattr(kind, name, lambda self, value=value: value)
     return fake
