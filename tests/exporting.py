@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 
 from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
 from airflow_provider_rlmm.core.log.topic_state import ignore_progress
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.features.reading.export_steps import Export, plan_export
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
+from tests.access import source_of
 from tests.tiered_orders import ORDERS, START_MS, TieredOrders
 
 
@@ -34,13 +35,12 @@ class Exported:
 
     def session(self) -> CleanerSession:
         settings = RemoteLogSettings(storage_uri=self.uri)
-        access: Any = SimpleNamespace(get_connection_settings=lambda: settings)
-        storage: Any = SimpleNamespace(
-            get_storage_manager=lambda: self.storage, open_store=lambda uri: (StoreAccess(self.options), None)
+        access = RemoteLogAccess(
+            source_of(lambda: settings, lambda: self.storage, open_store=lambda uri: (StoreAccess(self.options), None))
         )
         log: Any = self.world.log
         return CleanerSession(
-            access, storage, str(self.folder / "work"), "cluster-1", log, self.world.topics, lambda: START_MS,
+            access, access.get_storage(), str(self.folder / "work"), "cluster-1", log, self.world.topics, lambda: START_MS,
             lambda: None, lambda: None, ignore_progress,  # type: ignore[arg-type,return-value]
         )  # fmt: skip
 

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -19,6 +18,7 @@ import pytest
 
 from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
 from airflow_provider_rlmm.core.log.topic_state import ignore_progress
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
@@ -26,6 +26,7 @@ from airflow_provider_rlmm.features.reading.export_steps import Export, plan_exp
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 from spark_jobs.remote_log_export import export_pieces, require_executors
+from tests.access import source_of
 from tests.export_scale.big_log import START_MS, TIP, BigLog
 
 if TYPE_CHECKING:
@@ -73,13 +74,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def plan(big: BigLog, folder: Path) -> Export:
     settings = RemoteLogSettings(storage_uri=big.uri)
-    access: Any = SimpleNamespace(get_connection_settings=lambda: settings)
-    storage: Any = SimpleNamespace(
-        get_storage_manager=lambda: big.storage, open_store=lambda uri: (StoreAccess(), None)
+    access = RemoteLogAccess(
+        source_of(lambda: settings, lambda: big.storage, open_store=lambda uri: (StoreAccess(), None))
     )
     log: Any = big.log
     session = CleanerSession(
-        access, storage, str(folder / "work"), "cluster-1", log, big.topics, lambda: START_MS,
+        access, access.get_storage(), str(folder / "work"), "cluster-1", log, big.topics, lambda: START_MS,
         lambda: None, lambda: None, ignore_progress,  # type: ignore[arg-type,return-value]
     )  # fmt: skip
     return plan_export(session, "big", str(folder / "out"), piece_bytes=2**28)

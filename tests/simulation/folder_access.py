@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -15,11 +14,10 @@ from airflow_provider_rlmm.core.base import file_systems
 from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
 from airflow_provider_rlmm.core.runs import cleaner_session
-from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.world.audit import DeletionRecord
 from airflow_provider_rlmm.core.world.audit_columns import audit_table
 from airflow_provider_rlmm.core.world.audit_log import AuditBatch, AuditLog
-from tests.recording import source_of
+from tests.access import ClusterAccess, source_of
 from tests.simulation.roots import CLUSTER_ID
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ Session = cleaner_session.CleanerSession
 _audit_log = Session.audit_log
 
 
-class WorldAccess(RemoteLogAccess):
+class WorldAccess(ClusterAccess):
     """
     :param world: the simulated cluster.
     :param run: for which it is opened.
@@ -42,28 +40,8 @@ class WorldAccess(RemoteLogAccess):
             lambda: world.mount(world._hooks),
             read_stop=lambda: world.clerk.should_stop(run),
         )
-        super().__init__(source)
-        self.world, self.run = world, run
-
-    def get_cluster(self, request_timeout_s: float = 15.0) -> Any:
-        return SimpleNamespace(cluster_id=CLUSTER_ID)
-
-    def get_event_log(self) -> Any:
-        return nullcontext(self.world.log)
-
-    def get_cluster_topics(self) -> Any:
-        topics: Any = self.world.topics
-        topics.describe_metadata_topic = lambda name: SimpleNamespace(authorized_operations=None)
-        return topics
-
-    def get_offset_store(self) -> Any:
-        return self.world.offsets
-
-    def get_proven_clock(self, log: Any, **_: Any) -> Any:
-        return self.world._clock_of(self.run)
-
-    def check_layout(self) -> str:
-        return "brokers are not asked"
+        super().__init__(world, CLUSTER_ID, source, lambda: world._clock_of(run))
+        self.run = run
 
 
 class Witnessed:

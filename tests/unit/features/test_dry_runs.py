@@ -23,8 +23,9 @@ from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.cleanup import checking
 from airflow_provider_rlmm.features.cleanup import steps as cleanup
 from airflow_provider_rlmm.features.scrub import steps as scrub
+from tests.access import access_of
 from tests.builders import CLUSTER_ID, DAY_MS, Cluster, tip
-from tests.recording import Recorder, StepAccess
+from tests.recording import Recorder
 
 GONE = tip("gone", 0, 9)
 WIDE = BlastRadius(max_share=1.0)
@@ -60,7 +61,7 @@ class Runs:
             expected_cluster_id=CLUSTER_ID,
             expected_root="memory://kafka-tiered-storage",
         )
-        self.access, self.work = StepAccess(cluster, settings), work
+        self.access, self.work = access_of(cluster, settings), work
 
     def session(self, dry_run: bool) -> AbstractContextManager[CleanerSession]:
         return cleaner_session(self.access, LIMITS, work_uri=str(self.work), dry_run=dry_run)
