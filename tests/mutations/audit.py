@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.mutations.mutation import BATCHES, EFFECTS, Mutation, switched_off
 
-TRAIL = "core/world/deletion_trail.py"
+TRAIL = "features/cleanup/cleaning_trail.py"
 FILES = "core/world/audit_files.py"
 PRUNING = "overview/pruning.py"
 HOUSEKEEPING = "overview/housekeeping.py"
@@ -19,7 +19,7 @@ AUDIT = [
         LOG,
         "nothing is written down before",
         EFFECTS,
-        "        return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None",
+        "        return DeletionTrail.begin(self.audit, columns, metadata_partition)",
         "        return None",
         f"{TESTS}::test_each_batch_is_written_down_before_and_after",
         simulated=True,
@@ -28,10 +28,10 @@ AUDIT = [
         LOG,
         "what cannot be written down is deleted all the same",
         EFFECTS,
-        "        return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None",
+        "        return DeletionTrail.begin(self.audit, columns, metadata_partition)",
         "        from airflow_provider_rlmm.core.base.errors import AuditError\n\n"
         "        try:\n"
-        "            return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None\n"
+        "            return DeletionTrail.begin(self.audit, columns, metadata_partition)\n"
         "        except AuditError:\n"
         "            return None",
         f"{TESTS}::test_what_cannot_be_written_down_is_not_deleted_and_the_next_run_goes_on",
@@ -41,12 +41,12 @@ AUDIT = [
         LOG,
         "it is written down after the deletion",
         BATCHES,
-        "        self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, begun)\n"
+        "        self._trail = CleaningTrail.begin(self._context.effects, self._context.replay.metadata_partition, begun)\n"
         "        try:\n"
         "            deletions = self._delete_and_finish(started, proof)\n",
         "        try:\n"
         "            deletions = self._delete_and_finish(started, proof)\n"
-        "            self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, begun)\n",
+        "            self._trail = CleaningTrail.begin(self._context.effects, self._context.replay.metadata_partition, begun)\n",
         f"{TESTS}::test_what_cannot_be_written_down_is_not_deleted_and_the_next_run_goes_on",
         simulated=True,
     ),
@@ -72,8 +72,8 @@ AUDIT = [
         LOG,
         "the outcomes of a batch are those of other segments",
         TRAIL,
-        "        found = [self.deletions.get(segment_id) for segment_id in ids]",
-        "        found = [*self.deletions.values(), *[None] * (len(ids) - len(self.deletions))][::-1]",
+        "        return self.trail.end([self._fate(segment_id) for segment_id in self.ids])",
+        "        return self.trail.end([self._fate(segment_id) for segment_id in self.ids[::-1]])",
         f"{TESTS}::test_objects_that_stay_are_told_with_the_reason",
     ),
     Mutation(
@@ -89,7 +89,7 @@ AUDIT = [
         LOG,
         "a scrub writes nothing down where its deletion fails",
         "features/scrub/scrub_effects.py",
-        "            note_problem(trail.end(None))\n            raise\n",
+        "            note_problem(trail.end(fates_of(segments, None)))\n            raise\n",
         "            raise\n",
         "features/scrub/test_scrub_plan.py::test_a_deletion_that_fails_leaves_an_unknown_outcome_in_the_audit_log",
     ),

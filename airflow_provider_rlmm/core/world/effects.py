@@ -29,8 +29,9 @@ from airflow_provider_rlmm.core.storage.remote_storage import (
     StoredObject,
 )
 from airflow_provider_rlmm.core.storage.root import RootCheck, StampOutcome
+from airflow_provider_rlmm.core.world.audit_columns import Columns
 from airflow_provider_rlmm.core.world.audit_log import AuditLog
-from airflow_provider_rlmm.core.world.deletion_trail import DeletionTrail, Started
+from airflow_provider_rlmm.core.world.deletion_trail import DeletionTrail
 from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionReplay
 
 __all__ = ["DryRunEffects", "RealEffects"]
@@ -74,9 +75,9 @@ class RealEffects:
         self.publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
         return self.storage.delete_log_segments(metadatas, others)
 
-    def begin_trail(self, metadata_partition: int, started: Started) -> DeletionTrail | None:
+    def begin_trail(self, columns: Columns, metadata_partition: int) -> DeletionTrail | None:
         """Write down what is about to be deleted; there is no deletion without that."""
-        return DeletionTrail.begin(self.audit, metadata_partition, started) if started else None
+        return DeletionTrail.begin(self.audit, columns, metadata_partition)
 
     def rest(self, seconds: float) -> None:
         """Rest after a batch."""
@@ -156,7 +157,7 @@ class DryRunEffects:
             segments.append(SegmentDeletion(segment_id, outcome, len(objects), size, {}))
         return DeletionReport(tuple(segments), len(listings))
 
-    def begin_trail(self, metadata_partition: int, started: Started) -> DeletionTrail | None:
+    def begin_trail(self, columns: Columns, metadata_partition: int) -> DeletionTrail | None:
         """See :class:`RealEffects`; nothing is deleted."""
         return None
 

@@ -30,10 +30,10 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, SegmentDeletion
-from airflow_provider_rlmm.core.world.deletion_trail import DeletionTrail
 from airflow_provider_rlmm.core.world.effects import subject_of
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE
 from airflow_provider_rlmm.core.world.replay import Belief
+from airflow_provider_rlmm.features.cleanup.cleaning_trail import CleaningTrail
 from airflow_provider_rlmm.features.cleanup.eligibility import NEXT_RUN, CleaningContext, storage_refusal
 from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
 
@@ -105,7 +105,7 @@ class BatchCleaner:
     ) -> None:
         self._on_refusal = on_refusal
         self._on_batch = on_batch
-        self._trail: DeletionTrail | None = None
+        self._trail = CleaningTrail()
         self._context = context
         self._works = [work for work in works if not work.stopped]
         self._throttled: str | None = None
@@ -197,7 +197,7 @@ class BatchCleaner:
             (work, m) for work, segments in taken if not work.is_disturbed for m in work.current(segments, _STARTED)
         ]
         begun = [(work.history, m) for work, m in started]
-        self._trail = self._context.effects.begin_trail(self._context.replay.metadata_partition, begun)
+        self._trail = CleaningTrail.begin(self._context.effects, self._context.replay.metadata_partition, begun)
         try:
             deletions = self._delete_and_finish(started, proof)
         except RlmmError:
@@ -207,10 +207,9 @@ class BatchCleaner:
         self._require_root([work for work, _, deletion in deletions if deletion.outcome is DeleteOutcome.UNKNOWN])
 
     def _end_trail(self) -> None:
-        number = self._context.replay.metadata_partition
-        if self._trail is not None and (refusal := self._trail.end(number)) is not None:
+        if (refusal := self._trail.end()) is not None:
             self._on_refusal(refusal)
-        self._trail = None
+        self._trail = CleaningTrail()
 
     def _delete_and_finish(
         self, started: Sequence[tuple[UserPartitionWork, RemoteLogSegmentMetadata]], proof: ProvenLook
@@ -230,8 +229,7 @@ class BatchCleaner:
         for offset, (work, metadata, deletion) in zip(offsets, gone, strict=True):
             if offset is not None:
                 work.count_finished(metadata, offset, deletion)
-                if self._trail is not None:
-                    self._trail.note_finished(metadata.remote_log_segment_id.id, offset)
+                self._trail.note_finished(metadata.remote_log_segment_id.id, offset)
         return deletions
 
     def _segment_event(
@@ -260,8 +258,7 @@ class BatchCleaner:
             self._stop_for_storage(works[0], e)
             return []
         self._unanswered = 0
-        if self._trail is not None:
-            self._trail.note_deleted(report.segments)
+        self._trail.note_deleted(report.segments)
         if report.throttled is not None:
             self._throttled = f"the store has throttled or not answered for too long: {report.throttled}"
         self._objects += sum(segment.objects_deleted for segment in report.segments)

@@ -13,7 +13,8 @@ from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.world.audit_log import AuditLog
-from airflow_provider_rlmm.features.scrub.scrub_trail import ScrubTrail
+from airflow_provider_rlmm.core.world.deletion_trail import DeletionTrail
+from airflow_provider_rlmm.features.scrub.scrub_trail import by_segment, columns_of, fates_of
 
 logger = logging.getLogger(__name__)
 
@@ -71,13 +72,14 @@ class RealScrubEffects:
     def delete(self, going: Mapping[str, Row], note_problem: Callable[[Refusal | None], object]) -> Mapping[str, str]:
         """See :class:`ScrubEffects`."""
         self.require_writes(f"delete {len(going)} objects that a scrub has found")
-        trail = ScrubTrail.begin(self.audit, list(going.values()))
+        segments = by_segment(going.values())
+        trail = DeletionTrail.begin(self.audit, columns_of(segments))
         try:
             left = self.storage.delete_objects(tuple(going))
         except RlmmError:
-            note_problem(trail.end(None))
+            note_problem(trail.end(fates_of(segments, None)))
             raise
-        note_problem(trail.end(left))
+        note_problem(trail.end(fates_of(segments, left)))
         for key, row in going.items():
             if key not in left:
                 logger.info("deleted %s (%s)", key, row["class"])
