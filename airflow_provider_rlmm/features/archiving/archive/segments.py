@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.core.base.errors import ArchiveError, RemoteObjectNotFoundError
+from airflow_provider_rlmm.core.base.errors import ArchiveError, DamagedObjectError, RemoteObjectNotFoundError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.features.archiving.archive.files import CHUNK_BYTES, keep
-from airflow_provider_rlmm.features.archiving.archive.log_check import LogCheck
 from airflow_provider_rlmm.features.archiving.archive.places import LOG, segment_file
 from airflow_provider_rlmm.features.archiving.archive_manifest import ArchivedFile, ArchivedSegment
 
@@ -74,7 +74,7 @@ class SegmentArchiver:
                 continue
             files[index_type.value] = keep(self._folder_uri, segment_file(segment.metadata, index_type.value), [index])
         complete = segment.was_copied and not missing
-        check = LogCheck(segment.metadata, f"log of segment {segment.metadata.remote_log_segment_id}")
+        check = _LogCheck(segment.metadata, f"log of segment {segment.metadata.remote_log_segment_id}")
         try:
             pieces = self._checked_log(segment.metadata, check) if complete else self._log(segment.metadata)
             files[LOG] = keep(self._folder_uri, segment_file(segment.metadata, LOG), pieces)
@@ -89,7 +89,7 @@ class SegmentArchiver:
         metadata = base64.b64encode(serialize(segment.metadata)).decode()
         return ArchivedSegment(metadata, complete and not missing, check.transactional, files, tuple(missing))
 
-    def _checked_log(self, metadata: RemoteLogSegmentMetadata, check: LogCheck) -> Iterator[bytes]:
+    def _checked_log(self, metadata: RemoteLogSegmentMetadata, check: _LogCheck) -> Iterator[bytes]:
         for piece in self._log(metadata):
             check.feed(piece)
             yield piece
@@ -105,3 +105,63 @@ class SegmentArchiver:
             if len(piece) < end - position + 1:
                 return
             position += len(piece)
+
+
+class _LogCheck:
+    """
+    Checks a log while it streams by: nothing is archived as whole that a broker could not have served.
+
+    It takes the log in pieces, in order.
+
+    :param metadata: its segment.
+    :param location: what to call the log in messages.
+    """
+
+    def __init__(self, metadata: RemoteLogSegmentMetadata, location: str) -> None:
+        self._metadata = metadata
+        self._location = location
+        self._rest = b""
+        self._position = 0
+        self._next_offset = metadata.start_offset
+        self.transactional = False
+        """Whether a batch was seen that belongs to a transaction."""
+
+    def feed(self, piece: bytes) -> None:
+        """
+        Check the batches that are complete by now.
+
+        :param piece: what follows the piece before.
+        :raises DamagedObjectError: naming the position, if a checksum differs, or offsets are not the segment's.
+        :raises UnsupportedMessageFormatError: if a batch is older than message format v2.
+        """
+        data = self._rest + piece if self._rest else piece
+        headers, consumed = BatchHeaders.find(data, location=self._location, position=self._position)
+        headers.verify_checksums(data)
+        if len(headers):
+            self._check_offsets(int(headers.base_offset[0]), int(headers.last_offset[-1]))
+            self.transactional |= bool(headers.is_transactional.any())
+        self._rest = data[consumed:]
+        self._position += consumed
+
+    def end(self) -> None:
+        """
+        Check what can be known at the end only.
+
+        :raises DamagedObjectError: if the log is shorter or longer than its metadata say, or ends in the middle of a batch.
+        """
+        size, expected = self._position + len(self._rest), self._metadata.segment_size_in_bytes
+        if size != expected:
+            raise self._damaged(f"it has {size} bytes, its metadata say {expected}", min(size, expected))
+        if self._rest:
+            raise self._damaged("it ends in the middle of a batch", self._position)
+
+    def _check_offsets(self, first: int, last: int) -> None:
+        if first < self._next_offset or last > self._metadata.end_offset:
+            start, end = self._metadata.start_offset, self._metadata.end_offset
+            raise self._damaged(
+                f"it holds offsets {first} to {last}, its metadata say {start} to {end}", self._position
+            )
+        self._next_offset = last + 1
+
+    def _damaged(self, why: str, position: int) -> DamagedObjectError:
+        return DamagedObjectError(f"{self._location}, at byte {position}: {why}", self._location, position)
