@@ -12,6 +12,7 @@ SESSION = "features/archiving/steps.py"
 LOG_CHECK = "features/archiving/archive/segments.py"
 SEGMENTS = "features/archiving/archive/segments.py"
 RESTORING = "features/archiving/restore_steps.py"
+RESTORE_EFFECTS = "features/archiving/restore_effects.py"
 FILES = "features/archiving/archive/files.py"
 MANIFESTS = "features/archiving/archive/manifests.py"
 RECORDS = "features/archiving/archive/records.py"
@@ -315,17 +316,17 @@ ARCHIVING = [
         "features/archiving/test_restoring_session.py::test_a_topic_that_cannot_hold_them_is_not_written_to",
     ),
     switched_off(
-        RESTORING,
+        RESTORE_EFFECTS,
         RESTORE,
         "what was restored is not compared",
         "        if (digest.count, digest.hexdigest()) != (expected.count, expected.content_sha256):",
         "features/archiving/test_restoring_session.py::test_a_record_that_differs_when_read_back_is_noticed",
     ),
     switched_off(
-        RESTORING,
+        RESTORE_EFFECTS,
         RESTORE,
         "another writer is not noticed",
-        "    if (after.topic_id, after.ends) != (look.topic_id, ends):",
+        "        if (after.topic_id, after.ends) != (look.topic_id, ends):",
         "features/archiving/test_restoring_session.py::test_another_writer_and_another_topic_of_the_name_are_noticed",
     ),
     switched_off(
@@ -334,5 +335,19 @@ ARCHIVING = [
         "a connection that allows no writes restores",
         "    if not settings.allow_writes:",
         "features/archiving/test_restoring_session.py::test_a_connection_that_does_not_allow_writes_restores_nothing",
+    ),
+    switched_off(
+        RESTORING,
+        "kill switch",
+        "restores though the switch is on",
+        "    if (why := access.read_stop()) is not None:",
+        "features/archiving/test_restoring_session.py::test_the_kill_switch_stops_a_restore",
+    ),
+    switched_off(
+        RESTORING,
+        "dry run",
+        "a dry run of a restore writes",
+        "    if dry_run:",
+        "features/archiving/test_restoring_session.py::test_a_dry_run_has_nothing_that_writes",
     ),
 ]

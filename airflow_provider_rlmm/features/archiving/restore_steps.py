@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
-from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE
@@ -23,10 +21,7 @@ from airflow_provider_rlmm.features.archiving.restore_rules import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
-    from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog
-
-logger = logging.getLogger(__name__)
+    from airflow_provider_rlmm.features.archiving.restore_effects import RestoreEffects
 
 _SAID: Final = 10
 """So many things that an archive lacks are named in an error; the report names all."""
@@ -108,17 +103,17 @@ def restore(
     :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
     :raises EventLogError: if the cluster cannot be asked.
     """
-    from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
+    from airflow_provider_rlmm.core.log.kafka.restore_target import RestoreTarget
     from airflow_provider_rlmm.features.archiving.archive.measuring import measure
     from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
 
-    _require_allowed(access, dry_run)
+    effects = _effects(access, topic, dry_run=dry_run)
     cluster_id = access.check_cluster()
     source = archived_cluster_id or cluster_id
     archived = open_topic(access.get_connection_settings().required_archive_uri(), source, topic_id)
     logs = archived.logs
     _require_whole(archived.missing, overrides)
-    with access.naming_connection(), RestoringTopic(access.get_client_config(), cluster_id, topic) as target:
+    with access.naming_connection(), RestoreTarget(access.get_client_config(), topic) as target:
         look = target.look()
         for log in logs:
             log.verify()
@@ -127,8 +122,7 @@ def restore(
         _require_whole(incomplete, overrides)
         if found := obstacles(look, measured, system_clock()):
             raise RestoreError("nothing was written: " + "; ".join(found))
-        if not dry_run:
-            _write(target, look, logs, measured)
+        effects.write(target, look, logs, measured)
     return RestoreReport(
         cluster_id,
         source,
@@ -136,7 +130,7 @@ def restore(
         topic_id,
         topic,
         kafka_uuid_str(look.topic_id),
-        dry_run,
+        effects.is_dry,
         measured,
         tuple(incomplete),
     )
@@ -154,46 +148,19 @@ def _require_whole(missing: Sequence[str], overrides: Collection[str]) -> None:
     )
 
 
-def _require_allowed(access: RemoteLogAccess, dry_run: bool) -> None:
+def _effects(access: RemoteLogAccess, topic: str, *, dry_run: bool) -> RestoreEffects:
+    """Make what writes: the only place where anything does that is not a dry run's."""
+    from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
+    from airflow_provider_rlmm.features.archiving.restore_effects import DryRunRestoreEffects, RealRestoreEffects
+
     settings = access.get_connection_settings()
     settings.check_writable()
     if dry_run:
-        return
+        return DryRunRestoreEffects()
     if not settings.allow_writes:
         with settings.naming():
             raise WritesNotAllowedError("allow_writes is off: nothing is written, and a restored topic would be")
     if (why := access.read_stop()) is not None:
         raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
-
-
-def _write(
-    target: RestoringTopic, look: TargetTopic, logs: Sequence[ArchivedLog], measured: Sequence[RecordsToRestore]
-) -> None:
-    """Write partition by partition, and compare what is read back; at the end the topic must still be the same one."""
-    from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
-    from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
-    from airflow_provider_rlmm.features.archiving.archive.content import WITHOUT_OFFSETS, ContentDigest
-
-    most = int(look.settings.get("max.message.bytes", 0))
-    for log, expected in zip(logs, measured, strict=True):
-        number, begin = log.partition, look.begins[log.partition]
-        written = target.write(number, log.stream().read(ReadIsolation.READ_COMMITTED), begin, most)
-        digest = ContentDigest(WITHOUT_OFFSETS)
-        for batch in target.read_back(number, begin, begin + written, SCHEMA):
-            digest.update(batch)
-        if (digest.count, digest.hexdigest()) != (expected.count, expected.content_sha256):
-            raise RestoreError(
-                f"{look.topic}-{number} does not hold what the archive does: {digest.count} records with the checksum "
-                f"{digest.hexdigest()[:12]}…, the archive has {expected.count} with {expected.content_sha256[:12]}…; delete "
-                "the topic, and restore into a new one"
-            )
-        logger.info("%s-%d: %d records are restored and read back", look.topic, number, written)
-    after = target.look()
-    ends = {p: look.begins[p] for p in look.begins} | {
-        f.partition: look.begins[f.partition] + f.count for f in measured
-    }
-    if (after.topic_id, after.ends) != (look.topic_id, ends):
-        raise RestoreError(
-            f"topic {look.topic} is not as it was left: it was replaced, or somebody else has written into it; compare it "
-            "with the archive, or restore into a new one"
-        )
+    cluster_id = access.check_cluster()
+    return RealRestoreEffects(RestoringTopic(access.get_client_config(), cluster_id, topic))

@@ -13,7 +13,6 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.errors import ArchiveError
-from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.features.archiving import restore_steps as session_restoring
 from airflow_provider_rlmm.features.archiving.restore_rules import INCOMPLETE_ARCHIVE
@@ -39,7 +38,7 @@ def topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
         archive_uri=run_of_archive.archive_uri, allow_writes=True, expected_cluster_id=CLUSTER_ID
     )
     access: Any = FakeAccess(settings)
-    monkeypatch.setattr(kafka_restoring, "RestoringTopic", fake)
+    fake.take_the_place_of_kafkas(monkeypatch)
     monkeypatch.setattr(session_restoring, "system_clock", lambda: START_MS)
     monkeypatch.setattr(session_restoring, "restore", lambda _, *given, **named: real(access, *given, **named))
     return fake

@@ -4,24 +4,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from airflow_provider_rlmm.core.base.errors import RestoreError
-from airflow_provider_rlmm.core.log.answers import TargetTopic
-from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.core.log.kafka.client import (
-    METADATA_TOPIC,
-    UNKNOWN_TOPIC,
-    KafkaAdmin,
-    admin_api,
-    is_error,
-    open_client,
-    serve,
-)
+from airflow_provider_rlmm.core.log.kafka.client import KafkaAdmin, open_client, serve
 from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.core.log.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
 
@@ -37,7 +27,7 @@ _MOST_MESSAGE_BYTES: Final = 1_000_000_000
 
 class RestoringTopic:
     """
-    A topic that archived records are written to. Clients are opened when first used.
+    Writes into a topic; :class:`~airflow_provider_rlmm.core.log.kafka.restore_target.RestoreTarget` says what it is before.
 
     :param config: the clients' properties.
     :param cluster_id: the cluster that is worked on.
@@ -50,38 +40,6 @@ class RestoringTopic:
         self._topic = topic
         self._admin = KafkaAdmin(config)
         self._watch = ClientWatch(config)
-
-    def look(self) -> TargetTopic:
-        """
-        Ask what the topic is now.
-
-        :raises RestoreError: if it does not exist, or is internal.
-        :raises EventLogAccessError: if it may not be described.
-        :raises EventLogUnavailableError: if no broker answers.
-        """
-        outcome = self._admin.describe_topics([self._topic])[self._topic]
-        if is_error(outcome, UNKNOWN_TOPIC):
-            raise RestoreError(
-                f"topic {self._topic!r} does not exist: create it with as many partitions as the archive, "
-                "message.timestamp.type=CreateTime and retention.ms=-1"
-            )
-        description = self._admin.checked(f"describing topic {self._topic!r}", outcome)
-        if description.is_internal or self._topic == METADATA_TOPIC:
-            raise RestoreError(f"topic {self._topic!r} is Kafka's own: restore into a topic of yours")
-        numbers = sorted(partition.id for partition in description.partitions)
-        settings = KafkaClusterTopics(self._config).topic_settings([self._topic]).get(self._topic, {})
-        return TargetTopic(
-            self._topic,
-            self._admin.topic_id(self._topic, outcome),
-            self._offsets(numbers, admin_api.OffsetSpec.earliest()),
-            self._offsets(numbers, admin_api.OffsetSpec.latest()),
-            settings,
-        )
-
-    def _offsets(self, partitions: list[int], spec: Any) -> Mapping[int, int]:
-        found = self._admin.list_offsets([(self._topic, number) for number in partitions], spec)
-        what = f"asking for the offsets of {self._topic!r}"
-        return {number: int(self._admin.checked(what, answer).offset) for (_, number), answer in found.items()}
 
     def write(self, partition: int, batches: Iterable[pa.RecordBatch], begin: int, max_message_bytes: int) -> int:
         """
@@ -184,16 +142,6 @@ class RestoringTopic:
         if error is not None and error.name() not in ("_PARTITION_EOF", "GROUP_AUTHORIZATION_FAILED"):
             raise RestoreError(f"reading {self._topic} back: {self._watch.text_of(error)}")
         return error is None
-
-    def close(self) -> None:
-        """Let the clients go."""
-        self._admin.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 class _Reports:

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
-from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
+from airflow_provider_rlmm.core.log.kafka import restore_target, restoring
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.features.archiving import restore_steps as session_restoring
 from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
@@ -39,7 +39,14 @@ class FakeTopic:
     spoil: Callable[[FakeTopic], object] = lambda topic: None
     later: Callable[[FakeTopic], object] = lambda topic: None
 
-    def __call__(self, *_: object) -> Self:
+    writers: int = 0
+
+    def take_the_place_of_kafkas(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(restore_target, "RestoreTarget", lambda *_: self)
+        monkeypatch.setattr(restoring, "RestoringTopic", self._writer)
+
+    def _writer(self, *_: object) -> Self:
+        self.writers += 1
         return self
 
     def __enter__(self) -> Self:
@@ -100,7 +107,7 @@ def access(tmp_path: Path) -> FakeAccess:
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
     fake = FakeTopic()
-    monkeypatch.setattr(kafka_restoring, "RestoringTopic", fake)
+    fake.take_the_place_of_kafkas(monkeypatch)
     monkeypatch.setattr(session_restoring, "system_clock", lambda: START_MS)
     return fake
 
@@ -116,18 +123,22 @@ def test_every_record_is_written_as_it_was(access: FakeAccess, topic: FakeTopic)
     assert report.to_dict()["partitions"][0]["content_sha256"] == report.partitions[0].content_sha256
 
 
-def test_a_dry_run_writes_nothing(access: FakeAccess, topic: FakeTopic, tmp_path: Path) -> None:
-    access.settings = replace(access.settings, allow_writes=False)
+@pytest.mark.parametrize("allow_writes", [True, False])
+def test_a_dry_run_has_nothing_that_writes(
+    access: FakeAccess, topic: FakeTopic, tmp_path: Path, allow_writes: bool
+) -> None:
+    access.settings = replace(access.settings, allow_writes=allow_writes)
     recorder = Recorder(tmp_path)
-    assert restored(access, dry_run=True).records == 20
-    assert (topic.rows, recorder.files()) == ([], set())
+    report = restored(access, dry_run=True)
+    assert (report.records, report.dry_run) == (20, True)
+    assert (topic.rows, topic.writers, recorder.files()) == ([], 0, set())
 
 
 def test_a_connection_that_does_not_allow_writes_restores_nothing(access: FakeAccess, topic: FakeTopic) -> None:
     access.settings = replace(access.settings, allow_writes=False)
     with pytest.raises(WritesNotAllowedError):
         restored(access)
-    assert topic.rows == []
+    assert (topic.rows, topic.writers) == ([], 0)
 
 
 def test_the_kill_switch_stops_a_restore(access: FakeAccess, topic: FakeTopic) -> None:

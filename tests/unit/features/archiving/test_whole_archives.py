@@ -14,7 +14,6 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError, StoppedError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
-from airflow_provider_rlmm.core.log.kafka import restoring as kafka_restoring
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.features.archiving import restore_steps as session_restoring
 from airflow_provider_rlmm.features.archiving.archive import documents
@@ -97,7 +96,7 @@ def archive_in_three_runs(cluster: ArchivingCluster, folder: Path) -> None:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     archive_in_three_runs(cluster_with_two_partitions(), tmp_path)
     topic = PartitionedTopic()
-    monkeypatch.setattr(kafka_restoring, "RestoringTopic", topic)
+    topic.take_the_place_of_kafkas(monkeypatch)
     monkeypatch.setattr(session_restoring, "system_clock", lambda: START_MS)
     settings = RemoteLogSettings(
         archive_uri=str(tmp_path / "archives"), allow_writes=True, expected_cluster_id=CLUSTER_ID

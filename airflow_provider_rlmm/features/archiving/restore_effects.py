@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a restore does to the topic, twice: it writes and compares, or leaves it alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from airflow_provider_rlmm.core.base.errors import RestoreError
+from airflow_provider_rlmm.core.log.answers import TargetTopic
+from airflow_provider_rlmm.features.archiving.restore_rules import RecordsToRestore
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.kafka.restore_target import RestoreTarget
+    from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
+    from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog
+
+logger = logging.getLogger(__name__)
+
+
+class RestoreEffects(Protocol):
+    """What :func:`~airflow_provider_rlmm.features.archiving.restore_steps.restore` does, or leaves."""
+
+    is_dry: ClassVar[bool]
+
+    def write(
+        self,
+        target: RestoreTarget,
+        look: TargetTopic,
+        logs: Sequence[ArchivedLog],
+        measured: Sequence[RecordsToRestore],
+    ) -> None:
+        """
+        Write partition by partition, and compare what is read back; at the end the topic must still be the same one.
+
+        :param target: the topic, to look at it again.
+        :param look: what it was found to be: it is empty, and can hold the records.
+        :param logs: the archived logs, by partition; they were verified.
+        :param measured: what is to be written of each.
+        :raises RestoreError: if the topic does not hold the records afterwards, as they were and no others.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RealRestoreEffects:
+    """Records are written, and read back."""
+
+    topic: RestoringTopic  # writes into the topic
+    is_dry: ClassVar[bool] = False
+
+    def write(
+        self,
+        target: RestoreTarget,
+        look: TargetTopic,
+        logs: Sequence[ArchivedLog],
+        measured: Sequence[RecordsToRestore],
+    ) -> None:
+        """See :class:`RestoreEffects`."""
+        for log, expected in zip(logs, measured, strict=True):
+            self._write_partition(look, log, expected)
+        after = target.look()
+        ends = {p: look.begins[p] for p in look.begins} | {
+            f.partition: look.begins[f.partition] + f.count for f in measured
+        }
+        if (after.topic_id, after.ends) != (look.topic_id, ends):
+            raise RestoreError(
+                f"topic {look.topic} is not as it was left: it was replaced, or somebody else has written into it; compare "
+                "it with the archive, or restore into a new one"
+            )
+
+    def _write_partition(self, look: TargetTopic, log: ArchivedLog, expected: RecordsToRestore) -> None:
+        """Write one partition, and compare what is read back."""
+        from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
+        from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
+        from airflow_provider_rlmm.features.archiving.archive.content import WITHOUT_OFFSETS, ContentDigest
+
+        number, begin = log.partition, look.begins[log.partition]
+        most = int(look.settings.get("max.message.bytes", 0))
+        written = self.topic.write(number, log.stream().read(ReadIsolation.READ_COMMITTED), begin, most)
+        digest = ContentDigest(WITHOUT_OFFSETS)
+        for batch in self.topic.read_back(number, begin, begin + written, SCHEMA):
+            digest.update(batch)
+        if (digest.count, digest.hexdigest()) != (expected.count, expected.content_sha256):
+            raise RestoreError(
+                f"{look.topic}-{number} does not hold what the archive does: {digest.count} records with the checksum "
+                f"{digest.hexdigest()[:12]}…, the archive has {expected.count} with {expected.content_sha256[:12]}…; delete "
+                "the topic, and restore into a new one"
+            )
+        logger.info("%s-%d: %d records are restored and read back", look.topic, number, written)
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunRestoreEffects:
+    """All was checked that can be; nothing is at hand that writes."""
+
+    is_dry: ClassVar[bool] = True
+
+    def write(
+        self,
+        target: RestoreTarget,
+        look: TargetTopic,
+        logs: Sequence[ArchivedLog],
+        measured: Sequence[RecordsToRestore],
+    ) -> None:
+        """See :class:`RestoreEffects`."""
