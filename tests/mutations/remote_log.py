@@ -16,6 +16,7 @@ _RANGE = "core/segments/test_read_range.py::"
 _MISSING = f"{_RANGE}test_what_is_missing_is_refused_unless_somebody_allows_it"
 _READ = "airflow/test_remote_log_operators.py::"
 _COPY = "airflow/test_copying_operator.py::"
+_COPY_STEPS = "features/copying/test_copy_steps.py::"
 _EXPORT = "features/reading/test_exporting.py::"
 
 
@@ -60,7 +61,7 @@ REMOTE_LOG = [
         COPYING,
         "the disk of another cluster is copied",
         "    if disk.cluster_id != session.cluster_id:",
-        f"{_COPY}test_a_disk_of_another_cluster_is_refused",
+        f"{_COPY_STEPS}test_a_disk_of_another_cluster_is_refused",
     ),
     Mutation(
         "remote log",
@@ -82,7 +83,7 @@ REMOTE_LOG = [
         COPY_EFFECTS,
         "        raise error\n",
         "        return str(error)\n",
-        f"{_COPY}test_nothing_is_copied_into_an_old_copy_of_the_brokers_storage",
+        f"{_COPY_STEPS}test_nothing_is_copied_into_an_old_copy_of_the_brokers_storage",
     ),
     Mutation(
         "remote log",
@@ -90,7 +91,7 @@ REMOTE_LOG = [
         COPYING,
         "    session.require_running(dry_run=dry_run)\n",
         "",
-        f"{_COPY}test_nothing_is_copied_under_the_kill_switch",
+        f"{_COPY_STEPS}test_nothing_is_copied_under_the_kill_switch",
     ),
     Mutation(
         "remote log",
@@ -98,7 +99,7 @@ REMOTE_LOG = [
         COPYING,
         "    if dry_run:\n",
         "    if False:\n",
-        f"{_COPY}test_a_dry_run_says_what_would_go_and_writes_nothing",
+        f"{_COPY_STEPS}test_a_dry_run_says_what_would_go_and_writes_nothing",
     ),
     Mutation(
         "remote log",
@@ -106,7 +107,7 @@ REMOTE_LOG = [
         COPYING,
         '    writer.require_copying(f"copy segments of {topic}")\n',
         "",
-        f"{_COPY}test_nothing_is_copied_where_the_connection_does_not_allow_it",
+        f"{_COPY_STEPS}test_nothing_is_copied_where_the_settings_do_not_allow_it",
     ),
     Mutation(
         "remote log",

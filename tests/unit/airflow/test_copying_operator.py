@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException
@@ -17,91 +16,27 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.base.errors import (
-    ClusterMismatchError,
     CopyRefusedError,
     EventLogUnavailableError,
     LogDirectoryError,
-    StoppedError,
     StorageRootError,
-    WritesNotAllowedError,
 )
-from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderOffsets, LeaderRecord
-from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
+from airflow_provider_rlmm.core.log.answers import CopyConfigs
 from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadata,
-    TopicIdPartition,
 )
-from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.world.current_root import NOTHING_RECORDED
-from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
-from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.observability import stats
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
-from tests.kafka_log import Batch
-from tests.log_directories import CLUSTER_ID, TOPIC_ID, HandmadeDisk
-from tests.recording import Recorder
-from tests.tiered_orders import START_MS, TieredOrders, batches, record
+from tests.log_directories import CLUSTER_ID
+from tests.tiered_orders import START_MS
 from tests.unit.airflow.test_operators import connect
-from tests.unit.features.copying.in_process_leader import InProcessLeader
-
-LIVING = [TopicIdPartition(TOPIC_ID, "living", n) for n in range(2)]
-MAY_COPY = CopyConfigs(True, True, frozenset({"delete"}), -1, -1)
-ROOT = "memory://kafka-tiered-storage"
-CLOSED = 90
-
-
-class Decommissioned(TieredOrders):
-    """A stopped broker's disk with two partitions of a living topic, of which nothing is copied yet."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.disk = HandmadeDisk(folder / "kafka" / "disk")
-        self.log_dir = self.disk.path
-        segments: list[list[Batch]] = [batches(start) for start in range(0, CLOSED, 30)]
-        for tip in LIVING:
-            self.disk.write(f"living-{tip.partition}", segments)
-        self.leader = InProcessLeader(METADATA_TOPIC_ID)
-        self.lead(MAY_COPY)
-
-    def lead(self, configs: CopyConfigs, partitions: list[TopicIdPartition] = LIVING, *, log_start: int = 0) -> None:
-        for tip in partitions:
-            self.leader.lead(tip, configs, LeaderOffsets(log_start, CLOSED, CLOSED))
-            self.leader.records[tip] = {
-                o: LeaderRecord(o, 0, r.timestamp, r.key, r.value, r.headers)
-                for o in range(CLOSED)
-                for r in [record(o)]
-            }
-
-    def announce(self, partition: int, ago_ms: int) -> None:
-        """Let a run announce a segment of ours, so long before now, and die."""
-        segment_id = RemoteLogSegmentId(LIVING[partition], UUID(int=999))
-        now_ms = START_MS + 3_600_000
-        state = RemoteLogSegmentState.COPY_SEGMENT_STARTED
-        self.append(
-            RemoteLogSegmentMetadata(
-                segment_id, 0, 29, START_MS, COPIER_BROKER_ID, now_ms - ago_ms, 100, None, state, ((0, 0),)
-            )
-        )
-
-    def damage(self, name: str) -> None:
-        """Flip a bit in the middle of a file."""
-        file = self.log_dir / name
-        whole = bytearray(file.read_bytes())
-        whole[100] ^= 1
-        file.write_bytes(whole)
-
-    def copied(self, partition: int) -> list[int]:
-        """The offsets that can be read of a partition."""
-        tip = LIVING[partition]
-        reader = RemoteLogReader(PartitionSegments(self.log, [tip]), self.storage)
-        return [offset for batch in reader.read(tip, 0) for offset in batch.column("offset").to_pylist()]
+from tests.unit.features.copying.decommissioned import LIVING, ROOT, Decommissioned, files
 
 
 @pytest.fixture
@@ -148,62 +83,20 @@ def copy(world: Decommissioned, **arguments: Any) -> dict[str, Any]:
     return operator.execute(context())
 
 
-def files(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-def test_a_disk_is_copied_and_left_as_it_is(world: Decommissioned, tmp_path: Path) -> None:
-    before, recorder = files(tmp_path / "kafka"), Recorder(tmp_path, world.log, world.storage)
+def test_an_operator_tells_what_it_has_copied_and_leaves_the_same_document(
+    world: Decommissioned, tmp_path: Path
+) -> None:
     told = copy(world)
-    assert {effect.split(" ")[1] for effect in recorder.effects()} == {"publish", "put"}
     assert (told["segments"], told["dry_run"]) == (6, False)
-    assert [(p["partition"], p["remote_end"], p["stopped_by"]) for p in told["partitions"]] == [
-        (0, 90, None),
-        (1, 90, None),
-    ]
     assert world.copied(0) == world.copied(1) == list(range(90))
-    assert files(tmp_path / "kafka") == before
     document = json.loads((tmp_path / "work" / "dag.run" / "copy.json").read_text())
     assert document == {"cluster_id": CLUSTER_ID, **told}
-    assert copy(world)["segments"] == 0
 
 
-def test_a_dry_run_says_what_would_go_and_writes_nothing(
-    world: Decommissioned, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    connect(monkeypatch, allow_writes=False, expected_cluster_id=CLUSTER_ID, expected_root=ROOT)
-    recorder = Recorder(tmp_path, world.log, world.storage)
-    told = copy(world, dry_run_only=True, partitions=[1])
-    assert [s["start_offset"] for s in told["partitions"][0]["planned"]] == [0, 30, 60]
-    assert (told["segments"], recorder.effects()) == (3, [])
-    left = {file for file in recorder.files() if not any(r in file for r in (".snapshot", "floors/", "metadata-topic"))}
-    assert left == {"work/dag.run/copy.json"}
-    assert told["bytes"] == sum(len(b.to_bytes()) for start in (0, 30, 60) for b in batches(start))
-
-
-@pytest.mark.parametrize("extra", [{"allow_copy": None}, {"allow_copy": None, "allow_writes": False}])
-def test_nothing_is_copied_where_the_connection_does_not_allow_it(
-    world: Decommissioned, monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any]
-) -> None:
-    connect(monkeypatch, expected_cluster_id=CLUSTER_ID, expected_root=ROOT, **extra)
-    events = world.events
-    with pytest.raises(WritesNotAllowedError):
-        copy(world, log_dir="/nowhere/yet")
-    assert world.events == events
-
-
-def lose(world: Decommissioned, topic: str) -> None:
-    """Let the storage lack all that was copied of a topic, as an old copy of it does."""
-    for key in [key for key in world.storage._objects if f"/{topic}-" in f"/{key}"]:
-        del world.storage._objects[key]
-
-
-def test_nothing_is_copied_into_an_old_copy_of_the_brokers_storage(world: Decommissioned) -> None:
-    lose(world, "orders")
-    events = world.events
-    with pytest.raises(StorageRootError, match="nothing is copied there; check storage URI, layout and mount"):
-        copy(world)
-    assert world.events == events
+def test_an_operator_gives_the_step_its_arguments(world: Decommissioned) -> None:
+    assert copy(world, partitions=[0], limits={"max_segments": "1", "bytes_per_second": 10**9})["segments"] == 1
+    with pytest.raises(LogDirectoryError, match="no snapshot can be made in /nowhere"):
+        copy(world, snapshot_in="/nowhere")
 
 
 @pytest.mark.parametrize("wrong", ["an old copy", "a copy that may be current"])
@@ -212,7 +105,7 @@ def test_a_dry_run_says_first_that_the_storage_would_be_refused(
 ) -> None:
     why = "nothing is copied there; check storage URI, layout and mount"
     if wrong == "an old copy":
-        lose(world, "orders")
+        world.lose("orders")
     else:
         ledger = property(lambda session: NOTHING_RECORDED)
         monkeypatch.setattr("airflow_provider_rlmm.core.runs.cleaner_session.CleanerSession.root_ledger", ledger)
@@ -231,16 +124,6 @@ def test_a_dry_run_says_first_that_the_storage_would_be_refused(
     assert world.events == events
 
 
-def test_what_brokers_have_lost_themselves_may_be_missing_where_somebody_says_so(world: Decommissioned) -> None:
-    other = TopicIdPartition(UUID(int=78), "other", 0)
-    world.topics.topics["other"] = other.topic_id
-    world.copy(other, batches(0))
-    lose(world, "orders")
-    with pytest.raises(StorageRootError, match="the override 'missing_living_segments' lets the run go on"):
-        copy(world)
-    assert copy(world, limits={"overrides": ["missing_living_segments"]})["segments"] == 6
-
-
 def test_a_layout_that_cannot_be_copied_into_is_refused_by_the_first_look(
     world: Decommissioned, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,13 +139,6 @@ def test_a_layout_that_cannot_be_copied_into_is_refused_by_the_first_look(
     assert (world.events, packed.keys, files(tmp_path / "kafka")) == (events, frozenset(), before)
 
 
-def test_nothing_is_copied_under_the_kill_switch(world: Decommissioned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RemoteLogMetadataHook, "read_stop", lambda self: "somebody said stop")
-    with pytest.raises(StoppedError, match="somebody said stop"):
-        copy(world)
-    assert copy(world, dry_run_only=True)["segments"] == 6
-
-
 def test_a_damaged_partition_needs_a_person_after_the_healthy_one_is_done(
     world: Decommissioned, tmp_path: Path
 ) -> None:
@@ -275,13 +151,6 @@ def test_a_damaged_partition_needs_a_person_after_the_healthy_one_is_done(
     told = json.loads((tmp_path / "work" / "dag.run" / "copy.json").read_text())
     assert [p["needs_person"] for p in told["partitions"]] == [True, False]
     assert not list(world.log_dir.parent.glob(".rlmm-*"))
-
-
-def test_a_partition_whose_leader_copies_is_refused_and_the_other_copied(world: Decommissioned) -> None:
-    world.lead(CopyConfigs(True, False, frozenset({"delete"}), -1, -1), LIVING[:1])
-    with pytest.raises(AirflowFailException, match=r"remote\.log\.copy\.disable"):
-        copy(world)
-    assert world.copied(1) == list(range(90))
 
 
 EXPIRING = CopyConfigs(True, True, frozenset({"delete"}), 2 * 3_600_000 - 40_000, -1)
@@ -332,12 +201,6 @@ def test_a_dry_run_needs_a_person_where_the_copy_would(world: Decommissioned) ->
         copy(world, dry_run_only=True)
 
 
-def test_a_run_may_be_a_canary(world: Decommissioned) -> None:
-    told = copy(world, partitions=[0], limits={"max_segments": "1", "bytes_per_second": 10**9})
-    assert told["segments"] == 1
-    assert world.copied(0) == list(range(30))
-
-
 def test_what_a_later_try_may_do_is_tried_again(world: Decommissioned, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
@@ -352,32 +215,6 @@ def test_what_a_later_try_may_do_is_tried_again(world: Decommissioned, monkeypat
     ) as e:
         copy(world, partitions=[0])
     assert not isinstance(e.value, AirflowFailException)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "said"),
-    [
-        ({"topic": "orders"}, LogDirectoryError, "has no partition of topic 'orders'"),
-        ({"partitions": [1, 4]}, LogDirectoryError, r"has not partitions \[4\] of topic 'living'"),
-        ({"log_dir": "/nowhere"}, LogDirectoryError, "/nowhere"),
-        ({"snapshot_in": "/nowhere"}, LogDirectoryError, "no snapshot can be made in /nowhere"),
-    ],
-)
-def test_a_disk_without_it_is_refused(
-    world: Decommissioned, arguments: dict[str, Any], error: type[Exception], said: str
-) -> None:
-    with pytest.raises(error, match=said):
-        copy(world, **arguments)
-
-
-def test_a_disk_of_another_cluster_is_refused(world: Decommissioned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RemoteLogMetadataHook, "check_cluster", lambda self, *_: "another")
-    events = world.events
-    with pytest.raises(
-        ClusterMismatchError, match=f"is of cluster '{CLUSTER_ID}', and the connection leads to 'another'"
-    ):
-        copy(world)
-    assert world.events == events
 
 
 def test_copies_are_counted_under_kafkas_names(world: Decommissioned, monkeypatch: pytest.MonkeyPatch) -> None:
