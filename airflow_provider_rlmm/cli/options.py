@@ -14,13 +14,24 @@ import click
 from airflow_provider_rlmm.cli.access import access_of_command
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
-from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Flag, Names, Share, Text, Whole, Written
+from airflow_provider_rlmm.core.base.declarations import (
+    Declared,
+    Duration,
+    Flag,
+    Names,
+    Share,
+    Text,
+    Texts,
+    Whole,
+    Written,
+)
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.values import MAX_INTEGER, duration_text
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.runs import connection_fields as connection
+from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 
 Command = Callable[..., Any]
@@ -74,6 +85,8 @@ def _told(declared: Declared[Any]) -> tuple[dict[str, Any], str]:
             return {}, default or ""
         case Names(known):
             return {"type": click.Choice(sorted(known)), "multiple": True}, ""
+        case Texts():
+            return {"multiple": True}, ""
         case Written():
             return {}, ""
 
@@ -151,16 +164,15 @@ _LIMITS = (
 )
 max_copy_option = option_of(limits.MAX_COPY, in_bounds=True, has_default=True)
 _CONFIRM = (
-    click.option(
-        "--confirm-lost-records",
+    option_of(
+        run_parameters.CONFIRM_LOST_RECORDS,
+        "Go on though a metadata partition has lost what an earlier run had read of it; named as the refusal names it",
         metavar="PARTITION@OFFSET",
-        multiple=True,
-        help="Go on though a metadata partition has lost what an earlier run had read of it; named as the refusal names it.",
     ),
-    click.option(
-        "--confirm-metadata-topic-id",
+    option_of(
+        run_parameters.CONFIRM_METADATA_TOPIC_ID,
+        "Go on though the metadata topic was deleted and made anew; its new id, as the refusal names it",
         metavar="ID",
-        help="Go on though the metadata topic was deleted and made anew; its new id, as the refusal names it.",
     ),
 )
 archive_option = click.option(

@@ -34,6 +34,7 @@ from airflow.sdk import DAG, Param
 from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.core.plans import limits
+from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.core.runs.installation_options import CLEANER_SCHEDULE
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
@@ -172,13 +173,7 @@ def _tasks(conn_id: str) -> None:
 def _params(conn_id: str) -> dict[str, Param]:
     return {
         **params.of_connection(conn_id),
-        "source_plan": Param(
-            None,
-            type=["null", "string"],
-            title="Plan to take work from",
-            section=params.WHAT,
-            description="Plan of remote_log_retention to take work from: its name, or a URI below [rlmm] allowed_plan_roots",
-        ),
+        **params.of(run_parameters.SOURCE_PLAN, params.WHAT),
         **params.of_dry_run("Say what would be written and deleted, do nothing; off: do it"),
         **params.of(limits.MAX_SEGMENTS_THIS_RUN, params.WHAT),
         **params.of(limits.MIN_ABSENCE, params.PROTECTIONS),

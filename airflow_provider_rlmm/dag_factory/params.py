@@ -9,10 +9,20 @@ from typing import Any
 from airflow.sdk import Param
 
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
-from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Flag, Names, Share, Text, Whole, Written
+from airflow_provider_rlmm.core.base.declarations import (
+    Declared,
+    Duration,
+    Flag,
+    Names,
+    Share,
+    Text,
+    Texts,
+    Whole,
+    Written,
+)
 from airflow_provider_rlmm.core.base.values import MAX_INTEGER, duration_text
 from airflow_provider_rlmm.core.plans import limits
-from airflow_provider_rlmm.operators.approval import DEFAULT_RESPONSE_TIMEOUT
+from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.settings import connections
 
 WHAT = "What to do"
@@ -66,8 +76,12 @@ def _form_of(declared: Declared[Any]) -> tuple[Any, dict[str, Any], str]:
             meant = {"values_display": known} if isinstance(known, Mapping) else {}
             items = {"type": "string", "enum": sorted(known)}
             return sorted(declared.default), {"type": "array", "items": items, "examples": sorted(known), **meant}, ""
+        case Texts(pattern=pattern):
+            of_each = {"type": "string"} | ({"pattern": pattern} if pattern else {})
+            return list(declared.default), {"type": "array", "items": of_each}, ""
         case Written():
-            return declared.default, {"type": "string", "examples": [declared.example]}, ""
+            examples = {"examples": [declared.example]} if declared.example else {}
+            return declared.default, {"type": "string", **examples}, ""
 
 
 def filled_in(declared: Iterable[Declared[Any]]) -> dict[str, str]:
@@ -112,14 +126,7 @@ def of_deletion(batch: str | None = None) -> dict[str, Param]:
         **of(limits.BATCH_SEGMENTS, PACE, batch),
         **of(limits.OBJECTS_PER_SECOND, PACE),
         **of(limits.DELETION_WINDOW, PACE, window),
-        "hold": Param(
-            [],
-            type="array",
-            title="Topics on hold",
-            section=WHAT,
-            items={"type": "string"},
-            description="Topics that this run must not touch: names, patterns with * and ?, topic ids; see the connection",
-        ),
+        **of(run_parameters.HOLD, WHAT),
         **of(limits.NAMED_OVERRIDES, PROTECTIONS),
     }
 
@@ -129,13 +136,7 @@ def of_approval() -> dict[str, Param]:
     return {
         **of(limits.APPROVE_ABOVE_SEGMENTS, APPROVAL),
         **of(limits.APPROVE_ABOVE_BYTES, APPROVAL),
-        "answer_within": Param(
-            DEFAULT_RESPONSE_TIMEOUT,
-            **DURATION,
-            title="Wait for an answer",
-            section=APPROVAL,
-            description="No answer within this time is a rejection, such as 18 h; never beyond the plan's expiry",
-        ),
+        **of(run_parameters.ANSWER_WITHIN, APPROVAL),
     }
 
 
@@ -165,19 +166,6 @@ def of_dry_run(description: str) -> dict[str, Param]:
 def of_lost_records() -> dict[str, Param]:
     """Return which lost records a person confirms, by the names that refusals give them."""
     return {
-        "confirm_lost_records": Param(
-            [],
-            type="array",
-            title="Lost records confirmed",
-            section=PROTECTIONS,
-            items={"type": "string", "pattern": r"^\d+@\d+$"},
-            description="Go on without records that earlier runs had read and the log has lost: 3@24, as the refusal says",
-        ),
-        "confirm_metadata_topic_id": Param(
-            None,
-            type=["null", "string"],
-            title="New metadata topic confirmed",
-            section=PROTECTIONS,
-            description="Go on though the metadata topic was deleted and made anew: its new id, as the refusal says",
-        ),
+        **of(run_parameters.CONFIRM_LOST_RECORDS, PROTECTIONS),
+        **of(run_parameters.CONFIRM_METADATA_TOPIC_ID, PROTECTIONS),
     }

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -15,12 +14,13 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 from airflow.sdk.definitions.param import ParamsDict
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS, duration_in_words, system_clock
+from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, ApprovalLimits
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import planned_topics, read_plan
 from airflow_provider_rlmm.core.runs.approving import body_of, keep_approval, keep_request, read_request, subject_of
+from airflow_provider_rlmm.core.runs.run_parameters import ANSWER_WITHIN, LEAST_ANSWER_WITHIN_MS
 from airflow_provider_rlmm.features.scrub.scrub_approval import scrub_body_of, scrub_subject_of
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_planner import read_scrub_plan, topics_of
@@ -32,12 +32,6 @@ from airflow_provider_rlmm.settings import artifact_uri
 
 __all__ = ["ApproveRemoteLogCleanupOperator", "ApproveRemoteStorageScrubOperator"]
 
-DEFAULT_RESPONSE_TIMEOUT = "18 h"
-"""Who comes to work in the morning finds the request of the night, and six of the plan's 24 hours are left to apply it."""
-
-MIN_RESPONSE_TIMEOUT_MS = 1_000
-
-
 Plan = TypeVar("Plan", PlanSummary, ScrubPlan)
 
 
@@ -47,7 +41,7 @@ class ApprovalArguments:
 
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     approve_above: ApprovalLimits | None = given.read_by(given.approval_limits, None)
-    answer_within: int = given.read_by(partial(given.duration_ms, minimum=MIN_RESPONSE_TIMEOUT_MS), 18 * HOUR_MS)
+    answer_within: int = given.declared_as(ANSWER_WITHIN)
     dry_run_only: bool | str = given.read_by(given.flag, False)
 
 
@@ -93,7 +87,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
         *,
         rlmm_conn_id: str = "rlmm_default",
         approve_above: Mapping[str, Any] | None = None,
-        answer_within: int | str = DEFAULT_RESPONSE_TIMEOUT,
+        answer_within: int | str = "18 h",
         dry_run_only: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -123,7 +117,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
         raise AssertionError("Airflow's operator returns by an exception")
 
     def _ask(self, context: Context, name: str, summary: Plan, conn_id: str, wait_ms: int) -> None:
-        if wait_ms < MIN_RESPONSE_TIMEOUT_MS:
+        if wait_ms < LEAST_ANSWER_WITHIN_MS:
             raise PlanError(f"plan {summary.plan_id} has expired, nobody can approve it; make a new plan")
         uri = artifact_uri(name)
         self.subject, self.body = self.words(uri, summary, conn_id, page_address(self.link.page, name), wait_ms)

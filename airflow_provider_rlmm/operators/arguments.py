@@ -14,23 +14,30 @@ from dataclasses import field
 from dataclasses import fields as fields_of
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
-from uuid import UUID
 
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import system_clock
-from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Flag, Names, Share, Text, Whole, Written
+from airflow_provider_rlmm.core.base.declarations import (
+    Declared,
+    Duration,
+    Flag,
+    Names,
+    Share,
+    Text,
+    Texts,
+    Whole,
+    Written,
+)
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
-from airflow_provider_rlmm.core.records.lost_records import lost_records_named
-from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.runs.run_parameters import read_topic_id
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
-from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES
 from airflow_provider_rlmm.features.cleanup.steps import MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.features.copying.rules import COPY, CopyLimits
@@ -106,8 +113,6 @@ def declarations_of(arguments: type) -> Mapping[str, Declared[Any]]:
     return {f.name: f.metadata[_DECLARED] for f in fields_of(arguments) if _DECLARED in f.metadata}
 
 
-_NO_ID = UUID(int=0)
-_UUID_CHARS = 36
 _NUMBER = re.compile(r"[0-9]{0,19}\.?[0-9]{1,19}(e-?[0-9]{1,3})?", re.ASCII | re.IGNORECASE)
 
 integer = values.spelled_integer
@@ -267,6 +272,8 @@ def reader_of(declared: Declared[Value]) -> Callable[[str, object], Value]:
             read = partial(_names, known)
         case Written(read_text):
             read = read_text
+        case Texts(read_texts):
+            read = partial(_texts, read_texts)
     return partial(_optional, read) if declared.default is None else read
 
 
@@ -278,6 +285,11 @@ def _word(words: tuple[str, ...], name: str, value: object) -> str:
 
 def _names(known: Collection[str], name: str, value: object) -> frozenset[str]:
     return values.names(name, () if value is None else value, known)
+
+
+def _texts(read: Callable[[str, object], tuple[str, ...]], name: str, value: object) -> tuple[str, ...]:
+    # Nothing else stands for "none": a slip of the pen must not lift a hold.
+    return read(name, () if value is None or value == "" else value)
 
 
 def _optional(read: Reader, name: str, value: object) -> Any:
@@ -304,21 +316,8 @@ def restore_overrides(name: str, value: object) -> frozenset[str]:
     return values.names(name, () if value is None or value == "" else value, RESTORE_OVERRIDES)
 
 
-def topic_id(name: str, value: object) -> UUID:
-    """Return the topic id that a text spells, in Kafka's form or as a UUID with hyphens; see :data:`Reader`."""
-    spelled = value.strip() if isinstance(value, str) else ""
-    try:
-        found = UUID(spelled) if len(spelled) == _UUID_CHARS else parse_kafka_uuid(spelled)
-    except ValueError:
-        found = _NO_ID
-    if found == _NO_ID:
-        raise refused(name, value, "a topic id in Kafka's form, such as g9LiIua4STiXAgIF9bPVMg")
-    return found
-
-
-def topic_id_or_none(name: str, value: object) -> UUID | None:
-    """Return the topic id that a text spells, ``None`` where it is absent or a template that rendered as nothing."""
-    return None if value is None or value in ("", "None") else topic_id(name, value)
+topic_id = read_topic_id
+"""Returns the topic id that a text spells: a :data:`Reader`."""
 
 
 def partitions(name: str, value: object) -> tuple[int, ...] | None:
@@ -403,25 +402,6 @@ def price_micros(name: str, value: object) -> int | None:
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= MAX_PRICE:
         raise refused(name, value, f"a number from 0 to {MAX_PRICE}")
     return round(number * 1_000_000)
-
-
-def hold_entries(name: str, value: object) -> tuple[str, ...]:
-    """
-    Return the topics that a run must not touch: a list of names, patterns and ids; see :data:`Reader`.
-
-    :raises ConfigurationError: for anything but a list, ``None`` or an empty text, or if an entry can hold nothing.
-    """
-    # Nothing else stands for "nothing is held": a slip of the pen must not lift a hold.
-    return Hold.of(() if value is None or value == "" else sorted(values.strings(name, value))).entries
-
-
-def lost_records(name: str, value: object) -> tuple[str, ...]:
-    """
-    Return names of lost records that a person confirms, such as ``3@24``; see :data:`Reader`.
-
-    :raises ConfigurationError: for anything but a list, ``None`` or an empty text, or if an entry names none.
-    """
-    return lost_records_named(name, () if value is None or value == "" else values.strings(name, value))
 
 
 def artifact_name(context: Context) -> str:

@@ -12,6 +12,7 @@ from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_SEGMENTS_THIS_RUN
+from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
@@ -27,14 +28,14 @@ class _CheckArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
-    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
     dry_run_only: bool = given.read_by(given.flag, False)
-    source_plan: str | None = given.read_by(given.text_or_none, None)
+    source_plan: str | None = given.declared_as(run_parameters.SOURCE_PLAN)
     archive_first: bool = given.read_by(given.flag, False)
     scheduled_by_connection: bool = given.read_by(given.flag, False, templated=False)
-    confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
-    confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
+    confirm_lost_records: tuple[str, ...] = given.declared_as(run_parameters.CONFIRM_LOST_RECORDS)
+    confirm_metadata_topic_id: UUID | None = given.declared_as(run_parameters.CONFIRM_METADATA_TOPIC_ID)
 
 
 class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_SEGMENTS_THIS_RUN
 from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_document
+from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.features.cleanup import run_report as documents
 from airflow_provider_rlmm.features.cleanup.reports import Totals, named
 from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
@@ -50,12 +51,12 @@ __all__ = [
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MarkArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
-    source_plan: str | None = given.read_by(given.text_or_none, None)
+    source_plan: str | None = given.declared_as(run_parameters.SOURCE_PLAN)
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
-    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
-    confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
-    confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
+    confirm_lost_records: tuple[str, ...] = given.declared_as(run_parameters.CONFIRM_LOST_RECORDS)
+    confirm_metadata_topic_id: UUID | None = given.declared_as(run_parameters.CONFIRM_METADATA_TOPIC_ID)
 
 
 class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
@@ -140,10 +141,10 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlanArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
-    source_plan: str | None = given.read_by(given.text_or_none, None)
+    source_plan: str | None = given.declared_as(run_parameters.SOURCE_PLAN)
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
-    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
     dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
     expires_in_ms: int = given.read_by(given.expiry, DAY_MS, templated=False)
@@ -235,7 +236,7 @@ class _CleanArguments:
     metadata_partition: int = given.read_by(given.metadata_partition, templated=False)
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
-    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
     archive_first: bool = given.read_by(given.flag, False)
     approve_above: ApprovalLimits | None = given.read_by(given.approval_limits, None)

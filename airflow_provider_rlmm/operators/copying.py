@@ -14,6 +14,7 @@ from airflow.sdk import Context
 from airflow.sdk.bases.xcom import BaseXCom
 
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.observability.stats import send_remote_log_metrics
@@ -34,8 +35,8 @@ class _CopyArguments:
     limits: CopyLimits = given.read_by(given.copy_limits, CopyLimits())
     dry_run_only: bool = given.read_by(given.flag, False)
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
-    confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
-    confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
+    confirm_lost_records: tuple[str, ...] = given.declared_as(run_parameters.CONFIRM_LOST_RECORDS)
+    confirm_metadata_topic_id: UUID | None = given.declared_as(run_parameters.CONFIRM_METADATA_TOPIC_ID)
 
 
 class CopyLogSegmentsOperator(CheckedOperator[_CopyArguments]):

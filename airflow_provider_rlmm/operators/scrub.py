@@ -14,6 +14,7 @@ from airflow.sdk import Context
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_COPY, MAX_SEGMENTS_THIS_RUN, NAMED_OVERRIDES
+from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.core.runs.attention import Attention, Judgement, RunProblem
 from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
@@ -41,8 +42,8 @@ class _ScrubArguments:
     price_per_gb_month: int | None = given.read_by(given.price_micros, None)
     fail_on_problems: bool = given.read_by(given.flag, True)
     overrides: frozenset[str] = given.declared_as(NAMED_OVERRIDES)
-    confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
-    confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
+    confirm_lost_records: tuple[str, ...] = given.declared_as(run_parameters.CONFIRM_LOST_RECORDS)
+    confirm_metadata_topic_id: UUID | None = given.declared_as(run_parameters.CONFIRM_METADATA_TOPIC_ID)
 
 
 class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
@@ -137,7 +138,7 @@ class _PlanArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: ScrubLimits = given.read_by(given.scrub_limits, ScrubLimits())
     blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
-    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
     dry_run_only: bool = given.read_by(given.flag, False)
     expires_in_ms: int = given.read_by(given.expiry, DAY_MS, templated=False)
@@ -220,11 +221,11 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
 class _DeleteArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: ScrubLimits = given.read_by(given.scrub_limits, ScrubLimits())
-    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     dry_run_only: bool = given.read_by(given.flag, False)
     approve_above: ApprovalLimits | None = given.read_by(given.approval_limits, None)
-    confirm_lost_records: tuple[str, ...] = given.read_by(given.lost_records, ())
-    confirm_metadata_topic_id: UUID | None = given.read_by(given.topic_id_or_none, None)
+    confirm_lost_records: tuple[str, ...] = given.declared_as(run_parameters.CONFIRM_LOST_RECORDS)
+    confirm_metadata_topic_id: UUID | None = given.declared_as(run_parameters.CONFIRM_METADATA_TOPIC_ID)
 
 
 class DeleteScrubbedObjectsOperator(CheckedOperator[_DeleteArguments]):

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import read_document
+from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
 from airflow_provider_rlmm.observability.stats import send_survey_metrics
 from airflow_provider_rlmm.operators import arguments as given
@@ -29,7 +30,7 @@ __all__ = ["SurveyRemoteLogOperator"]
 class _SurveyArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
-    hold: tuple[str, ...] = given.read_by(given.hold_entries, ())
+    hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     dry_run_only: bool = given.read_by(given.flag, False)
 
 

@@ -444,8 +444,8 @@ STORAGE_ROOT = [
         "hold",
         "takes anything that is false for an empty hold",
         "operators/arguments.py",
-        'Hold.of(() if value is None or value == "" else',
-        "Hold.of(() if not value else",
+        'return read(name, () if value is None or value == "" else value)',
+        "return read(name, () if not value else value)",
         "airflow/test_arguments.py::test_only_nothing_lifts_a_hold",
     ),
 ]

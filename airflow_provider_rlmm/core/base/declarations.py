@@ -52,7 +52,15 @@ class Names:
 class Written:
     """A text of a form of its own."""
 
-    read: Callable[[str, object], str]  # takes name and value, refuses what is not of the form
+    read: Callable[[str, object], Any]  # takes name and value, refuses what is not of the form
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A list of texts, each of a form of its own."""
+
+    read: Callable[[str, object], tuple[str, ...]]  # takes name and list, refuses what is not of the form
+    pattern: str = ""  # of each, for forms that check it while somebody types
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,7 @@ class Text:
     words: tuple[str, ...] = ()
 
 
-Kind: TypeAlias = Whole | Duration | Share | Flag | Names | Text | Written
+Kind: TypeAlias = Whole | Duration | Share | Flag | Names | Text | Texts | Written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +119,7 @@ class Declared(Generic[Value]):
                     raise refused(self.name, value, " or ".join(words) or "text")
             case Names(known):
                 values.names(self.name, value, known)
-            case Written(read):
+            case Written(read) | Texts(read):
                 read(self.name, value)
 
 

@@ -17,6 +17,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperator
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators import arguments
 from airflow_provider_rlmm.operators.approval import (
@@ -537,17 +538,15 @@ def test_offsets_take_what_an_xcom_holds() -> None:
     assert arguments.offsets("start_offsets", None) == {}
 
 
+HOLD_ENTRIES = arguments.reader_of(run_parameters.HOLD)
+
+
 def test_only_nothing_lifts_a_hold() -> None:
-    assert (
-        arguments.hold_entries("hold", None)
-        == arguments.hold_entries("hold", "")
-        == arguments.hold_entries("hold", [])
-        == ()
-    )
-    assert arguments.hold_entries("hold", ["legal-*", "orders"]) == ("legal-*", "orders")
+    assert HOLD_ENTRIES("hold", None) == HOLD_ENTRIES("hold", "") == HOLD_ENTRIES("hold", []) == ()
+    assert HOLD_ENTRIES("hold", ["legal-*", "orders"]) == ("legal-*", "orders")
     for slip in (0, False, {}):
         with pytest.raises(ConfigurationError, match="hold"):
-            arguments.hold_entries("hold", slip)
+            HOLD_ENTRIES("hold", slip)
 
 
 def test_optional_texts() -> None:
