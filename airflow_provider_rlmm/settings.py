@@ -108,7 +108,6 @@ def schedule_of(option: Declared[str]) -> str | None:
     """
     Return when the DAGs of one kind run.
 
-    :param option: their schedule.
     :return: a cron expression, a preset or another word, as it was written; ``None`` for ``none``: only by hand.
     """
     configured = _configured(option).strip()
@@ -241,12 +240,7 @@ def is_artifact_name(name: str) -> bool:
 
 
 def artifact_name_of(dag_id: str, run_id: str) -> str:
-    """
-    Return the name under which a run keeps its plan and its report.
-
-    :param dag_id: of the run.
-    :param run_id: of the run.
-    """
+    """Return the name under which a run keeps its plan and its report."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{dag_id}.{run_id}").lstrip("._-")
     if len(name) <= _MAX_ARTIFACT_NAME:
         return name

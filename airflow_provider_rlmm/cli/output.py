@@ -119,11 +119,7 @@ class Working:
         self._status = progress.add_task("starting", total=None)
 
     def on_read(self, progress: ReplayProgress) -> None:
-        """
-        Show how far the reading of the metadata topic is.
-
-        :param progress: of the replay.
-        """
+        """Show how far the reading of the metadata topic is."""
         total = progress.records + progress.offsets_left
         if self._reading is None:
             self._reading = self._progress.add_task("reading the metadata topic", total=total)

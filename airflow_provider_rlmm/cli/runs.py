@@ -69,11 +69,7 @@ class Run:
         return self.uri_of(self.name)
 
     def uri_of(self, name: str) -> str:
-        """
-        Return the folder of a run.
-
-        :param name: of the run.
-        """
+        """Return the folder of a run."""
         return f"{self.work_uri}/{name}"
 
     @property

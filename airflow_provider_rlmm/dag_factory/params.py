@@ -102,8 +102,6 @@ def of_connection(conn_id: str) -> dict[str, Param]:
     Return the parameter that names the connection: a DAG works for its own, whatever a run is given.
 
     The DAGs of ``rlmm_default`` take any connection that has no DAGs of its own.
-
-    :param conn_id: the DAG's connection.
     """
     allowed: dict[str, Any] = {"enum": [conn_id]}
     said = f"Connection of type rlmm; this DAG works for {conn_id} alone"

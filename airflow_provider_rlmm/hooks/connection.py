@@ -87,7 +87,6 @@ class RlmmHook(BaseHook):
         """
         Return a hook for the connection of another one, as that one has read it.
 
-        :param other: the other hook.
         :raises ConfigurationError: naming the connection and the field.
         """
         hook = cls(other.rlmm_conn_id)

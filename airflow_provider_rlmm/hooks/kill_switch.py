@@ -16,11 +16,7 @@ STOP_VARIABLE: Final = "rlmm_stop"
 
 
 def stop_variables(rlmm_conn_id: str) -> tuple[str, str]:
-    """
-    Return the variables that stop the runs of a connection.
-
-    :param rlmm_conn_id: the connection.
-    """
+    """Return the variables that stop the runs of a connection."""
     return STOP_VARIABLE, f"{STOP_VARIABLE}__{rlmm_conn_id}"
 
 
@@ -28,7 +24,6 @@ def read_stop(rlmm_conn_id: str) -> str | None:
     """
     Return why the runs of a connection are stopped, ``None`` where they may go on.
 
-    :param rlmm_conn_id: the connection.
     :raises ConfigurationError: if an environment variable of this worker freezes the switch.
     :raises Exception: if a variable cannot be read, or nobody can tell whether there is one.
     """

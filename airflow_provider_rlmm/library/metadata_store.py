@@ -178,7 +178,6 @@ class RemotePartitionMetadataStore:
         """
         Hold an initialised view still.
 
-        :param partition: which.
         :raises PartitionNotAssignedError: if it is not followed.
         :raises NotReadyError: if it is not initialised.
         """

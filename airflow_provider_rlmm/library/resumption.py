@@ -136,7 +136,6 @@ class LookupReplay:
         """
         Replay a user partition if it was resumed, and all others of its metadata partition with it.
 
-        :param tip: the user partition.
         :raises PartitionNotAssignedError: if it is not followed.
         :raises NotReadyError: if it is not initialised, or its beginning is gone by now and it is read anew.
         :raises EventLogUnavailableError: if the log cannot be read.
@@ -161,7 +160,6 @@ class LookupReplay:
 
         A snapshot keeps no finished segments, so an update that comes after the end of its segment looks like one.
 
-        :param tip: the user partition.
         :raises EventLogError: as for :meth:`ensure`.
         """
         with self._store.reading(tip) as view:

@@ -55,12 +55,7 @@ class ArtifactLink(BaseOperatorLink):
         context["ti"].xcom_push(key=cls.artifact_xcom_key, value=name)
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """
-        Return the page's address, empty where the task instance named no artifact, or something else wrote its XCom.
-
-        :param operator: the operator.
-        :param ti_key: the task instance.
-        """
+        """Return the page's address, empty where the task instance named no artifact, or something else wrote its XCom."""
         from airflow.providers.common.compat.sdk import XCom
 
         name: Any = XCom.get_value(ti_key=ti_key, key=self.artifact_xcom_key)

@@ -37,11 +37,7 @@ def error_in_words(error: object) -> str:
 
 
 def note_failure(context: Context) -> None:
-    """
-    Note the error of a task in the folder of its run; for its ``on_failure_callback``. It never fails.
-
-    :param context: of the callback.
-    """
+    """Note the error of a task in the folder of its run; for its ``on_failure_callback``. It never fails."""
     try:
         ti, run_id = context["ti"], str(context["run_id"])
         mapped = None if ti.map_index is None or ti.map_index < 0 else int(ti.map_index)
@@ -57,8 +53,6 @@ def failures_of(dag_id: str, run_id: str) -> list[TaskFailure]:
     """
     Return why tasks of a run failed, the first failure first; what cannot be read is left out.
 
-    :param dag_id: of the run.
-    :param run_id: of the run.
     :raises OSError: if the folder of the run cannot be listed.
     """
     uri = artifact_uri(artifact_name_of(dag_id, run_id))

@@ -145,12 +145,7 @@ def _error(context: Context) -> str | None:
 
 
 def run_url(dag_id: str, run_id: str) -> str:
-    """
-    Return where Airflow's UI shows a run; empty where nobody has said where the UI is.
-
-    :param dag_id: of the run.
-    :param run_id: of the run.
-    """
+    """Return where Airflow's UI shows a run; empty where nobody has said where the UI is."""
     return f"{base_url()}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}" if base_url() else ""
 
 

@@ -109,7 +109,6 @@ def datasets(hook: RemoteLogMetadataHook) -> Mapping[Place, DatasetName]:
     """
     Return what a connection leads to, as far as it names it; no broker and no store is asked.
 
-    :param hook: of the connection.
     :raises ConfigurationError: naming the connection and the field.
     """
     settings = hook.get_connection_settings()

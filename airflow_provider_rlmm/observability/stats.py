@@ -25,11 +25,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def send_metrics(summary: RunSummary) -> None:
-    """
-    Send what a run says in numbers. Whatever fails is a line in the log: no run ends for it.
-
-    :param summary: of the run.
-    """
+    """Send what a run says in numbers. Whatever fails is a line in the log: no run ends for it."""
     _send_all(lambda: metrics_of(summary), summary.cluster_id)
 
 
@@ -75,11 +71,7 @@ def _send(metric: Metric, cluster_id: str, tagged: bool) -> None:
 
 
 def plain_name(metric: Metric) -> str:
-    """
-    Return the name of a series where there are no tags: the values of its labels follow, in the order of its description.
-
-    :param metric: the value.
-    """
+    """Return the name of a series where there are no tags: the values of its labels follow, in their order."""
     values = (_NOT_IN_A_NAME.sub("_", value) for value in metric.labels.values())
     return ".".join([PREFIX, metric.name, *values])
 

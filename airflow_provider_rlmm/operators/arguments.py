@@ -298,11 +298,7 @@ def _optional(read: Reader, name: str, value: object) -> Any:
 
 
 def declared_as(declared: Declared[Value]) -> Value:
-    """
-    Return the field of a declared argument, as :func:`read_by` does.
-
-    :param declared: the argument.
-    """
+    """Return the field of a declared argument, as :func:`read_by` does."""
     metadata = {_READER: reader_of(declared), _DECLARED: declared, _TEMPLATED: True}
     return cast("Value", _field(metadata, declared.default))
 

@@ -73,19 +73,11 @@ class CheckedOperator(BaseOperator, Generic[Read]):
         return lineage_of(self.touched, getattr(self, "rlmm_conn_id", None), Told())
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any]:
-        """
-        Return what Airflow's OpenLineage provider tells when the task has succeeded.
-
-        :param task_instance: the task instance.
-        """
+        """Return what Airflow's OpenLineage provider tells when the task has succeeded."""
         return lineage_of(self.touched, getattr(self, "rlmm_conn_id", None), self._told)
 
     def get_openlineage_facets_on_failure(self, task_instance: object) -> OperatorLineage[Any, Any]:
-        """
-        Return what Airflow's OpenLineage provider tells when the task has failed.
-
-        :param task_instance: the task instance.
-        """
+        """Return what Airflow's OpenLineage provider tells when the task has failed."""
         return self.get_openlineage_facets_on_complete(task_instance)
 
     @classmethod

@@ -39,7 +39,6 @@ def refuse_unknown_params(context: Context) -> None:
 
     Airflow takes any key of the configuration for a parameter: ``dry_rum`` would run the DAG for real.
 
-    :param context: of the task.
     :raises ConfigurationError: naming the unknown parameters and those that there are.
     """
     known, given = sorted(context["dag"].params), context["dag_run"].conf or {}
@@ -50,12 +49,7 @@ def refuse_unknown_params(context: Context) -> None:
 
 
 def failed_before(task: BaseOperator, context: Context) -> int:
-    """
-    Count the failed instances of the tasks that a task waits for.
-
-    :param task: the task.
-    :param context: of its run.
-    """
+    """Count the failed instances of the tasks that a task waits for."""
     if not task.upstream_task_ids:
         return 0
     run, tasks = context["dag_run"], sorted(task.upstream_task_ids)
@@ -66,12 +60,7 @@ def failed_before(task: BaseOperator, context: Context) -> int:
 
 
 def failed_tasks_before(task: BaseOperator, context: Context) -> list[FailedTask]:
-    """
-    Name the failed instances of all tasks before a task, with what each has said; what nobody can tell is left out.
-
-    :param task: the task.
-    :param context: of its run.
-    """
+    """Name the failed instances of all tasks before a task, with what each has said; what nobody can tell is left out."""
     run, before = context["dag_run"], sorted(t.task_id for t in task.get_flat_relatives(upstream=True))
     try:
         states = context["ti"].get_task_states(dag_id=run.dag_id, task_ids=before, run_ids=[run.run_id])

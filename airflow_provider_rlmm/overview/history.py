@@ -28,8 +28,6 @@ def keep_run_summary(work_uri: str, summary: RunSummary) -> str:
     """
     Write the summary of a run into the folder of its cluster; it is never changed.
 
-    :param work_uri: the work folder.
-    :param summary: of the run.
     :return: the URI of the document.
     :raises DocumentError: if it contradicts itself.
     :raises OSError: if it cannot be written.
@@ -40,14 +38,7 @@ def keep_run_summary(work_uri: str, summary: RunSummary) -> str:
 
 
 def summary_of_cleanup(work_uri: str, facts: RunFacts, cluster_id: str, report: RunReport) -> RunSummary:
-    """
-    Summarise a cleanup by what its steps have left.
-
-    :param work_uri: the work folder.
-    :param facts: of the run.
-    :param cluster_id: the cluster.
-    :param report: of the run.
-    """
+    """Summarise a cleanup by what its steps have left."""
     uri = f"{work_uri}/{facts.artifact}"
     inventory = _inventory_of(f"{work_uri}/{cluster_folder(cluster_id)}", cluster_id, facts.artifact)
     return cleaner_summary(

@@ -112,7 +112,6 @@ def clusters(work_uri: str) -> list[str]:
     """
     Return the names of the folders of clusters, sorted.
 
-    :param work_uri: the work folder.
     :raises OSError: if it cannot be listed.
     """
     return [name for name in list_folders(work_uri) if is_cluster_folder(name)][:MAX_CLUSTERS]
@@ -122,8 +121,6 @@ def inventory(work_uri: str, folder: str) -> Inventory | None:
     """
     Return what was surveyed last of a cluster, ``None`` if nothing ever was.
 
-    :param work_uri: the work folder.
-    :param folder: of the cluster.
     :raises DocumentError: if it cannot be read, or is of another cluster.
     """
     try:

@@ -21,11 +21,7 @@ _FILE_OF_RUN = re.compile(
 
 
 def is_file_of_run(name: str) -> bool:
-    """
-    Tell whether a run leaves a file of this name in its folder.
-
-    :param name: of the file.
-    """
+    """Tell whether a run leaves a file of this name in its folder."""
     return _FILE_OF_RUN.fullmatch(name) is not None
 
 

@@ -83,11 +83,7 @@ _READS_ALL = frozenset({"mark", "plan", "survey", "doctor", "evaluate"})
 
 
 def metrics_of(summary: RunSummary) -> tuple[Metric, ...]:
-    """
-    Return what a run says in numbers; what it does not know is left out, never 0.
-
-    :param summary: of the run.
-    """
+    """Return what a run says in numbers; what it does not know is left out, never 0."""
     cluster = {"connection": summary.connection}
     run = cluster | {"kind": summary.kind.value}
     found = [Metric(name, value, cluster) for name, value in _of_the_cluster(summary)]

@@ -149,11 +149,7 @@ class RunSummary:
 
 
 def run_of_file(name: str) -> tuple[int, str] | None:
-    """
-    Return when the run of a document ended (ms since the epoch) and its artifact; ``None`` where it is no such document.
-
-    :param name: of the file.
-    """
+    """Return when the run of a document ended (ms since the epoch), and its artifact; ``None`` where it is of no run."""
     found = _NAME.fullmatch(name)
     return (int(found[1]), found[2]) if found else None
 

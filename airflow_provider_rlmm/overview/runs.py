@@ -149,9 +149,6 @@ def run_of(work_uri: str, folder: str, artifact: str) -> RunSummary | Unreadable
     """
     Return the summary of a run, ``None`` where it has none, or not yet; of several tries the last one.
 
-    :param work_uri: the work folder.
-    :param folder: of the cluster.
-    :param artifact: of the run.
     :raises OSError: if the folder cannot be listed.
     """
     names = [name for name in _names(work_uri, folder) if (told := run_of_file(name)) and told[1] == artifact]
@@ -162,8 +159,6 @@ def progress(work_uri: str, artifact: str) -> RunProgress:
     """
     Return how far the cleaning tasks of a run are, those of the first :data:`MAX_PROGRESS_FILES` metadata partitions.
 
-    :param work_uri: the work folder.
-    :param artifact: of the run.
     :raises OSError: if the folder cannot be listed.
     """
     names = list_files(f"{work_uri}/{artifact}")
@@ -189,8 +184,6 @@ def failures(work_uri: str, artifact: str) -> list[TaskFailure]:
     """
     Return why tasks of a run failed, the first failure first; what cannot be read is left out.
 
-    :param work_uri: the work folder.
-    :param artifact: of the run.
     :raises OSError: if the folder cannot be listed.
     """
     found: list[TaskFailure] = []

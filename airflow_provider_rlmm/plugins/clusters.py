@@ -67,11 +67,7 @@ class Cluster:
 
 
 def readable_clusters(rights: Rights) -> list[Cluster]:
-    """
-    Return the clusters that a user may see.
-
-    :param rights: of the user.
-    """
+    """Return the clusters that a user may see."""
     return [c for c in map(_known, inventories.clusters(work_uri())) if _may_see(rights, c)]
 
 

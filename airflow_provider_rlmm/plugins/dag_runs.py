@@ -33,11 +33,7 @@ class DagRunUnderWay:
 
 
 def under_way(connection: str) -> list[DagRunUnderWay]:
-    """
-    Return the runs of the DAGs of a connection that have not ended, the newest first.
-
-    :param connection: its id.
-    """
+    """Return the runs of the DAGs of a connection that have not ended, the newest first."""
     return _of([of_connection(dag, connection) for dag in DAGS])
 
 
@@ -51,11 +47,7 @@ def run_under_way(artifact: str) -> DagRunUnderWay | None:
 
 
 def known_dags(dag_ids: Collection[str]) -> set[str]:
-    """
-    Return which of these DAGs Airflow knows.
-
-    :param dag_ids: their ids.
-    """
+    """Return which of these DAGs Airflow knows."""
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
     from sqlalchemy import select

@@ -46,7 +46,6 @@ class HeavyAnswers:
         """
         Count one more.
 
-        :param user: whose it is.
         :raises HTTPException: 429, if there are enough.
         """
         with self._lock:
@@ -60,11 +59,7 @@ class HeavyAnswers:
             self._of_users[user] += 1
 
     def end(self, user: str) -> None:
-        """
-        Count one less.
-
-        :param user: whose it was.
-        """
+        """Count one less."""
         with self._lock:
             self._of_users[user] -= 1
             self._of_users += Counter()  # without those that have none

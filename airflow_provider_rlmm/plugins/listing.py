@@ -87,11 +87,7 @@ class Listing:
         return self._address({**self._asked(), "page": str(page) if page > 1 else ""})
 
     def sorted_by(self, key: str) -> str:
-        """
-        Return the address of the list in another order; the same column again turns it round.
-
-        :param key: of the column.
-        """
+        """Return the address of the list in another order; the same column again turns it round."""
         down = "" if key == self.sort and self.descending else "1"
         return self._address({**self._asked(), "sort": key, "down": down})
 

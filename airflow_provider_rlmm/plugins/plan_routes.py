@@ -109,8 +109,6 @@ def readable_plan(rights: Rights, name: str) -> PlanSummary:
     """
     Return the summary of a plan that a user may see.
 
-    :param rights: of the user.
-    :param name: of the plan.
     :raises HTTPException: 404 if there is none, 403 if the user may not see it, 422 if it cannot be read.
     :raises DocumentError: if it is no regular file below the work folder, too large or unreadable.
     """

@@ -47,11 +47,7 @@ class ReportedTopic:
 
 
 def by_topic(report: CleanupReport) -> list[ReportedTopic]:
-    """
-    Return what a report says, topic by topic: those that were refused first, then the largest.
-
-    :param report: the report.
-    """
+    """Return what a report says, topic by topic: those that were refused first, then the largest."""
     groups: dict[tuple[str, str], list[UserPartitionReport]] = {}
     for part in report.metadata_partitions:
         for partition in part.partitions:

@@ -71,19 +71,11 @@ class Rights:
         return self._may("GET", None, dag_id)
 
     def may_trigger(self, dag_id: str) -> bool:
-        """
-        Tell whether the user may start runs of a DAG.
-
-        :param dag_id: the DAG.
-        """
+        """Tell whether the user may start runs of a DAG."""
         return self._may("POST", DagAccessEntity.RUN, dag_id)
 
     def may_answer(self, dag_id: str) -> bool:
-        """
-        Tell whether the user may answer what a run of a DAG asks people.
-
-        :param dag_id: the DAG.
-        """
+        """Tell whether the user may answer what a run of a DAG asks people."""
         return self._may("PUT", DagAccessEntity.HITL_DETAIL, dag_id)
 
     def may_see_any(self) -> bool:
@@ -159,7 +151,6 @@ def require_reader(rights: RightsDep) -> None:
     """
     Refuse whoever may read none of the DAGs that this package has.
 
-    :param rights: of the user.
     :raises HTTPException: 403.
     """
     if not rights.may_see_any():

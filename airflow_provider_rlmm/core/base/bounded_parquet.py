@@ -95,8 +95,6 @@ class BoundedParquet:
         """
         Read row groups; texts are dictionaries.
 
-        :param groups: their numbers.
-        :param columns: which columns.
         :raises DocumentError: if they cannot be read, or would be larger than :data:`MAX_READ_BYTES`.
         """
         try:

@@ -122,7 +122,6 @@ def remove_file(uri: str) -> None:
     """
     Remove a file, if there is one.
 
-    :param uri: of the file.
     :raises ConfigurationError: if the URI is not understood.
     :raises OSError: if it cannot be removed.
     """
@@ -140,7 +139,6 @@ def list_files(uri: str) -> list[str]:
 
     What a writer is still writing, or a killed one left, is no file.
 
-    :param uri: of the folder.
     :raises ConfigurationError: if the URI is not understood.
     :raises OSError: if it cannot be listed.
     """
@@ -151,7 +149,6 @@ def list_folders(uri: str) -> list[str]:
     """
     Return the names of the folders directly below a folder, sorted; none where there is no folder. Links are left out.
 
-    :param uri: of the folder.
     :raises ConfigurationError: if the URI is not understood.
     :raises OSError: if it cannot be listed.
     """
@@ -159,11 +156,7 @@ def list_folders(uri: str) -> list[str]:
 
 
 def folder_in_words(uri: str) -> str:
-    """
-    Name a folder and say whether it is there: a wrong one looks like an empty system. It never fails.
-
-    :param uri: of the folder.
-    """
+    """Name a folder and say whether it is there: a wrong one looks like an empty system. It never fails."""
     try:
         path = local_path(uri)
         if path is not None and not path.is_dir():
@@ -178,7 +171,6 @@ def file_sizes(uri: str) -> dict[str, int]:
     """
     Return the files directly below a folder with their sizes in bytes; none where there is no folder.
 
-    :param uri: of the folder.
     :raises ConfigurationError: if the URI is not understood.
     :raises OSError: if it cannot be listed.
     """
@@ -279,7 +271,6 @@ def modified_ms(uri: str) -> int:
     """
     Return when a file was written last, by the clock of whoever stores it; ms since the epoch.
 
-    :param uri: of the file.
     :raises ConfigurationError: if the URI is not understood.
     :raises OSError: if it cannot be told.
     """

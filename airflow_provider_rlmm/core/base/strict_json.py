@@ -32,11 +32,7 @@ Raises ``ValueError`` if it is not.
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """
-    Parse a JSON object.
-
-    :param text: the document.
-    """
+    """Parse a JSON object."""
     try:
         document = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except RecursionError as e:
@@ -60,8 +56,6 @@ def sealed(plain: Mapping[str, Any], format_version: int) -> dict[str, Any]:
     """
     Return a document that says which form it has and what its bytes are.
 
-    :param plain: its fields.
-    :param format_version: of their form.
     :raises ValueError: if a number is not finite.
     """
     document = json.loads(json.dumps({"format_version": format_version, **plain}, allow_nan=False))

@@ -25,9 +25,5 @@ def cluster_folder(cluster_id: str) -> str:
 
 
 def is_cluster_folder(name: str) -> bool:
-    """
-    Tell whether a folder may be a cluster's.
-
-    :param name: of the folder.
-    """
+    """Tell whether a folder may be a cluster's."""
     return name.startswith(_CLUSTER)

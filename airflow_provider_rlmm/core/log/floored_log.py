@@ -219,7 +219,6 @@ class FlooredLog:
         """
         Refuse to change anything in metadata partitions that have lost records, unless somebody has confirmed it.
 
-        :param metadata_partitions: which ones.
         :raises LostRecordsError: naming the first of them, and what to do.
         """
         for number in sorted(metadata_partitions):

@@ -130,12 +130,7 @@ class LogFollower:
 
     @classmethod
     def from_beginning(cls, log: MetadataLogReader, metadata_partitions: Collection[int]) -> Self:
-        """
-        Follow metadata partitions from where they begin as of now; a beginning that is lost later is refused.
-
-        :param log: the log.
-        :param metadata_partitions: which ones.
-        """
+        """Follow metadata partitions from where they begin as of now; a beginning that is lost later is refused."""
         begins = log.beginning_offsets()
         return cls(log, {number: begins[number] for number in metadata_partitions})
 

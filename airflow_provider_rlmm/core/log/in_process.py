@@ -56,12 +56,7 @@ EffectHook = Callable[[str, Any], "Failed | Unknown | int | None"]
 
 
 def no_effect_hook(name: str, detail: Any) -> None:
-    """
-    Let every effect happen.
-
-    :param name: of the effect.
-    :param detail: of the effect.
-    """
+    """Let every effect happen."""
 
 
 @dataclass(frozen=True, slots=True)

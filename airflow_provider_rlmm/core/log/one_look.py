@@ -19,8 +19,6 @@ def held(log: MetadataLogReader) -> dict[int, tuple[int, int]]:
     Return what each metadata partition holds as of now: its first offset, inclusive, and its high watermark, exclusive.
 
     The beginnings are asked for first: what is deleted meanwhile makes the read an error, never a shorter history.
-
-    :param log: the log.
     """
     begins, ends = log.beginning_offsets(), log.high_water_marks()
     return {number: (begins[number], end) for number, end in sorted(ends.items())}

@@ -68,11 +68,7 @@ class SnapshotFile:
 
 
 def encode_snapshot(snapshot: Snapshot) -> list[bytes]:
-    """
-    Return a snapshot as the parts of a file.
-
-    :param snapshot: the snapshot.
-    """
+    """Return a snapshot as the parts of a file."""
     description = json.dumps(_description(snapshot), sort_keys=True).encode()
     # JSON does not mind spaces.
     description += b" " * (-(_HEAD.size + len(description)) % _ALIGNMENT)

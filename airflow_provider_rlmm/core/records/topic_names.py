@@ -13,9 +13,5 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_legal_topic_name(name: str) -> bool:
-    """
-    Tell whether Kafka would accept a topic name (Kafka: ``Topic.validate``).
-
-    :param name: the name.
-    """
+    """Tell whether Kafka would accept a topic name (Kafka: ``Topic.validate``)."""
     return name not in {".", ".."} and _TOPIC_NAME.fullmatch(name) is not None

@@ -147,11 +147,7 @@ class CleanerSession:
         return summary
 
     def paced(self, limits: Limits) -> Limits:
-        """
-        Return limits with the rate and the time of day that the settings name, where the run names none.
-
-        :param limits: of the run.
-        """
+        """Return limits with the rate and the time of day that the settings name, where the run names none."""
         settings = self.access.get_connection_settings()
         rate, window = settings.objects_per_second, settings.deletion_window
         return replace(

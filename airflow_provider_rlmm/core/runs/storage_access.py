@@ -51,7 +51,6 @@ class StorageAccess:
         """
         Return what opens the store, and what reads the settings of its bucket where anybody can.
 
-        :param uri: the storage root.
         :raises ConfigurationError: naming the field, never a value.
         """
         return self._storage_source.open_store(uri)

@@ -92,11 +92,7 @@ class FailedTask:
 
 
 def is_failure(name: str) -> bool:
-    """
-    Tell whether a file may be the document of a failure.
-
-    :param name: of the file.
-    """
+    """Tell whether a file may be the document of a failure."""
     return _NAME.fullmatch(name) is not None
 
 

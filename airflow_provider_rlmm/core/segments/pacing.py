@@ -84,7 +84,6 @@ class StoragePatience:
         """
         Return what a call to the storage returns in the end.
 
-        :param ask: the call.
         :raises StorageUnavailableError: if it fails in a way that may pass, until the time is up.
         :raises StorageError: if it fails in another way, at once.
         """

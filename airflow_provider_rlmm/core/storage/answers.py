@@ -45,21 +45,13 @@ _NO_ANSWER: Final = (
 
 
 def status_of(text: str) -> str:
-    """
-    Return the HTTP status of a store's answer; empty where the error names none.
-
-    :param text: of the error.
-    """
+    """Return the HTTP status of a store's answer; empty where the error names none."""
     found = _STATUS.search(text)
     return found[1] if found else ""
 
 
 def is_busy(text: str) -> bool:
-    """
-    Tell whether a store throttles or does not answer, so that the same request may succeed later.
-
-    :param text: of the error.
-    """
+    """Tell whether a store throttles or does not answer, so that the same request may succeed later."""
     if status := status_of(text):
         return status in _BUSY_STATUSES
     codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
@@ -67,11 +59,7 @@ def is_busy(text: str) -> bool:
 
 
 def is_full(text: str) -> bool:
-    """
-    Tell whether a store has no room left, so that somebody must make some.
-
-    :param text: of the error.
-    """
+    """Tell whether a store has no room left, so that somebody must make some."""
     codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
     return status_of(text) == "507" or _FULL.search(text) is not None or not codes.isdisjoint(_FULL_CODES)
 

@@ -59,11 +59,7 @@ class BulkDeletion:
         self._over = False
 
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
-        """
-        Delete objects; one that fails does not stop the others, and a missing one is no failure.
-
-        :param keys: the objects.
-        """
+        """Delete objects; one that fails does not stop the others, and a missing one is no failure."""
         self._pace.begin()
         left = list(keys)
         for size in _SIZES:

@@ -124,12 +124,7 @@ def by_versions(scheme: str, versions: Sequence[str | None]) -> DeletionEffect:
 
 
 def together(bucket: DeletionEffect, objects: DeletionEffect) -> DeletionEffect:
-    """
-    Put together what settings that do not tell of versions say, and what objects say.
-
-    :param bucket: of the settings.
-    :param objects: of the objects.
-    """
+    """Put together what settings that do not tell of versions say, and what objects say."""
     if objects.freed is Freed.NEVER or bucket.freed is Freed.UNKNOWN:
         return replace(objects, why=f"{objects.why} ({bucket.why})", uploads=bucket.uploads)
     return bucket

@@ -137,7 +137,6 @@ class KeyPattern:
         """
         Return what the keys of a segment have in common.
 
-        :param metadata: the segment.
         :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name, the partition or the offset.
         """
         segment = metadata.remote_log_segment_id
@@ -150,17 +149,12 @@ class KeyPattern:
         """
         Return the folder that all keys of a user partition lie in, ending in ``/``; empty where they share none.
 
-        :param topic_id_partition: the user partition.
         :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name or the partition.
         """
         return self._folder.format(**_values_of(topic_id_partition))
 
     def parse(self, key: str) -> tuple[RemoteLogSegmentId, str] | None:
-        """
-        Return the segment that a key belongs to, and what follows its stem; ``None`` for a key that is never built.
-
-        :param key: the key.
-        """
+        """Return the segment that a key belongs to, and what follows its stem; ``None`` for a key that is never built."""
         match = self._whole.fullmatch(key)
         if match is None:
             return None

@@ -74,7 +74,6 @@ class LocalFiles:
         """
         Begin a file, in the place of an older one, in folders that are made where they are missing.
 
-        :param key: the file's.
         :raises OSError: if it cannot be written, or a folder on the way is a symbolic link.
         """
         return LocalWriter(self._root, key)

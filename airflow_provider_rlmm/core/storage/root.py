@@ -83,7 +83,6 @@ class RootExpectation:
         """
         Refuse what ``expected_root`` names and no place is: a former prefix may be missing in the connection.
 
-        :param checks: of all places.
         :raises StorageRootError: naming it.
         """
         found = {name for check in checks for name in (check.root_id, str(check.where))}
@@ -99,7 +98,6 @@ def expected_roots(text: str) -> tuple[str, ...]:
     """
     Return what ``expected_root`` names: root ids and locations, separated by blanks or commas, or as a JSON list.
 
-    :param text: the field.
     :raises ValueError: if it begins like a JSON list and is none of texts.
     """
     if not text.lstrip().startswith("["):

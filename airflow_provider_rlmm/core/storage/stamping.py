@@ -30,8 +30,6 @@ class Stamps:
         """
         Read the stamp of a place.
 
-        :param place: which one.
-        :param cluster_id: the cluster.
         :raises StorageError: if it cannot be read.
         """
         try:
@@ -94,7 +92,6 @@ class Stamps:
 
         One that names another location counts as well: whose storage it is is another question.
 
-        :param cluster_id: the cluster.
         :raises StorageError: if one cannot be read.
         """
         looks = [self.look_at(place, cluster_id) for place in self._layout.places]

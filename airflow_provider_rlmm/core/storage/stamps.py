@@ -84,11 +84,7 @@ class Stamp:
         return json.dumps(fields, sort_keys=True).encode()
 
     def naming(self, topic_id: UUID) -> Self:
-        """
-        Return the stamp as it names a metadata topic.
-
-        :param topic_id: its id.
-        """
+        """Return the stamp as it names a metadata topic."""
         return replace(self, metadata_topic_id=topic_id)
 
     def confirmed(self, topic_id: UUID, by: str, at_ms: int) -> Self:
@@ -108,7 +104,6 @@ class Stamp:
         """
         Read the content of a stamp.
 
-        :param raw: the content.
         :raises ValueError: if it is none.
         """
         try:

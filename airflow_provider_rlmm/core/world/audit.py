@@ -142,11 +142,7 @@ SegmentKey = tuple[bytes, int, bytes]
 
 
 def segment_key(segment: RemoteLogSegmentId) -> SegmentKey:
-    """
-    Return how the audit log names a segment.
-
-    :param segment: its id.
-    """
+    """Return how the audit log names a segment."""
     tip = segment.topic_id_partition
     return tip.topic_id.bytes, tip.partition, segment.id.bytes
 
@@ -217,11 +213,7 @@ def day_of(time_ms: int) -> str:
 
 
 def is_day(name: str) -> bool:
-    """
-    Tell whether a folder is a day's.
-
-    :param name: of the folder.
-    """
+    """Tell whether a folder is a day's."""
     if not _DAY.fullmatch(name):
         return False
     try:

@@ -41,11 +41,7 @@ class FirstSeen:
     ends: Mapping[int, int]
 
     def is_before(self, sample: Sample) -> bool:
-        """
-        Tell whether a broker began to copy a segment after this.
-
-        :param sample: the segment.
-        """
+        """Tell whether a broker began to copy a segment after this."""
         end, added = self.ends.get(sample.metadata_partition), sample.added_offset
         return sample.broker_id >= 0 and end is not None and added is not None and added >= end
 

@@ -184,20 +184,12 @@ Effects = RealEffects | DryRunEffects
 
 
 def describe_event(event: WritableEvent) -> str:
-    """
-    Say an event in words, for dry runs and reports.
-
-    :param event: the event.
-    """
+    """Say an event in words, for dry runs and reports."""
     return f"{event.state.name} {subject_of(event)}"
 
 
 def subject_of(event: WritableEvent) -> TopicIdPartition | RemoteLogSegmentId:
-    """
-    Return what an event is about.
-
-    :param event: the event.
-    """
+    """Return what an event is about."""
     if isinstance(event, RemotePartitionDeleteMetadata):
         return event.topic_id_partition
     return event.remote_log_segment_id

@@ -101,11 +101,7 @@ class Freshness:
     lost: tuple[int, ...] = ()
 
     def verdict(self, place: str) -> FreshnessVerdict:
-        """
-        Return what is known about a place.
-
-        :param place: its name.
-        """
+        """Return what is known about a place."""
         samples, missing = (sum(sample.place == place for sample in some) for some in (self.samples, self.missing))
         if not samples:
             return FreshnessVerdict.UNKNOWN if self.lost else FreshnessVerdict.NOTHING_LIVES
@@ -170,11 +166,7 @@ class Freshness:
         return tuple(self.sentence(place) for place in sorted({sample.place for sample in self.samples}))
 
     def sentence(self, place: str) -> str:
-        """
-        Say what is known about a place.
-
-        :param place: its name.
-        """
+        """Say what is known about a place."""
         samples = sum(sample.place == place for sample in self.samples)
         missing = [str(sample) for sample in self.missing if sample.place == place]
         if not samples and self.lost:

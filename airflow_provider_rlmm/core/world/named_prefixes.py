@@ -37,11 +37,7 @@ class NamedPrefixes:
         self._of_nobody = layout.below(_NOBODYS)
 
     def note(self, decoded: Any) -> None:
-        """
-        Remember the key prefixes that records name.
-
-        :param decoded: the records.
-        """
+        """Remember the key prefixes that records name."""
         import pyarrow as pa
 
         column = decoded.column("custom_metadata")

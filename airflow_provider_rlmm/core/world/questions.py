@@ -42,9 +42,5 @@ class Writer:
     does_not_ask: Mapping[Question, str]
 
     def says_of(self, question: Question) -> str:
-        """
-        Return what it says of a question: a cell of the table.
-
-        :param question: which one.
-        """
+        """Return what it says of a question: a cell of the table."""
         return self.asks[question] if question in self.asks else self.does_not_ask[question]

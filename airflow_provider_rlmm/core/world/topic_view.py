@@ -198,12 +198,7 @@ class TopicReplay:
         )
 
     def names_of(self, metadata_partition: int, topic_id: UUID) -> frozenset[str]:
-        """
-        Return every name under which a topic id was seen in a metadata partition.
-
-        :param metadata_partition: which one.
-        :param topic_id: the id.
-        """
+        """Return every name under which a topic id was seen in a metadata partition."""
         return frozenset(
             row["topic"]
             for row in self._user_partitions.get(topic_id, ())
@@ -261,19 +256,11 @@ class TopicReplay:
         )
 
     def end(self, metadata_partition: int) -> int:
-        """
-        Return up to where a metadata partition is known, exclusive.
-
-        :param metadata_partition: which one.
-        """
+        """Return up to where a metadata partition is known, exclusive."""
         return self._topic.next_offsets[metadata_partition]
 
     def tail(self, metadata_partition: int) -> ReadTail | None:
-        """
-        Return what a later run may know the last records by, ``None`` where there was none.
-
-        :param metadata_partition: which one.
-        """
+        """Return what a later run may know the last records by, ``None`` where there was none."""
         return self._topic.tails[metadata_partition].seen()
 
     def view(

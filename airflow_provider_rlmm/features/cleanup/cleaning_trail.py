@@ -57,12 +57,7 @@ class CleaningTrail:
         self.deletions.update((deletion.remote_log_segment_id.id, deletion) for deletion in deletions)
 
     def note_finished(self, segment_id: UUID, offset: int) -> None:
-        """
-        Take note of an acknowledged DELETE_SEGMENT_FINISHED.
-
-        :param segment_id: of the segment.
-        :param offset: of the event.
-        """
+        """Take note of an acknowledged DELETE_SEGMENT_FINISHED."""
         self.finished[segment_id] = offset
 
     def end(self) -> Refusal | None:

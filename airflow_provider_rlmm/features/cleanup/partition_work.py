@@ -52,11 +52,7 @@ class UserPartitionWork:
         self._left[why, what_to_do, kind].append(str(what))
 
     def stop(self, refusal: Refusal) -> None:
-        """
-        Do nothing more in this run.
-
-        :param refusal: why.
-        """
+        """Do nothing more in this run."""
         self._refused.append(refusal)
         self.stopped = True
 

@@ -82,11 +82,7 @@ def _require_override(events: Iterable[WritableEvent], limits: CleanerLimits) ->
 
 
 def needs_storage(events: Iterable[WritableEvent]) -> bool:
-    """
-    Tell whether remote storage has to be asked about some of the events.
-
-    :param events: all of them.
-    """
+    """Tell whether remote storage has to be asked about some of the events."""
     return any(event.state is not _MARKED for event in events)
 
 

@@ -157,11 +157,7 @@ class Totals:
 
     @classmethod
     def of(cls, parts: Sequence[MetadataPartitionReport]) -> Totals:
-        """
-        Add up.
-
-        :param parts: of metadata partitions.
-        """
+        """Add up."""
         partitions = [partition for part in parts for partition in part.partitions]
         outcomes = Counter(partition.outcome for partition in partitions)
         return cls(
@@ -206,11 +202,7 @@ Met = tuple[int | None, Refusal]
 
 
 def met_in(parts: Iterable[MetadataPartitionReport]) -> Iterator[Met]:
-    """
-    Yield every refusal of metadata partitions' reports.
-
-    :param parts: of metadata partitions.
-    """
+    """Yield every refusal of metadata partitions' reports."""
     for part in parts:
         yield from ((part.metadata_partition, refusal) for refusal in part.every_refusal())
 

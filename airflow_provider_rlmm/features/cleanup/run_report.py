@@ -40,11 +40,7 @@ NO_REPORT = "its cleaning task left no report"
 
 
 def part_name(metadata_partition: int) -> str:
-    """
-    Return the name of the document that the cleaning of a metadata partition leaves.
-
-    :param metadata_partition: which one.
-    """
+    """Return the name of the document that the cleaning of a metadata partition leaves."""
     return f"clean-{metadata_partition}.json"
 
 

@@ -219,11 +219,7 @@ def _effects(
 
 
 def log_refusals(refusals: Iterable[Refusal]) -> None:
-    """
-    Say what was left, why, and what to do.
-
-    :param refusals: of a step.
-    """
+    """Say what was left, why, and what to do."""
     for refusal in refusals:
         logger.warning("left: %s: %s. To do: %s", refusal.what, refusal.why, refusal.what_to_do)
 

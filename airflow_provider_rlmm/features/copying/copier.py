@@ -49,7 +49,6 @@ class RemoteLogCopier:
         """
         Copy what may be copied of a log directory.
 
-        :param source: the log directory.
         :return: what was done. What ends the run after it began is told there, and nowhere raised.
         :raises WritesNotAllowedError: if ``allow_writes`` or ``allow_copy`` is off.
         :raises CopyRefusedError: if nothing of the user partition may be copied; the message says why.

@@ -115,27 +115,15 @@ class CopyReplay:
             raise TopicInDoubtError(f"{record} cannot be applied, and may be about {tip}: nothing of it is copied")
 
     def was_announced(self, segment_id: RemoteLogSegmentId) -> bool:
-        """
-        Tell whether any event about a segment was read.
-
-        :param segment_id: its id.
-        """
+        """Tell whether any event about a segment was read."""
         return segment_id.id in self._writers
 
     def was_copied(self, segment_id: RemoteLogSegmentId) -> bool:
-        """
-        Tell whether a segment ever served reads.
-
-        :param segment_id: its id.
-        """
+        """Tell whether a segment ever served reads."""
         return segment_id.id in self._copied
 
     def is_ours(self, segment_id: RemoteLogSegmentId) -> bool:
-        """
-        Tell whether every event about a segment is a copier's.
-
-        :param segment_id: its id.
-        """
+        """Tell whether every event about a segment is a copier's."""
         return self._writers.get(segment_id.id) == {COPIER_BROKER_ID}
 
     def unsettled_copies(self) -> list[RemoteLogSegmentMetadata]:

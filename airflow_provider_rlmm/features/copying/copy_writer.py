@@ -56,9 +56,5 @@ class CopyWriter:
         return self.storage.copy_log_segment_data(metadata, data, before_chunk)
 
     def delete(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:
-        """
-        Delete what was copied of a segment.
-
-        :param metadata: the segment.
-        """
+        """Delete what was copied of a segment."""
         return self.storage.delete_log_segment_data(metadata)

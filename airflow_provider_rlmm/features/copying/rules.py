@@ -327,12 +327,7 @@ def expires_before(
 
 
 def lease_text(metadata: RemoteLogSegmentMetadata, limits: CopyLimits) -> str:
-    """
-    Say of a COPY_SEGMENT_STARTED of ours whose it is, and until when.
-
-    :param metadata: the segment.
-    :param limits: of this run.
-    """
+    """Say of a COPY_SEGMENT_STARTED of ours whose it is, and until when."""
     until = time_text(metadata.event_timestamp_ms + limits.lease_ms)
     segment_id = kafka_uuid_str(metadata.remote_log_segment_id.id)
     return (

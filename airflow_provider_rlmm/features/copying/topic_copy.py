@@ -107,11 +107,7 @@ class TopicCopy:
         return sum(len(p.expiring) for p in self.partitions)
 
     def unfinished(self, limits: CopyLimits) -> list[PartitionCopy]:
-        """
-        Return the partitions of which a later run may copy more, those that ended at ``max_segments`` not among them.
-
-        :param limits: of this run.
-        """
+        """Return the partitions of which a later run may copy more, those that ended at ``max_segments`` not among them."""
         return [
             p
             for p in self.partitions

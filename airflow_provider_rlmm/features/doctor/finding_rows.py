@@ -42,11 +42,7 @@ class FindingRows:
         self.last_pill: dict[int, int] = {}
 
     def room(self, kind: FindingKind) -> int:
-        """
-        Return how many more findings of a kind are kept.
-
-        :param kind: which one.
-        """
+        """Return how many more findings of a kind are kept."""
         return max(0, self._limit - len(self._kept.get(kind, ())))
 
     def kept(self) -> tuple[Finding, ...]:

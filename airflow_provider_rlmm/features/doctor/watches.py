@@ -61,11 +61,7 @@ class ServedPartitions:
     unknown: str = ""
 
     def readers_of(self, metadata_partition: int) -> str:
-        """
-        Say which living user partitions make their brokers read a metadata partition.
-
-        :param metadata_partition: which one.
-        """
+        """Say which living user partitions make their brokers read a metadata partition."""
         if self.unknown:
             return f"which living topics map here is not known: {self.unknown}"
         topics = self.by_metadata_partition.get(metadata_partition, {})

@@ -72,7 +72,6 @@ class Exporter:
         """
         Read a piece and write its file.
 
-        :param piece: the piece.
         :raises RlmmError: if storage cannot be read, or is damaged; no file is left then, or the older one.
         :raises OSError: if the file cannot be written.
         """

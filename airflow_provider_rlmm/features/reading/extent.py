@@ -42,11 +42,7 @@ class RemoteExtent:
     lineage: LeaderEpochCheckpoint
 
     def span_at(self, offset: int) -> SegmentSpan | None:
-        """
-        Return the segment that serves an offset, from that offset on; ``None`` where there is none.
-
-        :param offset: the offset.
-        """
+        """Return the segment that serves an offset, from that offset on; ``None`` where there is none."""
         leader_epoch = self.lineage.epoch_for_offset(offset)
         if leader_epoch is None:
             return None
@@ -57,11 +53,7 @@ class RemoteExtent:
         return SegmentSpan(metadata, OffsetRange(offset, end)) if offset < end else None
 
     def serves(self, *offsets: int) -> bool:
-        """
-        Tell whether each of some offsets is served, without a look at all the segments, which may be very many.
-
-        :param offsets: the offsets.
-        """
+        """Tell whether each of some offsets is served, without a look at all the segments, which may be very many."""
         return all(self.span_at(offset) is not None for offset in offsets)
 
     def offsets(self) -> OffsetRange | None:
@@ -84,7 +76,6 @@ class RemoteExtent:
         """
         Yield the segments that serve a range, in order, each from where the one before it ends.
 
-        :param offsets: the range.
         :raises OffsetNotInRemoteLogError: if one in the range is missing.
         """
         offset = offsets.start
@@ -97,11 +88,7 @@ class RemoteExtent:
             offset = end
 
     def hole_at(self, offset: int) -> OffsetNotInRemoteLogError:
-        """
-        Return the error that says that an offset is missing.
-
-        :param offset: the offset.
-        """
+        """Return the error that says that an offset is missing."""
         there = self.offsets()
         if there is None:
             return nothing_remote(self.topic_id_partition)
@@ -120,11 +107,7 @@ class RemoteExtent:
 
 
 def nothing_remote(topic_id_partition: TopicIdPartition) -> OffsetNotInRemoteLogError:
-    """
-    Return the error that says of a user partition that nothing of it can be read.
-
-    :param topic_id_partition: the user partition.
-    """
+    """Return the error that says of a user partition that nothing of it can be read."""
     return OffsetNotInRemoteLogError(
         f"no remote log segment of {topic_id_partition} can be read: none was copied, all were deleted, or topic, topic id "
         "or partition are not what the metadata topic names"

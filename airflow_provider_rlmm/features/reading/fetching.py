@@ -64,8 +64,6 @@ class SegmentFetcher:
         """
         Return an index, or what lies beside a log like one.
 
-        :param metadata: the segment.
-        :param index_type: which.
         :raises StorageError: if it is missing, or the storage refuses, or does not answer in time.
         """
         return self._patience.call(lambda: self._storage.fetch_index(metadata, index_type))

@@ -51,53 +51,28 @@ class SegmentAccess:
         self._sizes = sizes
 
     def location(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> str:
-        """
-        Return the key of an index, for messages.
-
-        :param metadata: the segment.
-        :param index_type: which.
-        """
+        """Return the key of an index, for messages."""
         return self._fetcher.location(metadata, index_type)
 
     def offset_index(self, metadata: RemoteLogSegmentMetadata) -> OffsetIndex:
-        """
-        Return where in the segment offsets lie.
-
-        :param metadata: the segment.
-        """
+        """Return where in the segment offsets lie."""
         return self._patience.call(lambda: self._cache.offset_index(metadata))
 
     def time_index(self, metadata: RemoteLogSegmentMetadata) -> TimeIndex:
-        """
-        Return at which offsets the timestamps of the segment rise.
-
-        :param metadata: the segment.
-        """
+        """Return at which offsets the timestamps of the segment rise."""
         return self._patience.call(lambda: self._cache.time_index(metadata))
 
     def transaction_index(self, metadata: RemoteLogSegmentMetadata) -> TransactionIndex:
-        """
-        Return the aborted transactions that end in the segment.
-
-        :param metadata: the segment.
-        """
+        """Return the aborted transactions that end in the segment."""
         return self._patience.call(lambda: self._cache.transaction_index(metadata))
 
     def producer_snapshot(self, metadata: RemoteLogSegmentMetadata) -> ProducerSnapshot:
-        """
-        Return who had written when the segment ended, and whose transactions were open.
-
-        :param metadata: the segment.
-        """
+        """Return who had written when the segment ended, and whose transactions were open."""
         data = self._fetcher.index(metadata, IndexType.PRODUCER_SNAPSHOT)
         return ProducerSnapshot.parse(data, location=self.location(metadata, IndexType.PRODUCER_SNAPSHOT))
 
     def lineage(self, metadata: RemoteLogSegmentMetadata) -> LeaderEpochCheckpoint:
-        """
-        Return the lineage of the log from its beginning to the end of the segment.
-
-        :param metadata: the segment.
-        """
+        """Return the lineage of the log from its beginning to the end of the segment."""
         location = self.location(metadata, IndexType.LEADER_EPOCH)
         data = self._fetcher.index(metadata, IndexType.LEADER_EPOCH)
         lineage = LeaderEpochCheckpoint.parse(data, location=location)
@@ -138,11 +113,7 @@ class SegmentAccess:
                 return
 
     def forget(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """
-        Forget the indexes of a segment: it is gone, or they do not fit its log.
-
-        :param metadata: the segment.
-        """
+        """Forget the indexes of a segment: it is gone, or they do not fit its log."""
         self._cache.remove(metadata.remote_log_segment_id)
 
 

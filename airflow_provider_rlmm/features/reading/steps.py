@@ -61,11 +61,7 @@ class RemoteLogOfTopic:
         self._lineages: dict[TopicIdPartition, LeaderEpochCheckpoint | None] = {}
 
     def segments(self, tip: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-        """
-        Return the segments that serve reads or did so before others took their place, by start offset.
-
-        :param tip: the user partition.
-        """
+        """Return the segments that serve reads or did so before others took their place, by start offset."""
         known = self.known_segments.list_remote_log_segments(tip)
         return [metadata for metadata in known if metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
 
@@ -73,7 +69,6 @@ class RemoteLogOfTopic:
         """
         Return the lineage of a user partition as its newest segment keeps it, ``None`` where it has no segment.
 
-        :param tip: the user partition.
         :raises DamagedObjectError: if it cannot be read.
         :raises StorageError: if storage refuses, or does not answer.
         """

@@ -33,11 +33,7 @@ class AbortedTransactions:
         self._producer_id, self._first_offset, self._last_offset = columns[:, 0], columns[:, 1], columns[:, 2]
 
     def contain(self, headers: BatchHeaders) -> Array:
-        """
-        Tell of each batch whether it belongs to an aborted transaction; its end marker does, too.
-
-        :param headers: the batches.
-        """
+        """Tell of each batch whether it belongs to an aborted transaction; its end marker does, too."""
         count, producer_id, offset = self._first_offset.size, headers.producer_id, headers.base_offset
         if not count:
             return np.zeros(len(headers), bool)

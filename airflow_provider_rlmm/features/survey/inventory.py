@@ -137,21 +137,13 @@ def generation_name(created_at_ms: int) -> str:
 
 
 def generation_time(name: str) -> int | None:
-    """
-    Return when the survey of a generation looked, ms since the epoch; ``None`` where a folder is no generation.
-
-    :param name: of the folder.
-    """
+    """Return when the survey of a generation looked, ms since the epoch; ``None`` where a folder is no generation."""
     found = _GENERATION.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def segments_file(metadata_partition: int) -> str:
-    """
-    Return the name of the file of the segments of a metadata partition.
-
-    :param metadata_partition: which one.
-    """
+    """Return the name of the file of the segments of a metadata partition."""
     return f"segments-{metadata_partition}.parquet"
 
 

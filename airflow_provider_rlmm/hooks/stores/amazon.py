@@ -38,8 +38,6 @@ def access(where: StoreUri, connection: Connection) -> StoreAccess:
     """
     Read a connection.
 
-    :param where: the store.
-    :param connection: of type ``aws``.
     :raises ConfigurationError: if it cannot be used, or nothing gives credentials.
     :raises StorageAccessError: if its role may not be assumed.
     :raises StorageUnavailableError: if the token service does not answer.

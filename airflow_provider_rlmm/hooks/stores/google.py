@@ -20,8 +20,6 @@ def access(where: StoreUri, connection: Connection) -> StoreAccess:
     """
     Read a connection.
 
-    :param where: the store.
-    :param connection: of type ``google_cloud_platform``.
     :raises ConfigurationError: if it cannot be used, or nothing gives credentials.
     """
     from airflow.providers.google.common.hooks.base_google import GoogleBaseHook

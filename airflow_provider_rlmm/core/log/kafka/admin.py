@@ -230,7 +230,6 @@ class KafkaClusterTopics:
         """
         Describe the metadata topic: what a connection test wants to know.
 
-        :param topic: its name.
         :raises MetadataTopicNotFoundError: if it does not exist.
         :raises TopicIdMissingError: if it has no id.
         :raises EventLogAccessError: if it may not be described.

@@ -79,7 +79,6 @@ class KafkaTime:
         """
         Write one record and take the time with which it is delivered.
 
-        :param topic: the clock topic.
         :raises ConfigurationError: if the topic does not exist or has not LogAppendTime; it is never created.
         :raises EventLogAccessError: if the topic may not be described or written.
         :raises EventLogUnavailableError: if the brokers do not answer.
@@ -188,7 +187,6 @@ class KafkaTime:
         It is the record's time, not the event's: whoever appends a record refuses times far ahead of its own. The last
         records of a partition count, not those with the latest times: one from the future is forgotten with the next ones.
 
-        :param log: the metadata topic.
         :raises EventLogAccessError: if the topic may not be described or read.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """

@@ -302,11 +302,7 @@ def is_error(outcome: Any, *names: str) -> bool:
 
 
 def chunks(items: Iterable[T]) -> Iterator[list[T]]:
-    """
-    Yield topics or partitions in lists that one request may name.
-
-    :param items: all of them.
-    """
+    """Yield topics or partitions in lists that one request may name."""
     iterator = iter(items)
     while chunk := list(islice(iterator, CHUNK)):
         yield chunk

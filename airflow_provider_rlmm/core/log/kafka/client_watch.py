@@ -103,19 +103,11 @@ class ClientWatch:
         self._access: KafkaError | None = None
 
     def text_of(self, error: KafkaError) -> str:
-        """
-        Say an error of librdkafka or of a broker in words, without the client's secrets.
-
-        :param error: the error.
-        """
+        """Say an error of librdkafka or of a broker in words, without the client's secrets."""
         return printable(without_secrets(f"{error.name()}: {error.str()}", self._secrets), MAX_TEXT)
 
     def on_error(self, error: KafkaError) -> None:
-        """
-        Take an error; runs inside ``poll`` and its like, on the calling thread.
-
-        :param error: the error.
-        """
+        """Take an error; runs inside ``poll`` and its like, on the calling thread."""
         if self._last is None or self._last.code() != error.code():
             _logger.info("Kafka client at %s: %s", self._config.bootstrap_servers, self.text_of(error))
         # That all brokers are down comes right after the error that says why.

@@ -224,7 +224,6 @@ def check_files(properties: Mapping[str, Any]) -> None:
     """
     Refuse a client whose certificates are not there: librdkafka does not say which file it means.
 
-    :param properties: of one client.
     :raises ConfigurationError: naming the property and the file.
     """
     if not str(properties.get("security.protocol") or "").strip().upper().endswith("SSL"):

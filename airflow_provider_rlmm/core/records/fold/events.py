@@ -48,7 +48,6 @@ class Events:
         """
         Return ids as rows of two 64-bit numbers; zeros where an id is null.
 
-        :param name: the column.
         :raises ValueError: if an id is not 16 bytes long.
         """
         column = self.batch.column(name)

@@ -117,11 +117,7 @@ class Columns:
         return self._arrays[column][: self.size]
 
     def size_of(self, column: str) -> int:
-        """
-        Return how many values a column has room for.
-
-        :param column: the column.
-        """
+        """Return how many values a column has room for."""
         return int(self._arrays[column].size)
 
     @property

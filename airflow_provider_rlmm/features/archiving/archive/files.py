@@ -23,7 +23,6 @@ def reading(uri: str) -> Iterator[IO[bytes]]:
     """
     Open a file of which parts are read.
 
-    :param uri: of the file.
     :raises ConfigurationError: if the URI is not understood.
     :raises FileNotFoundError: if there is none.
     :raises OSError: if it cannot be read, or is no regular file.

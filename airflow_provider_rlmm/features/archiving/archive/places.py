@@ -43,9 +43,6 @@ def folder_of(archive_uri: str, cluster_id: str, tip: TopicIdPartition) -> str:
     """
     Return the folder of a user partition.
 
-    :param archive_uri: of all archives.
-    :param cluster_id: the cluster.
-    :param tip: the user partition.
     :raises ArchiveError: if Kafka does not allow the topic's name: it is data of the log, and must walk no path.
     """
     if not _TOPIC.fullmatch(tip.topic):
@@ -87,12 +84,7 @@ def records_file(name: str, try_id: str, number: int) -> str:
 
 
 def manifest_file(name: str, try_id: str) -> str:
-    """
-    Return the path of a manifest below the folder of its user partition.
-
-    :param name: of the archive.
-    :param try_id: of the try.
-    """
+    """Return the path of a manifest below the folder of its user partition."""
     return f"{MANIFESTS}/{checked_name(name)}.{try_id}.json"
 
 

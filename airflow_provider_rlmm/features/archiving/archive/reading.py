@@ -164,11 +164,7 @@ def _require_place(archive_uri: str, cluster_id: str, topic_id: str, log: Archiv
 
 
 def is_manifest(name: str) -> bool:
-    """
-    Tell whether a file among the manifests is taken for one.
-
-    :param name: of the file.
-    """
+    """Tell whether a file among the manifests is taken for one."""
     return name.endswith(".json")
 
 
@@ -176,8 +172,6 @@ def open_log(folder_uri: str, names: Sequence[str]) -> ArchivedLog:
     """
     Open an archived user partition.
 
-    :param folder_uri: its folder.
-    :param names: of its manifests.
     :raises ArchiveError: if there is none, or they cannot be read or contradict each other.
     """
     found = [named_manifest(folder_uri, f"{MANIFESTS}/{name}") for name in sorted(names) if is_manifest(name)]

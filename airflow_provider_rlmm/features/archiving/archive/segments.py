@@ -57,7 +57,6 @@ class SegmentArchiver:
         """
         Archive the files of a segment.
 
-        :param segment: which one.
         :raises ArchiveError: if something of it is missing that must be there, or the archive holds other bytes of it.
         :raises DamagedObjectError: if its log cannot be what a broker has written.
         :raises StorageError: if storage fails.

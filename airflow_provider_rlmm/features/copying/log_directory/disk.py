@@ -108,7 +108,6 @@ def read_disk(path: Path) -> LogDisk:
     """
     Look at a disk of which somebody else makes sure that no broker holds it.
 
-    :param path: the folder.
     :raises LogDirectoryError: if it is no broker's, or one of its checkpoints is damaged.
     """
     properties = read_properties(path / META_PROPERTIES)

@@ -18,7 +18,6 @@ def end_without_leader(directory: LogDirectory) -> int:
     Transactions that began later lie behind that end, so that no closed segment is affected by them. The recovery point is no
     such end: it says what was flushed, and flushed records are lost where another leader is elected.
 
-    :param directory: the directory.
     :raises LogDirectoryError: if the disk does not tell the high watermark, or a producer snapshot is missing.
     :raises DamagedObjectError: if the producer snapshot is damaged.
     """

@@ -68,20 +68,12 @@ def parse_partition_name(name: str) -> TopicPartition | None:
 
 
 def why_marked(name: str) -> str | None:
-    """
-    Say what a broker has marked a directory for, ``None`` where it is not marked.
-
-    :param name: of the directory.
-    """
+    """Say what a broker has marked a directory for, ``None`` where it is not marked."""
     return next((f"{in_quotes(name)}: {why}" for suffix, why in MARKED.items() if name.endswith(suffix)), None)
 
 
 def parse_segment_file_name(name: str) -> SegmentFileName | None:
-    """
-    Return what the name of a segment's file says, ``None`` for any other file.
-
-    :param name: of the file.
-    """
+    """Return what the name of a segment's file says, ``None`` for any other file."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None or match["suffix"] not in SEGMENT_SUFFIXES or int(match["offset"]) > _MAX_OFFSET:
         return None

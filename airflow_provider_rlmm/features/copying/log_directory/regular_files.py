@@ -18,7 +18,6 @@ def open_regular(path: Path) -> BinaryIO:
     """
     Open a file for reading; a symbolic link is not followed, a pipe is not waited for.
 
-    :param path: the file.
     :raises LogDirectoryError: if it is no regular file.
     :raises OSError: if it cannot be opened.
     """
@@ -33,7 +32,6 @@ def read_index(path: Path) -> bytes:
     """
     Read an index or a producer snapshot.
 
-    :param path: the file.
     :raises LogDirectoryError: if it cannot be read, or is larger than any that a broker makes.
     """
     try:

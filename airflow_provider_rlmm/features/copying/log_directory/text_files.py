@@ -30,7 +30,6 @@ def read_text(path: Path) -> str | None:
     """
     Read a text file of a broker, ``None`` where there is none.
 
-    :param path: the file.
     :raises LogDirectoryError: if it is no regular file, cannot be read, or is none that a broker writes.
     """
     try:
@@ -82,7 +81,6 @@ def read_topic_id(path: Path) -> UUID:
     """
     Read the topic id of a user partition's directory.
 
-    :param path: its ``partition.metadata``.
     :raises LogDirectoryError: if it is missing, damaged, or names no topic id.
     """
     text = read_text(path)
@@ -106,7 +104,6 @@ def read_properties(path: Path) -> Mapping[str, str] | None:
     """
     Read a ``meta.properties``, ``None`` where there is none: simple lines ``name=value``, as brokers write them.
 
-    :param path: the file.
     :raises LogDirectoryError: if a line is none of these.
     """
     text = read_text(path)

@@ -87,7 +87,6 @@ class GenerationStore:
         """
         Read a generation's manifest.
 
-        :param number: which one.
         :raises SnapshotRefusedError: if it cannot be read, or is another one.
         """
         from airflow_provider_rlmm.features.retention.spark.executor.files import located
@@ -124,7 +123,6 @@ class GenerationStore:
         """
         Remove the generations before the last :data:`KEPT`, the manifest of each first.
 
-        :param newest: the last one.
         :return: those that are gone.
         :raises OSError: if one cannot be removed.
         """

@@ -45,7 +45,6 @@ def require_driver(spark: SparkSession) -> None:
     """
     Refuse a Spark Connect session: the job asks the cluster by the JVM of its own driver.
 
-    :param spark: the session.
     :raises ConfigurationError: if it has no JVM.
     """
     if not hasattr(spark, "_jvm"):
@@ -59,7 +58,6 @@ def require_connector(spark: SparkSession) -> None:
     """
     Refuse a session without Kafka's client, or with parts of different versions.
 
-    :param spark: the session.
     :raises ConfigurationError: if its classpath lacks Spark's Kafka connector, or Spark, pyspark and connector differ.
     """
     import pyspark

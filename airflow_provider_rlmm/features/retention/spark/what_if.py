@@ -38,7 +38,6 @@ class Scenario:
         """
         Read settings such as ``retention.ms=86400000`` or ``orders-*:retention.ms=-1,retention.bytes=1000000``.
 
-        :param text: the settings.
         :raises ConfigurationError: for anything else.
         """
         head, colon, tail = text.partition(":")

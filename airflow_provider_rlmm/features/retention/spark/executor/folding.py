@@ -156,11 +156,7 @@ def _one_value(data: bytes) -> pa.Array:
 
 
 def ipc_of(table: pa.Table) -> bytes:
-    """
-    Return a table as an Arrow IPC stream.
-
-    :param table: the table.
-    """
+    """Return a table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
