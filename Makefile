@@ -44,7 +44,7 @@ clean: ## Remove what the targets made
 
 ##@ While you work
 
-quick: setup ## Three quarters of a minute: lint of what differs from main, unit tests that neither import Airflow nor are slow
+quick: setup ## Half a minute: lint of what differs from main, unit tests that neither import Airflow nor are slow
 	$(BIN)/python -m dev.quick
 
 unit: setup ## Unit and property tests: no server (ARGS="tests/unit/cli -x": what pytest takes; EXAMPLES=25: a quarter of the examples)

@@ -103,8 +103,9 @@ def packed_sizes(sizes: Sequence[int]) -> bytes:
     if len(sizes) < 2:
         return count + b"".join(size.to_bytes(4) for size in sizes)
     *first, last = sizes
-    rest = [size - min(first) for size in first]
+    least = min(first)
+    rest = [size - least for size in first]
     width = max(1, -(-max(rest).bit_length() // 8))
     return b"".join(
-        (count, min(first).to_bytes(4), bytes([width]), *(value.to_bytes(width) for value in rest), last.to_bytes(4))
+        (count, least.to_bytes(4), bytes([width]), *(value.to_bytes(width) for value in rest), last.to_bytes(4))
     )

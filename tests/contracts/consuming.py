@@ -179,6 +179,7 @@ class ConsumingContract:
         assert consuming.followed == {}
         assert consuming.store.views == {}
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("small_batches")
     def test_a_new_partition_is_read_from_the_beginning_while_the_others_go_on(self, consuming, delivered):
         consuming.segments(A, range(3))
@@ -198,6 +199,7 @@ class ConsumingContract:
         assert positions == sorted(positions)
         assert len(set(delivered)) == len(delivered) == MANY + 4
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("small_batches")
     def test_events_that_come_during_a_bootstrap_are_delivered_once_and_in_order(self, consuming, delivered):
         consuming.segments(B, range(MANY))
@@ -227,6 +229,7 @@ class ConsumingContract:
         assert consuming.starts(B) == consuming.starts(C) == list(range(20))
         assert len(set(delivered)) == len(delivered) == 40
 
+    @pytest.mark.slow
     @pytest.mark.usefixtures("small_batches")
     def test_a_partition_removed_during_its_bootstrap_is_forgotten(self, consuming, delivered):
         consuming.segments(B, range(MANY))

@@ -248,6 +248,7 @@ class MetadataEventLogContract:
 
         assert len(under_test.values(0)) == 20_000
 
+    @pytest.mark.slow
     def test_a_large_batch_is_acked_whole_and_read_back_in_order(self, under_test):
         records = [(n % PARTITIONS, n.to_bytes(120, "big")) for n in range(LARGE_BATCH)]
 

@@ -18,9 +18,10 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis, read_diagnosis
 from airflow_provider_rlmm.features.doctor.findings import Severity
+from tests.examples import examples
 from tests.property.mutated_documents import VERSION, mutated
 
-DOCUMENTS = 3_000
+DOCUMENTS = examples(3_000)
 _ID: Final = "AAAAAAAAAAAAAAAAAAAABw"
 
 SAMPLE: Final[dict[str, Any]] = {

@@ -12,12 +12,13 @@ import pytest
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import plain_of, reader_of
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
+from tests.examples import examples
 from tests.property.mutated_documents import VERSION, mutated
 from tests.property.old_documents import OLD_READERS
 from tests.property.old_reports import OLD_REPORT_READERS
 from tests.property.sample_documents import SAMPLES
 
-DOCUMENTS = 2_000
+DOCUMENTS = examples(2_000)
 OLD = {**OLD_READERS, **OLD_REPORT_READERS}
 
 REWORDED = (

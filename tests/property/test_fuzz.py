@@ -100,6 +100,7 @@ def test_one_damage_each(damage):
     assert (counts[ErrorCode.GOOD] > 0) == (damage not in (truncate, remove))
 
 
+@pytest.mark.slow
 def test_several_damages_between_good_values():
     rnd = random.Random(405)
     for _ in range(15):

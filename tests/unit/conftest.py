@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.examples import examples
 from tests.object_store_server import ObjectStoreServer, running_object_store
 
 # A busy machine makes one example of a hundred slow, and says nothing about the code.
-settings.register_profile("any machine", deadline=None)
+settings.register_profile("any machine", deadline=None, max_examples=examples())
 settings.load_profile("any machine")
 
 

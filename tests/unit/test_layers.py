@@ -123,6 +123,7 @@ def test_what_is_said_to_load_columns_does() -> None:
         assert any(_loads(module) for module in MODULES if fnmatch(module, pattern)), pattern
 
 
+@pytest.mark.slow
 def test_all_that_is_light_loads_nothing_heavy_in_one_process() -> None:
     program = (
         "import importlib, json, sys\n"

@@ -128,6 +128,7 @@ def test_a_cleanup_does_nothing_where_records_are_lost(
     assert cluster.ours() == events
 
 
+@pytest.mark.slow
 def test_once_it_is_confirmed_by_name_runs_go_on_and_it_stays_in_doubt(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,6 +70,7 @@ def test_records_are_printed_one_a_line(world: TieredOrders, capsys: pytest.Capt
     assert timed == [as_printed(0, 3), as_printed(0, 4)]
 
 
+@pytest.mark.slow
 def test_people_get_text_and_not_more_than_they_can_look_at(
     world: TieredOrders, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,7 @@ def test_every_segment_is_found_with_its_partition(sample: Sample) -> None:
     assert page.rows[0].leader_epochs == ((1, 300),)
 
 
+@pytest.mark.slow
 def test_only_the_row_groups_that_can_hold_them_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sample = sample_work_folder(tmp_path, topics=5, partitions=1, segments=12_000, metadata_partitions=1)
     work, folder = str(sample.work), sample.cluster.name

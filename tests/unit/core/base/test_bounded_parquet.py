@@ -127,6 +127,7 @@ def test_another_column_or_type_is_refused() -> None:
         opened(file, pa.schema([("number", pa.string())]))
 
 
+@pytest.mark.slow
 def test_whatever_a_damaged_file_says_it_is_read_or_refused() -> None:
     data, random = written(table(500), row_group_size=100).getvalue(), Random(27)
     outcomes = set()

@@ -250,6 +250,7 @@ def test_topics_that_are_not_ascii():
     assert "UTF-8" in batch.column("error")[1].as_py()
 
 
+@pytest.mark.slow
 def test_canonical_and_other_values_mixed_in_any_order():
     shuffle = random.Random(7).shuffle
     values = [*GOLDEN_VALUES, *REAL_VALUES, None, b"", b"garbage", UPDATE + b"\0", UPDATE[:-1] + b"\1\7\2ab"]

@@ -103,6 +103,7 @@ def recorded_run() -> tuple[Cluster, list[dict[str, Any]]]:
     return cluster, expected["segments"]
 
 
+@pytest.mark.slow
 def test_a_recorded_run_is_cleaned_and_nothing_living_is_touched() -> None:
     cluster, segments = recorded_run()
     before = set(cluster.storage.keys)

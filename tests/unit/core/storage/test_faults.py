@@ -19,6 +19,8 @@ from tests.builders import Cluster, add, on_nth_publish, reasons, tip
 from tests.moto_s3 import SLOW_DOWN, Answer, MotoS3, Request, running_moto_s3
 from tests.unit.core.storage.bucket_cluster import BucketCluster
 
+pytestmark = pytest.mark.slow
+
 GONE = tip()
 DENIED = Answer.error(403, "AccessDenied")
 
@@ -69,7 +71,6 @@ def cleans_to_the_end(cluster: BucketCluster) -> None:
     assert len(cluster.keys_of(cluster.alive)) == 3
 
 
-@pytest.mark.slow
 def test_objects_that_a_bulk_deletion_refuses_stay_for_their_own_reason(cluster: BucketCluster) -> None:
     keys = sorted(cluster.keys_of(GONE))
     refused = {keys[0]: "AccessDenied", keys[7]: "InvalidObjectState"}
@@ -85,7 +86,6 @@ def test_objects_that_a_bulk_deletion_refuses_stay_for_their_own_reason(cluster:
     cleans_to_the_end(cluster)
 
 
-@pytest.mark.slow
 def test_a_storm_of_slow_down_ends_the_run_and_loses_nothing(cluster: BucketCluster) -> None:
     before = cluster.keys_of(GONE)
     cluster.s3.refuse_keys = dict.fromkeys(before, "SlowDown")
@@ -99,7 +99,6 @@ def test_a_storm_of_slow_down_ends_the_run_and_loses_nothing(cluster: BucketClus
     cleans_to_the_end(cluster)
 
 
-@pytest.mark.slow
 def test_an_object_that_the_store_never_manages_to_delete_needs_a_person(cluster: BucketCluster) -> None:
     """As an internal error that lasts: S3 says so of one object, and obstore shows all of the answer."""
     stuck = sorted(cluster.keys_of(GONE))[4]
@@ -111,7 +110,6 @@ def test_an_object_that_the_store_never_manages_to_delete_needs_a_person(cluster
     cleans_to_the_end(cluster)
 
 
-@pytest.mark.slow
 def test_a_store_that_slows_down_for_a_while_is_waited_for(cluster: BucketCluster) -> None:
     throttled = iter(range(4))
     cluster.s3.fault = lambda r: SLOW_DOWN if r.is_delete and next(throttled, None) is not None else None
@@ -172,7 +170,6 @@ EXPIRY = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("status", ["Enabled", "Suspended"])
 def test_a_bucket_that_keeps_versions_for_good_is_refused_without_the_override(s3: MotoS3, status: str) -> None:
     cluster = marked(BucketCluster(s3, versioned(s3, status), inspected=True))
@@ -238,7 +235,6 @@ def test_a_former_prefix_that_is_configured_as_the_only_one_is_refused(cluster: 
     assert (cluster.storage.keys, finished(cluster)) == (before, 0)
 
 
-@pytest.mark.slow
 def test_a_mistyped_prefix_is_refused_although_its_stamp_is_known(cluster: BucketCluster) -> None:
     cluster.opens(AivenLayout("kq/"))
     place, [key, *_] = cluster.layout.places[0], cluster.layout.required_keys(add(cluster.alive, 7))
@@ -296,7 +292,6 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("state", [S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED])
 @pytest.mark.parametrize("nth", [1, 4])
 def test_a_run_that_is_killed_in_mid_batch_is_gone_on_with(cluster: BucketCluster, state: S, nth: int) -> None:

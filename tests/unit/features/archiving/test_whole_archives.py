@@ -25,6 +25,8 @@ from tests.archiving import ArchivingCluster, Run
 from tests.builders import CLUSTER_ID, START_MS, tip
 from tests.unit.features.archiving.test_restoring_session import GONE_ID, FakeAccess, FakeTopic
 
+pytestmark = pytest.mark.slow
+
 RECORDS = 60
 """Of two partitions with three segments each."""
 
@@ -144,7 +146,6 @@ def test_a_whole_archive_is_restored_and_needs_nobody(world: World) -> None:
     assert (report.records, world.topic.count, report.needs_person, report.incomplete) == (RECORDS, RECORDS, False, ())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dry_run", [True, False])
 @pytest.mark.parametrize("half", HALVES)
 def test_half_an_archive_is_refused(world: World, half: str, dry_run: bool) -> None:
@@ -157,7 +158,6 @@ def test_half_an_archive_is_refused(world: World, half: str, dry_run: bool) -> N
     assert world.topic.count == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("half", HALVES)
 def test_half_an_archive_that_somebody_takes_needs_a_person(world: World, half: str) -> None:
     spoil, left = HALVES[half]
@@ -195,7 +195,6 @@ def add_folder(world: World) -> None:
     (world.archive / "7" / "segments" / "log").write_bytes(b"x")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [

@@ -131,6 +131,7 @@ def test_a_flipped_bit_is_refused(folder: Path, name: str) -> None:
         assert str(file) in str(error)
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_of_an_offset_index_is_refused_or_does_no_harm(folder: Path) -> None:
     file = folder / f"{SECOND}.index"
     log = folder / f"{SECOND}.log"
@@ -152,6 +153,7 @@ def test_a_flipped_bit_of_an_offset_index_is_refused_or_does_no_harm(folder: Pat
     assert harmless < len(file.read_bytes()) * 8 // 10
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_of_a_time_index_is_refused_or_does_no_harm(folder: Path) -> None:
     file = folder / f"{SECOND}.timeindex"
     batches = SEGMENTS[1]

@@ -42,6 +42,7 @@ def planned(folder: Path, file: GenerationFile, absent: set[tuple[bytes, str]]) 
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+@pytest.mark.slow
 def test_the_file_holds_what_has_a_reason_to_go_and_what_is_told_is_what_it_holds(tmp_path: Path) -> None:
     names = [(topic.topic_id.bytes, topic.name) for topic in CLUSTER.topics]
     files = written(random_topic(3, [*names, DEAD, ALIAS], NOW, MIN_AGE, 900, PARTITIONS), tmp_path)

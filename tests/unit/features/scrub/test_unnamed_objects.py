@@ -259,6 +259,7 @@ def test_what_shows_up_under_a_living_topic_after_the_plan_stops_the_class(
     assert "objects are there" in problem.why
 
 
+@pytest.mark.slow
 def test_a_topic_that_hides_between_two_batches_stops_the_class(scrubs: Scrubs) -> None:
     finished, unnamed = planned(scrubs)
 
@@ -296,6 +297,7 @@ def test_a_folder_that_cannot_be_listed_by_now_stops_the_class(scrubs: Scrubs) -
     assert report.barred == 6
 
 
+@pytest.mark.slow
 def test_a_clone_of_the_cluster_on_the_same_storage_loses_nothing(scrubs: Scrubs) -> None:
     """It has the same ids, so it writes into the folders of our topics, and names its segments in its own log."""
     theirs = set()
