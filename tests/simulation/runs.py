@@ -35,6 +35,8 @@ def trouble_of(seed: int) -> Trouble:
         stale_rate=choose([0.0, 0.0, 0.03, 0.2]),
         switch_rate=choose([0.02, 0.1, 0.5]),
         kinds=frozenset(choices(KINDS, k=choose([0, 0, 1, 1, 2, 2, 3]))) if choose(range(10)) else frozenset(KINDS),
+        # Where much goes wrong hardly a run gets as far as a deletion.
+        mistake_rate=choose([0.3, 0.03, 0.003]),
     )
 
 

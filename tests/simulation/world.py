@@ -63,6 +63,7 @@ class Trouble:
     :param fault_rate: of a fault at an effect that can fail.
     :param actor_rate: of somebody else acting before an effect.
     :param scripts: number of scripts that other actors may begin.
+    :param mistake_rate: of the world going wrong at an effect before which somebody may act.
     :param stale_rate: of a topic listing that still shows a deleted topic.
     :param switch_rate: of another process of ours going first.
     :param pause_rate: of a copier that sleeps through half a lease, or all of it, before one of its events.
@@ -72,6 +73,7 @@ class Trouble:
     fault_rate: float = 0.0
     actor_rate: float = 0.0
     scripts: int = 0
+    mistake_rate: float = 0.3
     stale_rate: float = 0.0
     switch_rate: float = 0.0
     pause_rate: float = 0.0
@@ -240,7 +242,7 @@ class World(Mistakes):
         choices: list[Callable[[], None]] = [self._resume] * bool(self.scripts) * 2
         choices += [self._begin] * (self.scripts_left > 0)
         choices += [lambda: self._land_late(0)] * bool(self.in_flight)
-        choices += [self.mistake] * (bool(self.kinds) and self.adversary.random() < 0.3)
+        choices += [self.mistake] * (bool(self.kinds) and self.adversary.random() < self.trouble.mistake_rate)
         if choices:
             self.adversary.choice(choices)()
 
