@@ -19,7 +19,7 @@ from airflow_provider_rlmm.triggers.markers import RemoteLogMarkersTrigger
 from dev import tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
 from tests.integration.operators import connect
-from tests.unit.airflow.test_markers_trigger import running
+from tests.unit.airflow.triggers.test_markers_trigger import running
 
 pytestmark = [pytest.mark.integration, pytest.mark.rare]
 

@@ -51,7 +51,7 @@ ALARMS = [
         WATCHED,
         "    if (found.cluster_id, found.connection) != (new.cluster_id, new.connection):",
         "    if False:",
-        "airflow/test_dead_man_operator.py::test_the_note_of_another_cluster_rings",
+        "airflow/operators/test_dead_man_operator.py::test_the_note_of_another_cluster_rings",
     ),
     Mutation(
         "I12",
@@ -59,7 +59,7 @@ ALARMS = [
         WATCHED,
         "    return found",
         "    return new",
-        "airflow/test_dead_man_operator.py::test_the_first_look_is_noted_once",
+        "airflow/operators/test_dead_man_operator.py::test_the_first_look_is_noted_once",
     ),
     Mutation(
         "secrets",
@@ -67,7 +67,7 @@ ALARMS = [
         FAILURES,
         "isinstance(error, RlmmError | AirflowException)",
         "error is not None",
-        "airflow/test_notifications.py::test_words_of_others_in_an_error_stay_in_the_log",
+        "airflow/notifications/test_notifications.py::test_words_of_others_in_an_error_stay_in_the_log",
     ),
     Mutation(
         "secrets",
@@ -83,7 +83,7 @@ ALARMS = [
         NOTIFIER,
         "                failed += 1",
         "                raise",
-        "airflow/test_notifications.py::test_one_that_fails_keeps_no_other_from_being_called",
+        "airflow/notifications/test_notifications.py::test_one_that_fails_keeps_no_other_from_being_called",
     ),
     Mutation(
         "I12",
@@ -91,7 +91,7 @@ ALARMS = [
         NOTIFIER,
         "        if (run.dag_id, run.run_id) != (dag_id, run_id):",
         "        if False:",
-        "airflow/test_notifications.py::test_a_summary_that_is_not_the_runs_is_not_believed",
+        "airflow/notifications/test_notifications.py::test_a_summary_that_is_not_the_runs_is_not_believed",
     ),
     Mutation(
         "I12",

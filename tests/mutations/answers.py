@@ -141,7 +141,7 @@ ANSWERS = [
         CLEANER_OPERATORS,
         "failed=failed_tasks_before(self, context) if failed else (),",
         "failed=(),",
-        "airflow/test_operators.py::test_the_report_names_the_task_that_died_what_others_said_and_where_their_logs_are",
+        "airflow/operators/test_operators.py::test_the_report_names_the_task_that_died_what_others_said_and_where_their_logs_are",
     ),
     Mutation(
         "answers",
@@ -156,6 +156,6 @@ ANSWERS = [
         "I21",
         "a page shows 0 orphans where it cannot tell",
         "    if totals.why_not_all_seen:",
-        "airflow/test_cluster_pages.py",
+        "airflow/plugins/test_cluster_pages.py",
     ),
 ]

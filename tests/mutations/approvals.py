@@ -18,9 +18,9 @@ PARAMS = "dag_factory/params.py"
 SETTINGS = "settings.py"
 FACTORY = "dag_factory/cleaner.py"
 
-_DECIDED = "airflow/test_run_decision.py"
-_APPROVED = "airflow/test_approval_operator.py"
-_DAGS = "airflow/test_dags.py"
+_DECIDED = "airflow/operators/test_run_decision.py"
+_APPROVED = "airflow/operators/test_approval_operator.py"
+_DAGS = "airflow/dag_factory/test_dags.py"
 
 APPROVALS = [
     Mutation(

@@ -42,7 +42,7 @@ NEEDS_A_PERSON = [
         "I12",
         "a run with something that needs a person ends green",
         "        if report.judgement.failing:",
-        "airflow/test_operators.py::test_a_problem_fails_the_run_after_the_healthy_rest_is_done_until_it_is_acknowledged",
+        "airflow/operators/test_operators.py::test_a_problem_fails_the_run_after_the_healthy_rest_is_done_until_it_is_acknowledged",
     ),
     Mutation(
         "I12",
@@ -50,7 +50,7 @@ NEEDS_A_PERSON = [
         CLEANING,
         "    write_document(uri, MARK_DOCUMENT, json.dumps(plain_of(left)))\n",
         "",
-        "airflow/test_operators.py::test_the_markers_refusals_reach_the_report_though_the_task_after_it_failed",
+        "airflow/operators/test_operators.py::test_the_markers_refusals_reach_the_report_though_the_task_after_it_failed",
     ),
     Mutation(
         "I12",
@@ -176,7 +176,7 @@ NEEDS_A_PERSON = [
         ACKNOWLEDGING,
         '        return attention.unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log")',
         "        return attention.Acknowledgements()",
-        "airflow/test_operators.py::test_a_variable_that_cannot_be_read_fails_the_run_and_tells_no_secret",
+        "airflow/operators/test_operators.py::test_a_variable_that_cannot_be_read_fails_the_run_and_tells_no_secret",
     ),
     Mutation(
         "wait",
@@ -192,7 +192,7 @@ NEEDS_A_PERSON = [
         OPERATORS,
         "            self.outlets = []",
         "            pass",
-        "airflow/test_operators.py::test_a_dry_run_emits_no_asset_event_even_where_nothing_was_marked",
+        "airflow/operators/test_operators.py::test_a_dry_run_emits_no_asset_event_even_where_nothing_was_marked",
     ),
     Mutation(
         "dry run",

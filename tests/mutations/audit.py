@@ -12,7 +12,7 @@ HOUSEKEEPING = "overview/housekeeping.py"
 LOG = "audit log"
 OLD = "old runs"
 TESTS = "core/world/test_audit.py"
-KEEPING = "airflow/test_housekeeping.py"
+KEEPING = "airflow/operators/test_housekeeping.py"
 
 AUDIT = [
     Mutation(

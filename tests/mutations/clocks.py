@@ -23,7 +23,7 @@ CLOCKS = [
         "features/cleanup/checking.py",
         "        check_agreement(",
         "        (lambda *_: None)(",
-        "airflow/test_check_operator.py::test_the_check_compares_the_time_with_that_of_the_work_folders_storage",
+        "airflow/operators/test_check_operator.py::test_the_check_compares_the_time_with_that_of_the_work_folders_storage",
     ),
     Mutation(
         "time",

@@ -8,8 +8,8 @@ from tests.mutations.mutation import PUBLISHING, Mutation, switched_off
 CHECKED = "operators/checked.py"
 READINESS = "operators/spark_readiness.py"
 
-_SAID = "airflow/test_wrong_inputs.py::test_it_fails_in_words"
-_READINESS = "airflow/test_spark_readiness.py::"
+_SAID = "airflow/operators/test_wrong_inputs.py::test_it_fails_in_words"
+_READINESS = "airflow/operators/test_spark_readiness.py::"
 
 INPUTS = [
     Mutation(
@@ -34,7 +34,7 @@ INPUTS = [
         CHECKED,
         "        return any(mark in value for mark in _JINJA)\n",
         "        return False\n",
-        "airflow/test_wrong_inputs.py::test_what_airflow_fills_in_later_is_taken",
+        "airflow/operators/test_wrong_inputs.py::test_what_airflow_fills_in_later_is_taken",
     ),
     Mutation(
         "inputs",
@@ -42,7 +42,7 @@ INPUTS = [
         CHECKED,
         "        _check_literals(cls, {name: kwargs[name] for name in readers_of(cls.arguments) if name in kwargs})\n",
         "",
-        "airflow/test_wrong_inputs.py::test_a_mapped_operator_is_checked_where_its_arguments_stand",
+        "airflow/operators/test_wrong_inputs.py::test_a_mapped_operator_is_checked_where_its_arguments_stand",
     ),
     switched_off(
         "core/log/kafka/config.py",

@@ -51,21 +51,21 @@ KILL_SWITCH = [
         "features/cleanup/steps.py",
         "    session.require_running(dry_run=dry_run)\n    work = session.work_of(source_plan)\n",
         "    work = session.work_of(source_plan)\n",
-        "airflow/test_kill_switch.py::test_a_real_run_ends_before_its_first_event_and_says_how_to_put_it_back",
+        "airflow/hooks/test_kill_switch.py::test_a_real_run_ends_before_its_first_event_and_says_how_to_put_it_back",
     ),
     switched_off(
         SWITCH,
         PROMISE,
         "an API server that does not answer knows no switch",
         '    if not isinstance(answer, ErrorResponse) or answer.error.name != "VARIABLE_NOT_FOUND":',
-        "airflow/test_kill_switch.py::test_an_api_server_that_does_not_say_that_there_is_none_stops",
+        "airflow/hooks/test_kill_switch.py::test_an_api_server_that_does_not_say_that_there_is_none_stops",
     ),
     switched_off(
         SWITCH,
         PROMISE,
         "the environment may freeze it",
         "    if variable in os.environ:",
-        "airflow/test_kill_switch.py::test_an_environment_variable_that_freezes_it_stops_whatever_it_says",
+        "airflow/hooks/test_kill_switch.py::test_an_environment_variable_that_freezes_it_stops_whatever_it_says",
     ),
     Mutation(
         PROMISE,
@@ -73,7 +73,7 @@ KILL_SWITCH = [
         SESSION,
         '        return cannot_be_told(access.stop_switch, f"{type(e).__name__}, see the log")',
         "        return None",
-        "airflow/test_kill_switch.py::test_a_variable_that_cannot_be_read_stops_and_tells_no_secret",
+        "airflow/hooks/test_kill_switch.py::test_a_variable_that_cannot_be_read_stops_and_tells_no_secret",
     ),
     Mutation(
         PROMISE,
@@ -81,7 +81,7 @@ KILL_SWITCH = [
         SESSION,
         "        if not read or time.monotonic() - read[0][0] > STOP_AGE_S:",
         "        if not read:",
-        "airflow/test_kill_switch.py::test_it_is_read_again_after_five_seconds_and_not_before",
+        "airflow/hooks/test_kill_switch.py::test_it_is_read_again_after_five_seconds_and_not_before",
     ),
     Mutation(
         PROMISE,
@@ -113,7 +113,7 @@ KILL_SWITCH = [
         "plugins/clusters.py",
         "        told = [self.inventory, *reversed(self.runs)]\n",
         "        told = [self.inventory]\n",
-        "airflow/test_cluster_pages.py::test_a_survey_of_the_command_hides_neither_switch_nor_buttons",
+        "airflow/plugins/test_cluster_pages.py::test_a_survey_of_the_command_hides_neither_switch_nor_buttons",
     ),
     Mutation(
         PROMISE,
@@ -121,7 +121,7 @@ KILL_SWITCH = [
         "plugins/clusters.py",
         "        return self.connections or connections()\n",
         "        return self.connections\n",
-        "airflow/test_cluster_pages.py::test_where_only_the_command_has_told_of_a_cluster_the_switch_of_any_connection_is_shown",
+        "airflow/plugins/test_cluster_pages.py::test_where_only_the_command_has_told_of_a_cluster_the_switch_of_any_connection_is_shown",
     ),
     Mutation(
         "kill switch",
@@ -129,6 +129,6 @@ KILL_SWITCH = [
         "plugins/serving.py",
         "    return replace(shell_of(request), cluster_id=known, active=active, stopped=stopped)",
         "    return replace(shell_of(request), cluster_id=known, active=active)",
-        "airflow/test_pages.py::test_every_document_says_that_the_kill_switch_is_on",
+        "airflow/plugins/test_pages.py::test_every_document_says_that_the_kill_switch_is_on",
     ),
 ]

@@ -212,7 +212,7 @@ LOST_RECORDS = [
         "operators/metadata.py",
         "if loss.is_open]",
         "if False]",
-        "airflow/test_operators.py::test_a_topic_that_has_lost_what_was_read_of_it_is_read_in_red",
+        "airflow/operators/test_operators.py::test_a_topic_that_has_lost_what_was_read_of_it_is_read_in_red",
     ),
     Mutation(
         "I18",
@@ -220,7 +220,7 @@ LOST_RECORDS = [
         "operators/retention.py",
         "        seen = [*lost, *summary.refusals]\n",
         "        seen = [*summary.refusals]\n",
-        "airflow/test_operators.py::test_a_plan_of_spark_is_red_where_the_topic_has_lost_what_earlier_runs_have_read",
+        "airflow/operators/test_operators.py::test_a_plan_of_spark_is_red_where_the_topic_has_lost_what_earlier_runs_have_read",
     ),
     Mutation(
         "I18",
@@ -258,7 +258,7 @@ LOST_RECORDS = [
         "features/doctor/examine.py",
         "            severity = None if lost.is_open else Severity.WARNING\n",
         "            severity = Severity.WARNING\n",
-        "airflow/test_doctor_operator.py::test_a_log_that_lost_what_an_earlier_run_has_read_is_critical",
+        "airflow/operators/test_doctor_operator.py::test_a_log_that_lost_what_an_earlier_run_has_read_is_critical",
     ),
     Mutation(
         "I18",

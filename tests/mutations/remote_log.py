@@ -14,8 +14,8 @@ EXPORTING = "features/reading/export_steps.py"
 
 _RANGE = "core/segments/test_read_range.py::"
 _MISSING = f"{_RANGE}test_what_is_missing_is_refused_unless_somebody_allows_it"
-_READ = "airflow/test_remote_log_operators.py::"
-_COPY = "airflow/test_copying_operator.py::"
+_READ = "airflow/operators/test_remote_log_operators.py::"
+_COPY = "airflow/operators/test_copying_operator.py::"
 _COPY_STEPS = "features/copying/test_copy_steps.py::"
 _EXPORT = "features/reading/test_exporting.py::"
 

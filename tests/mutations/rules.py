@@ -386,14 +386,14 @@ RULES = [
         "features/cleanup/marker.py",
         "        work = self._not_held(work, names, refusals)\n",
         "",
-        "airflow/test_hold_names.py::test_a_held_topic_is_not_marked_and_a_marker_that_it_has_stays",
+        "airflow/operators/test_hold_names.py::test_a_held_topic_is_not_marked_and_a_marker_that_it_has_stays",
     ),
     switched_off(
         "core/runs/holding.py",
         "hold",
         "a run goes on whose hold names nothing that there is",
         "    if wrong := [entry for entry in unknown if entry.entry in of_run]:",
-        "airflow/test_hold_names.py::test_a_hold_of_this_run_that_names_nothing_refuses_before_the_first_event",
+        "airflow/operators/test_hold_names.py::test_a_hold_of_this_run_that_names_nothing_refuses_before_the_first_event",
     ),
     Mutation(
         "hold",
@@ -401,7 +401,7 @@ RULES = [
         "features/cleanup/steps.py",
         "first_refusals([*root.refusals, *unknown, *made.summary.refusals])",
         "first_refusals([*root.refusals, *made.summary.refusals])",
-        "airflow/test_hold_names.py::test_a_hold_of_the_connection_that_names_nothing_needs_a_person_and_the_run_goes_on",
+        "airflow/operators/test_hold_names.py::test_a_hold_of_the_connection_that_names_nothing_needs_a_person_and_the_run_goes_on",
     ),
     Mutation(
         "hold",
@@ -409,7 +409,7 @@ RULES = [
         "features/scrub/steps.py",
         "        hold=lambda: Hold.of(session.hold().entries, plan.hold),",
         "        hold=lambda: Hold.of(plan.hold),",
-        "airflow/test_hold_names.py::test_a_hold_that_comes_after_the_plan_of_a_scrub_keeps_its_objects",
+        "airflow/operators/test_hold_names.py::test_a_hold_that_comes_after_the_plan_of_a_scrub_keeps_its_objects",
     ),
     Mutation(
         "hold",
@@ -417,7 +417,7 @@ RULES = [
         "features/cleanup/steps.py",
         "        hold=lambda: Hold.of(session.hold().entries, summary.hold),",
         "        hold=lambda: Hold.of(summary.hold),",
-        "airflow/test_hold_names.py::test_a_hold_that_comes_after_the_plan_keeps_its_topic_and_one_that_names_nothing_ends_nothing",
+        "airflow/operators/test_hold_names.py::test_a_hold_that_comes_after_the_plan_keeps_its_topic_and_one_that_names_nothing_ends_nothing",
     ),
     Mutation(
         "hold",

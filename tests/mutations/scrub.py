@@ -329,7 +329,7 @@ SCRUBS = [
         OPERATORS,
         "        elif failed := failed_before(self, context):",
         "        elif failed := 0:",
-        "airflow/test_scrub_operators.py::test_a_task_that_failed_fails_the_report",
+        "airflow/operators/test_scrub_operators.py::test_a_task_that_failed_fails_the_report",
     ),
     Mutation(
         "I21",
@@ -360,7 +360,7 @@ SCRUBS = [
         "approval",
         "the deletion of a scrub asks for no approval",
         "    if approve_above is not None:",
-        "airflow/test_scrub_operators.py::test_what_a_person_has_approved_of_a_scrub_is_deleted_and_nothing_before",
+        "airflow/operators/test_scrub_operators.py::test_what_a_person_has_approved_of_a_scrub_is_deleted_and_nothing_before",
     ),
     Mutation(
         "approval",
@@ -368,7 +368,7 @@ SCRUBS = [
         FACTORY,
         "        approve_above=params.APPROVE_ABOVE,\n        confirm_lost_records=",
         "        confirm_lost_records=",
-        "airflow/test_dags.py::test_the_steps_of_a_scrub",
+        "airflow/dag_factory/test_dags.py::test_the_steps_of_a_scrub",
     ),
     Mutation(
         "approval",
@@ -376,7 +376,7 @@ SCRUBS = [
         OPERATORS,
         "        if rejected is not None:",
         "        if False:",
-        "airflow/test_scrub_operators.py::test_a_rejected_plan_of_a_scrub_is_red_and_says_who",
+        "airflow/operators/test_scrub_operators.py::test_a_rejected_plan_of_a_scrub_is_red_and_says_who",
     ),
     Mutation(
         "approval",

@@ -32,11 +32,11 @@ WEB = "plugins/web.py"
 
 _CLIENT_SECRETS = "core/log/kafka/test_client.py::TestSecrets::"
 _TOLD_APART = "core/log/kafka/test_client_watch.py::test_what_is_wrong_with_a_certificate_is_told_apart"
-_PAGES = "airflow/test_pages_safety.py::"
-_RIGHTS = "airflow/test_page_rights.py::"
+_PAGES = "airflow/plugins/test_pages_safety.py::"
+_RIGHTS = "airflow/plugins/test_page_rights.py::"
 _BOUNDED = "core/base/test_bounded_parquet.py::"
-_HEAVY = "airflow/test_heavy_answers.py::"
-_NO_BUTTON = "airflow/test_cluster_pages.py::test_who_may_start_runs_has_buttons_and_a_viewer_none"
+_HEAVY = "airflow/plugins/test_heavy_answers.py::"
+_NO_BUTTON = "airflow/plugins/test_cluster_pages.py::test_who_may_start_runs_has_buttons_and_a_viewer_none"
 
 SECRETS = [
     # -- names from the log
@@ -103,7 +103,7 @@ SECRETS = [
         "observability/lineage.py",
         'first if "@" not in str(servers) and _ADDRESS.fullmatch(first) else None',
         "first or None",
-        "airflow/test_lineage.py::test_a_login_among_the_addresses_is_told_nobody",
+        "airflow/observability/test_lineage.py::test_a_login_among_the_addresses_is_told_nobody",
     ),
     Mutation(
         "secrets",
@@ -111,7 +111,7 @@ SECRETS = [
         "notifications/remote_log.py",
         "printable(without_addresses(str(error)), MAX_ERROR)",
         "printable(str(error), MAX_ERROR)",
-        "airflow/test_notifications.py::test_one_that_fails_is_told_without_the_address_that_it_called",
+        "airflow/notifications/test_notifications.py::test_one_that_fails_is_told_without_the_address_that_it_called",
     ),
     Mutation(
         "secrets",
@@ -167,7 +167,7 @@ SECRETS = [
         CONNECTION_CHECK,
         "    except BaseException as e:\n",
         "    except Exception as e:\n",
-        "airflow/test_hooks.py::test_whatever_happens_becomes_a_sentence",
+        "airflow/hooks/test_hooks.py::test_whatever_happens_becomes_a_sentence",
     ),
     switched_off(
         STORE_URIS,
@@ -221,7 +221,7 @@ SECRETS = [
         ARGUMENTS,
         "    return None if source_plan is None else plan_uri(source_plan)\n",
         "    return source_plan\n",
-        "airflow/test_operators.py::test_a_source_plan_is_named_or_lies_below_an_allowed_root",
+        "airflow/operators/test_operators.py::test_a_source_plan_is_named_or_lies_below_an_allowed_root",
     ),
     # -- pages
     switched_off(
@@ -336,14 +336,14 @@ SECRETS = [
         "pages",
         "documents of a DAG that may not be read are shown",
         "    if not rights.may_see_document(name):",
-        "airflow/test_pages.py::test_a_document_is_for_those_who_may_read_its_dag",
+        "airflow/plugins/test_pages.py::test_a_document_is_for_those_who_may_read_its_dag",
     ),
     switched_off(
         CLUSTERS,
         "pages",
         "who may read the DAGs of one cluster sees all",
         "    if not _may_see(rights, cluster):",
-        "airflow/test_cluster_pages.py::test_who_may_read_the_dags_of_one_cluster_sees_that_cluster_alone",
+        "airflow/plugins/test_cluster_pages.py::test_who_may_read_the_dags_of_one_cluster_sees_that_cluster_alone",
     ),
     Mutation(
         "pages",
@@ -366,7 +366,7 @@ SECRETS = [
         "pages",
         "a viewer has the buttons of a plan",
         "    if not rights.may_trigger(cleaner):",
-        "airflow/test_plan_rows.py::test_buttons_of_a_plan_and_none_for_a_viewer",
+        "airflow/plugins/test_plan_rows.py::test_buttons_of_a_plan_and_none_for_a_viewer",
     ),
     Mutation(
         "pages",
@@ -374,7 +374,7 @@ SECRETS = [
         CSV_LINES,
         'return f"\'{text}" if begins',
         "return text if begins",
-        "airflow/test_plan_rows.py::test_all_rows_as_csv",
+        "airflow/plugins/test_plan_rows.py::test_all_rows_as_csv",
     ),
     Mutation(
         "pages",
@@ -513,7 +513,7 @@ SECRETS = [
         RUN_PAGES,
         "if (task.artifact, task.metadata_partition) != (artifact, number):",
         "if False:",
-        "airflow/test_cluster_pages.py::test_progress_of_another_run_is_not_believed",
+        "airflow/plugins/test_cluster_pages.py::test_progress_of_another_run_is_not_believed",
     ),
     Mutation(
         "pages",
@@ -521,7 +521,7 @@ SECRETS = [
         RIGHTS,
         "self.may_read(dag_id) and self.may_see_document(artifact)",
         "self.may_read(dag_id)",
-        "airflow/test_cluster_pages.py::test_an_odd_id_of_a_dag_opens_no_run_of_another",
+        "airflow/plugins/test_cluster_pages.py::test_an_odd_id_of_a_dag_opens_no_run_of_another",
     ),
     Mutation(
         "pages",
@@ -561,6 +561,6 @@ SECRETS = [
         "operators/spark_on_cluster.py",
         "        if secrets_of(hook.get_client_config().properties):",
         "        if False:",
-        "airflow/test_spark_on_cluster.py::test_secrets_are_never_written_for_the_driver",
+        "airflow/operators/test_spark_on_cluster.py::test_secrets_are_never_written_for_the_driver",
     ),
 ]

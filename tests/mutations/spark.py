@@ -49,7 +49,7 @@ SPARK = [
         "Spark",
         "publishes in green what needs a person",
         "        if judgement.failing:",
-        "airflow/test_operators.py::test_a_plan_with_something_for_a_person_is_published_and_fails_until_it_is_acknowledged",
+        "airflow/operators/test_operators.py::test_a_plan_with_something_for_a_person_is_published_and_fails_until_it_is_acknowledged",
     ),
     Mutation(
         "secrets",
@@ -57,7 +57,7 @@ SPARK = [
         TASK_FOLDER,
         "    os.mkfifo(path, 0o600)\n",
         "    path.write_text(text)\n",
-        "airflow/test_task_folder.py::test_a_text_is_handed_over_once_and_only_to_this_user",
+        "airflow/operators/test_task_folder.py::test_a_text_is_handed_over_once_and_only_to_this_user",
     ),
     Mutation(
         "secrets",
@@ -65,7 +65,7 @@ SPARK = [
         TASK_FOLDER,
         "    _remove_left_behind(parent, prefix)\n",
         "",
-        "airflow/test_task_folder.py::test_a_killed_try_leaves_no_secret_and_the_next_try_nothing_at_all",
+        "airflow/operators/test_task_folder.py::test_a_killed_try_leaves_no_secret_and_the_next_try_nothing_at_all",
     ),
     Mutation(
         "Spark",
@@ -73,7 +73,7 @@ SPARK = [
         "operators/spark_on_cluster.py",
         '{"--master": self.master, "--name": self.name,',
         '{"--name": self.name,',
-        "airflow/test_spark_on_cluster.py::test_a_driver_is_started_and_waited_for_in_the_triggerer",
+        "airflow/operators/test_spark_on_cluster.py::test_a_driver_is_started_and_waited_for_in_the_triggerer",
     ),
     Mutation(
         "Spark",
@@ -81,6 +81,6 @@ SPARK = [
         "operators/retention.py",
         "        if event != FINISHED:",
         "        if False:",
-        "airflow/test_spark_on_cluster.py::test_a_driver_that_failed_fails_the_task_in_the_jobs_own_words",
+        "airflow/operators/test_spark_on_cluster.py::test_a_driver_that_failed_fails_the_task_in_the_jobs_own_words",
     ),
 ]

@@ -105,7 +105,7 @@ STORAGE_ROOT = [
         CLEANING,
         "        session.require_known_places(topic)\n",
         "",
-        "airflow/test_scrub_operators.py::test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step",
+        "airflow/operators/test_scrub_operators.py::test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step",
     ),
     Mutation(
         "I2",
@@ -113,7 +113,7 @@ STORAGE_ROOT = [
         CLEANING,
         "        require_places_of_plan(summary.root, root.check)\n",
         "        pass\n",
-        "airflow/test_scrub_operators.py::test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step",
+        "airflow/operators/test_scrub_operators.py::test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step",
     ),
     Mutation(
         "I18",
@@ -136,7 +136,7 @@ STORAGE_ROOT = [
         WHOLE_CHECK,
         "            if has_storage:",
         "            if False:",
-        "airflow/test_whole_check.py::test_a_wrong_prefix_is_found_before_a_run_refuses_it",
+        "airflow/operators/test_whole_check.py::test_a_wrong_prefix_is_found_before_a_run_refuses_it",
     ),
     switched_off(
         ROOT,
@@ -204,7 +204,7 @@ STORAGE_ROOT = [
         "features/copying/topic_copy.py",
         "(self.wrong_root, self.hole_ahead,",
         "(self.hole_ahead,",
-        "airflow/test_copying_operator.py::test_a_dry_run_says_first_that_the_storage_would_be_refused",
+        "airflow/operators/test_copying_operator.py::test_a_dry_run_says_first_that_the_storage_would_be_refused",
     ),
     Mutation(
         "whose storage",
@@ -430,7 +430,7 @@ STORAGE_ROOT = [
         STORAGE_ACCESS,
         "        return RootExpectation(frozenset(recorded), expected_root,",
         "        return RootExpectation(frozenset(recorded), None,",
-        "airflow/test_operators.py::test_nothing_is_deleted_below_another_root_than_the_expected_one",
+        "airflow/operators/test_operators.py::test_nothing_is_deleted_below_another_root_than_the_expected_one",
     ),
     Mutation(
         "I2",
@@ -438,7 +438,7 @@ STORAGE_ROOT = [
         STORAGE_ACCESS,
         "MOVE_STAMP in overrides)",
         "True)",
-        "airflow/test_operators.py::test_a_copy_of_the_root_is_refused_until_its_stamp_is_moved",
+        "airflow/operators/test_operators.py::test_a_copy_of_the_root_is_refused_until_its_stamp_is_moved",
     ),
     Mutation(
         "hold",
@@ -446,6 +446,6 @@ STORAGE_ROOT = [
         "operators/arguments.py",
         'return read(name, () if value is None or value == "" else value)',
         "return read(name, () if not value else value)",
-        "airflow/test_arguments.py::test_only_nothing_lifts_a_hold",
+        "airflow/operators/test_arguments.py::test_only_nothing_lifts_a_hold",
     ),
 ]

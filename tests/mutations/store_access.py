@@ -15,7 +15,7 @@ OPENING = "core/storage/opening.py"
 PLUGIN = "core/world/storage_plugin.py"
 WORK_STORE = "hooks/work_store.py"
 
-_AMAZON = "airflow/test_amazon_connections.py::"
+_AMAZON = "airflow/hooks/test_amazon_connections.py::"
 _CREDENTIALS = "core/storage/test_credentials.py::"
 
 STORE_ACCESS = [
@@ -31,7 +31,7 @@ STORE_ACCESS = [
         "another store",
         "a connection of another storage account than the URI names is used",
         "    if where.account and where.account != account:",
-        "airflow/test_store_connections.py::test_another_account_than_the_uris_is_refused",
+        "airflow/hooks/test_store_connections.py::test_another_account_than_the_uris_is_refused",
     ),
     switched_off(
         "hooks/stores/access.py",
@@ -52,7 +52,7 @@ STORE_ACCESS = [
         "another store",
         "the layout of another plugin is taken",
         "        if answer.fits is False:",
-        "airflow/test_check_operator.py::test_the_check_refuses_the_layout_of_another_plugin",
+        "airflow/operators/test_check_operator.py::test_the_check_refuses_the_layout_of_another_plugin",
     ),
     Mutation(
         "another store",
@@ -68,7 +68,7 @@ STORE_ACCESS = [
         WORK_STORE,
         "connection.conn_id, connection.get_uri())",
         'connection.conn_id, "")',
-        "airflow/test_work_store.py",
+        "airflow/hooks/test_work_store.py",
     ),
     Mutation(
         "secrets",
@@ -100,6 +100,6 @@ STORE_ACCESS = [
         CONNECTION_SECRETS,
         "        yield from _parts(name, value)\n",
         "",
-        "airflow/test_store_connections.py::test_every_part_of_a_secret_is_known",
+        "airflow/hooks/test_store_connections.py::test_every_part_of_a_secret_is_known",
     ),
 ]

@@ -14,7 +14,7 @@ _SURVEY = "features/survey/test_survey.py::"
 _PROGRESS = "features/cleanup/test_progress.py::"
 _INVENTORIES = "overview/test_inventories.py::"
 _RUNS = "overview/test_runs.py::"
-_SUMMARIES = "airflow/test_run_summaries.py::"
+_SUMMARIES = "airflow/operators/test_run_summaries.py::"
 _REFUSED = f"{_INVENTORIES}test_what_is_not_the_file_of_a_survey_is_refused"
 
 WATCHED_RUNS = [
@@ -45,7 +45,7 @@ WATCHED_RUNS = [
         "operators/survey.py",
         "        except PlanError:",
         "        except KeyError:",
-        "airflow/test_operators.py::test_a_run_that_was_refused_is_not_surveyed",
+        "airflow/operators/test_operators.py::test_a_run_that_was_refused_is_not_surveyed",
     ),
     Mutation(
         "watching",

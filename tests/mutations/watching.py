@@ -12,7 +12,7 @@ SENSOR = "sensors/proving.py"
 WALK = "core/storage/walk.py"
 
 _PROOF_TEST = "features/cleanup/test_topic_gone.py::"
-_SENSOR_TEST = "airflow/test_gone_sensor.py::"
+_SENSOR_TEST = "airflow/sensors/test_gone_sensor.py::"
 _PROMISE = "gone is proved"
 
 WATCHING = [

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from airflow_provider_rlmm.plugins import web
 from tests.sample_work_folder import Sample, sample_work_folder
 from tests.unit.airflow.auth import log_in
-from tests.unit.airflow.test_page_rights import DOCUMENTS, PAGES, RUN
+from tests.unit.airflow.plugins.test_page_rights import DOCUMENTS, PAGES, RUN
 
 pytestmark = pytest.mark.stores
 

@@ -38,7 +38,7 @@ from airflow_provider_rlmm.overview import housekeeping  # noqa: F401  # its clo
 from airflow_provider_rlmm.overview.history import keep_run_summary  # noqa: F401  # likewise
 from airflow_provider_rlmm.plugins import web
 from tests.unit.airflow.auth import Everybody, log_in
-from tests.unit.airflow.test_operators import OutletEvents, TaskInstance, put_behind_the_hooks
+from tests.unit.airflow.operators.test_operators import OutletEvents, TaskInstance, put_behind_the_hooks
 from tests.week.cluster import CLUSTER_ID, SEGMENTS, USER_PARTITIONS, Week
 
 pytestmark = [pytest.mark.week, pytest.mark.timeout(0)]

@@ -38,7 +38,7 @@ from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from tests.archiving import files_of
 from tests.kafka_log import Batch, Record
-from tests.unit.airflow.test_operators import connect, put_behind_the_hooks
+from tests.unit.airflow.operators.test_operators import connect, put_behind_the_hooks
 from tests.unit.library.topics import TieredTopics
 
 PARTITIONS = 3

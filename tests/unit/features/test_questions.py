@@ -19,7 +19,7 @@ WRITERS = (CLEANER, SCRUB, MARKER, COPIER, RESTORE)
 
 _CLEANUP, _SCRUB = "unit/features/cleanup", "unit/features/scrub"
 _COPIER, _RESTORING = "unit/features/copying/test_copier.py", "unit/features/archiving/test_restoring_session.py"
-_HOLD_NAMES = "unit/airflow/test_hold_names.py"
+_HOLD_NAMES = "unit/airflow/operators/test_hold_names.py"
 
 PROOFS = {
     CLEANER.name: {
@@ -47,13 +47,13 @@ PROOFS = {
         Question.ROOT: f"{_SCRUB}/test_scrub_plan.py::test_a_place_that_is_not_shown_to_be_the_clusters_is_left",
     },
     MARKER.name: {
-        Question.SWITCH: "unit/airflow/test_kill_switch.py::"
+        Question.SWITCH: "unit/airflow/hooks/test_kill_switch.py::"
         "test_a_real_run_ends_before_its_first_event_and_says_how_to_put_it_back",
         Question.HOLD: f"{_HOLD_NAMES}::test_a_held_topic_is_not_marked_and_a_marker_that_it_has_stays",
         Question.CLUSTER: f"{_CLEANUP}/test_shrinking_log.py::"
         "test_a_cluster_that_answers_with_another_metadata_topic_ends_the_run_before_anything_is_done",
         Question.ABSENCE: f"{_CLEANUP}/test_marker.py::test_a_topic_that_only_describing_finds_is_not_marked",
-        Question.ROOT: "unit/airflow/test_scrub_operators.py::"
+        Question.ROOT: "unit/airflow/operators/test_scrub_operators.py::"
         "test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step",
     },
     COPIER.name: {

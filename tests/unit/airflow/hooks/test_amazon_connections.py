@@ -29,7 +29,7 @@ from airflow_provider_rlmm.hooks.stores import amazon
 from tests.aws_server import BUCKET, REGION, AwsServer, running_aws_server
 from tests.certificates import Authority
 from tests.contracts.remote_storage import segment
-from tests.unit.airflow.test_hooks import FakeTopics
+from tests.unit.airflow.hooks.test_hooks import FakeTopics
 
 BOOTSTRAP = {"bootstrap.servers": "b:9092"}
 KEY, SECRET, TOKEN = "AKIAPLANTEDKEYID1234", "pl4nted/secret+value=", "pl4nted-session-token//=="

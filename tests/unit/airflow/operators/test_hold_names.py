@@ -19,9 +19,9 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import SUGGESTED_MS, iso_time
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator, PlanRemoteLogCleanupOperator
-from tests.unit.airflow import test_scrub_operators as scrubs
-from tests.unit.airflow.test_check_operator import allowed, cluster, plain_cluster  # noqa: F401  # fixtures
-from tests.unit.airflow.test_operators import (
+from tests.unit.airflow.operators import test_scrub_operators as scrubs
+from tests.unit.airflow.operators.test_check_operator import allowed, cluster, plain_cluster  # noqa: F401  # fixtures
+from tests.unit.airflow.operators.test_operators import (
     GONE,
     NOW,
     Cluster,

@@ -35,7 +35,7 @@ from airflow_provider_rlmm.observability import stats
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from tests.log_directories import CLUSTER_ID
 from tests.tiered_orders import START_MS
-from tests.unit.airflow.test_operators import connect
+from tests.unit.airflow.operators.test_operators import connect
 from tests.unit.features.copying.decommissioned import LIVING, ROOT, Decommissioned, files
 
 

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.operators import dead_man
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.overview.dead_man import DAY_MS
 from airflow_provider_rlmm.overview.run_summary import RunOutcome
-from tests.unit.airflow.test_notifications import keep
+from tests.unit.airflow.notifications.test_notifications import keep
 from tests.unit.overview.test_dead_man import NOW_MS, run
 
 CLUSTER = "cluster-MkU3OEVBNTcwNTJENDM2Qk"

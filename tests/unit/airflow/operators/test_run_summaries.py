@@ -22,9 +22,9 @@ from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperat
 from airflow_provider_rlmm.operators.scrub import RemoteStorageScrubOperator, ReportRemoteStorageScrubOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.overview.run_summary import Deleted, RunKind, RunOutcome, RunSummary
-from tests.unit.airflow import test_doctor_operator as examinations
-from tests.unit.airflow import test_operators as operators
-from tests.unit.airflow.test_operators import GONE, NOW, Cluster, clean, connect, context, mark_and_plan
+from tests.unit.airflow.operators import test_doctor_operator as examinations
+from tests.unit.airflow.operators import test_operators as operators
+from tests.unit.airflow.operators.test_operators import GONE, NOW, Cluster, clean, connect, context, mark_and_plan
 
 cluster, work, log = operators.cluster, operators.work, examinations.log
 

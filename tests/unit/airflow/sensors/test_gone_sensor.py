@@ -31,7 +31,7 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.sensors.remote_log_gone import RemoteLogGoneSensor
 from airflow_provider_rlmm.triggers.topic_gone import FINISHED, TIME, TROUBLE, TopicDeletionFinishedTrigger
 from tests.builders import DAY_MS, START_MS, Cluster, deletion, tip, update
-from tests.unit.airflow.test_scrub_operators import connect
+from tests.unit.airflow.operators.test_scrub_operators import connect
 
 GONE = UUID(int=7)
 GONE_ID = kafka_uuid_str(GONE)

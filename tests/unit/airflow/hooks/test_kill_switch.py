@@ -20,8 +20,8 @@ from airflow_provider_rlmm.hooks import kill_switch
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperator
-from tests.unit.airflow.test_check_operator import allowed, cluster, plain_cluster  # noqa: F401  # fixtures
-from tests.unit.airflow.test_operators import (
+from tests.unit.airflow.operators.test_check_operator import allowed, cluster, plain_cluster  # noqa: F401  # fixtures
+from tests.unit.airflow.operators.test_operators import (
     NOW,
     Cluster,
     context,

@@ -27,7 +27,7 @@ from airflow_provider_rlmm.operators.cleaner import (
     PlanRemoteLogCleanupOperator,
     ReportRemoteLogCleanupOperator,
 )
-from tests.unit.airflow.test_operators import (
+from tests.unit.airflow.operators.test_operators import (
     NOW,
     Cluster,
     clean,

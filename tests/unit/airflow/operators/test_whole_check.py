@@ -27,7 +27,7 @@ from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
 from airflow_provider_rlmm.operators.scrub import RemoteStorageScrubOperator
 from tests.builders import Cluster, add, update
-from tests.unit.airflow.test_scrub_operators import (
+from tests.unit.airflow.operators.test_scrub_operators import (
     Run,
     cluster,  # noqa: F401  # a fixture
     connect,

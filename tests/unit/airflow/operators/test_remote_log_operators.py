@@ -32,7 +32,7 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.remote_log import RemoteLogReadOperator
 from airflow_provider_rlmm.sensors.remote_log_copied import RemoteLogCopiedSensor
 from tests.tiered_orders import ORDERS, START_MS, TieredOrders, batches, record
-from tests.unit.airflow.test_operators import connect
+from tests.unit.airflow.operators.test_operators import connect
 
 ALL = list(range(90))
 

@@ -26,7 +26,7 @@ from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from tests.unit.airflow.test_operators import (
+from tests.unit.airflow.operators.test_operators import (
     GONE,
     NOW,
     Cluster,
@@ -36,7 +36,7 @@ from tests.unit.airflow.test_operators import (
     run_all,
     work,  # noqa: F401  # a fixture
 )
-from tests.unit.airflow.test_operators import cluster as plain_cluster  # noqa: F401  # a fixture that is built upon
+from tests.unit.airflow.operators.test_operators import cluster as plain_cluster  # noqa: F401  # a fixture that is built upon
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def asked(sample: Sample) -> Asked:
         environment = {**os.environ, "AIRFLOW__RLMM__WORK_URI": str(sample.work)}
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(PROGRAM), str(NOW_MS), *paths], capture_output=True, text=True,
-            check=False, env=environment, timeout=300, cwd=Path(__file__).parents[3],
+            check=False, env=environment, timeout=300, cwd=Path(__file__).parents[4],
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (GIGABYTE, GIGABYTE)),
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-2_000:]

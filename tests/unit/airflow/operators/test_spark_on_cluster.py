@@ -20,7 +20,7 @@ from airflow_provider_rlmm.hooks.spark_master import NOT_FOUND, SparkMaster
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
 from airflow_provider_rlmm.operators.spark_on_cluster import JobFolder
 from airflow_provider_rlmm.triggers.spark_driver import SparkDriverTrigger
-from tests.unit.airflow.test_operators import SECRET, cluster, connect, context, observed, work  # noqa: F401  # fixtures
+from tests.unit.airflow.operators.test_operators import SECRET, cluster, connect, context, observed, work  # noqa: F401  # fixtures
 
 DRIVER = "driver-20261123062808-0000"
 

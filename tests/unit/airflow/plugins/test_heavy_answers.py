@@ -140,7 +140,7 @@ def server(work: Path) -> Iterator[tuple[psutil.Process, int]]:
     environment = {**os.environ, "AIRFLOW__RLMM__WORK_URI": str(work)}
     started = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(PROGRAM), str(STALLED_S)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        text=True, env=environment, cwd=Path(__file__).parents[3],
+        text=True, env=environment, cwd=Path(__file__).parents[4],
     )  # fmt: skip
     try:
         assert started.stdout is not None

@@ -24,7 +24,7 @@ from airflow_provider_rlmm.overview.housekeeping import prune
 from airflow_provider_rlmm.overview.pruning import is_file_of_run
 from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.settings import keep_audit_days, keep_runs_days
-from tests.unit.airflow.test_operators import (
+from tests.unit.airflow.operators.test_operators import (
     Cluster,
     cluster,  # noqa: F401  # a fixture
     run_all,

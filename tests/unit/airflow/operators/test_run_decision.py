@@ -24,9 +24,9 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from airflow_provider_rlmm.operators.decision import AS_CHECKED
-from tests.unit.airflow.test_check_operator import allowed, cluster  # noqa: F401  # fixtures
-from tests.unit.airflow.test_operators import NOW, Cluster, connect, context, mark_and_plan, work  # noqa: F401
-from tests.unit.airflow.test_operators import cluster as plain_cluster  # noqa: F401
+from tests.unit.airflow.operators.test_check_operator import allowed, cluster  # noqa: F401  # fixtures
+from tests.unit.airflow.operators.test_operators import NOW, Cluster, connect, context, mark_and_plan, work  # noqa: F401
+from tests.unit.airflow.operators.test_operators import cluster as plain_cluster  # noqa: F401
 
 
 def run_of(run_type: str = "manual", run_id: str = "run", events: Any = (), **others: Any) -> Any:
