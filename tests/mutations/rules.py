@@ -8,6 +8,7 @@ from tests.mutations.mutation import (
     BATCHES,
     CLEANER,
     DELETION,
+    DELETION_PLAN,
     EFFECTS,
     ELIGIBILITY,
     EVENT_DECODING,
@@ -34,6 +35,7 @@ from tests.mutations.mutation import (
     switched_off,
 )
 
+SESSION = "core/runs/cleaner_session.py"
 TOPIC_VIEW = "core/world/topic_view.py"
 TOPIC_STATE = "core/log/topic_state.py"
 UNRESOLVED = "core/records/fold/unresolved.py"
@@ -406,17 +408,17 @@ RULES = [
     Mutation(
         "hold",
         "a hold that comes after the plan of a scrub is not asked for",
-        "features/scrub/steps.py",
-        "        hold=lambda: Hold.of(session.hold().entries, plan.hold),",
-        "        hold=lambda: Hold.of(plan.hold),",
+        SESSION,
+        "        return lambda: Hold.of(self.hold().entries, plan.hold)",
+        "        return lambda: Hold.of(plan.hold)",
         "airflow/operators/test_hold_names.py::test_a_hold_that_comes_after_the_plan_of_a_scrub_keeps_its_objects",
     ),
     Mutation(
         "hold",
         "a hold that comes after the plan is not asked for",
-        "features/cleanup/steps.py",
-        "        hold=lambda: Hold.of(session.hold().entries, summary.hold),",
-        "        hold=lambda: Hold.of(summary.hold),",
+        SESSION,
+        "        return lambda: Hold.of(self.hold().entries, plan.hold)",
+        "        return lambda: Hold.of(plan.hold)",
         "airflow/operators/test_hold_names.py::test_a_hold_that_comes_after_the_plan_keeps_its_topic_and_one_that_names_nothing_ends_nothing",
     ),
     Mutation(
@@ -588,7 +590,7 @@ RULES = [
         "features/cleanup/test_planner.py::test_a_young_marker_is_refused",
     ),
     switched_off(
-        PLAN,
+        DELETION_PLAN,
         "plan",
         "an expired plan is applied",
         "        if now_ms >= self.expires_at_ms:",
@@ -663,14 +665,14 @@ RULES = [
         "core/plans/test_plan_files.py::test_no_flipped_bit_gives_another_plan",
     ),
     switched_off(
-        PLAN,
+        DELETION_PLAN,
         "I11",
         "numbers that contradict each other are a summary",
         "        if within != self.within_blast_radius:",
         "core/plans/test_plan.py::test_numbers_that_contradict_each_other_are_neither_written_nor_read",
     ),
     switched_off(
-        PLAN,
+        DELETION_PLAN,
         "I11",
         "a plan that nobody judged is applied",
         "        if self.blast_radius is None:",

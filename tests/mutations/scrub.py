@@ -227,6 +227,13 @@ SCRUBS = [
         "        if self.min_unreferenced_ms < FLOOR_UNREFERENCED_MS and SHORT_WAIT not in self.overrides:",
         _PLAN_TEST + "test_limits",
     ),
+    switched_off(
+        SCRUB_PLAN,
+        "I13",
+        "applies the plan of a scrub to another cluster or log",
+        "        if (cluster_id, metadata_topic_id) != (self.cluster_id, self.metadata_topic_id):",
+        _PLAN_TEST + "test_a_plan_is_bound_to_its_cluster_log_time_and_size",
+    ),
     Mutation(
         "I13",
         "plans objects of topic ids that the log never named",

@@ -275,7 +275,7 @@ def test_each_metadata_partition_lies_in_the_one_file_that_the_summary_names(
     assert found == {SUMMARY_NAME, *(file.name for file in summary.files.values())}
     for home, file in summary.files.items():
         data = (output / file.name).read_bytes()
-        assert file == PlanFile.of(home, pq.read_table(output / file.name).num_rows, data)
+        assert file == PlanFile.of(plan_file_name(home), pq.read_table(output / file.name).num_rows, data)
         assert pq.read_table(output / file.name)["metadata_partition"].unique().to_pylist() == [home]
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary
+from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, plan_file_name
 from dev.airflow import LocalAirflow
 
 pytestmark = pytest.mark.system
@@ -58,7 +58,7 @@ def test_links_of_mapped_tasks_lead_to_guarded_pages(local_airflow: LocalAirflow
         by_metadata_partition={0: planned},
         quarantined={},
         unresolved=0,
-        files={0: PlanFile.of(0, 3, b"rows")},
+        files={0: PlanFile.of(plan_file_name(0), 3, b"rows")},
     )
     (work_dir / "plan-1").mkdir()
     (work_dir / "plan-1" / "summary.json").write_text(summary.to_json())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Protocol, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.clock import time_text
@@ -20,6 +20,7 @@ from airflow_provider_rlmm.core.base.errors import NotApprovedError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
 
 APPROVE: Final = "Approve"
 REJECT: Final = "Reject"
@@ -31,30 +32,6 @@ NOT_APPROVED_ADVICE: Final = (
 
 _FORMAT = 1
 _Document = TypeVar("_Document")
-
-
-class PlanToApprove(Protocol):
-    """A plan of deletions: of the cleaner, or of a scrub."""
-
-    @property
-    def plan_id(self) -> str:
-        """Names it."""
-
-    @property
-    def sha256(self) -> str:
-        """Of its document, lower-case hex."""
-
-    @property
-    def planned(self) -> Count:
-        """What would go."""
-
-    @property
-    def cluster_id(self) -> str:
-        """Id of the cluster that it is of."""
-
-    @property
-    def expires_at_ms(self) -> int:
-        """Until when it may be applied, ms since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +76,7 @@ class ApprovalRequest:
     plan_sha256: Text
     asked_at_ms: int
 
-    def check_plan(self, summary: PlanToApprove) -> None:
+    def check_plan(self, summary: DeletionPlan) -> None:
         """
         Refuse an answer if the plan is no longer the one that was asked for.
 
@@ -152,7 +129,7 @@ class Approval:
         """Whether a person has approved the plan."""
         return self.decision == APPROVE and self.decided_by is not None
 
-    def is_of(self, summary: PlanToApprove) -> bool:
+    def is_of(self, summary: DeletionPlan) -> bool:
         """
         Tell whether it answers for a plan.
 
@@ -194,7 +171,7 @@ class Approval:
 
 
 def approval_needed(
-    summary: PlanToApprove, limits: ApprovalLimits, read: Callable[[], Approval | None]
+    summary: DeletionPlan, limits: ApprovalLimits, read: Callable[[], Approval | None]
 ) -> Approval | None:
     """
     Return the approval of a plan that is to be applied, ``None`` where none is needed.

@@ -10,26 +10,28 @@ each file with its size, rows and SHA-256 and carries a SHA-256 of itself: no ot
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, reader_of, value_of
-from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
+from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, reader_of, value_of
+from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import NOTHING, Count
-from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan, PlanForm
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 
-PLAN_FORMAT = 1
-"""Version of the layout; a plan of another one is refused."""
-
+PLAN_FORM = PlanForm(
+    version=1,
+    name="a plan summary",
+    top="summary",
+    max_bytes=64 * 2**20,
+    what_goes="",
+    again="make a new plan",
+)
 SUMMARY_NAME = "summary.json"
-MAX_SUMMARY_BYTES = 64 * 2**20
 ROW_GROUP_ROWS = 20_000
 """Rows of a row group of plans and of the audit log: whoever shows a few of them reads no more than that at a time."""
 
@@ -89,21 +91,21 @@ def plan_file_name(metadata_partition: int) -> str:
 class PlanFile:
     """One file of a plan, as its summary knows it."""
 
-    name: Text  # :func:`plan_file_name` of its metadata partition
+    name: Text  # of the file in the plan's folder
     rows: int  # its rows
     bytes: int  # its size
     sha256: Text  # of its bytes, lower-case hex
 
     @classmethod
-    def of(cls, metadata_partition: int, rows: int, data: Data) -> PlanFile:
+    def of(cls, name: str, rows: int, data: Data) -> PlanFile:
         """
         Describe a file.
 
-        :param metadata_partition: of all its rows.
-        :param rows: how many.
+        :param name: its name.
+        :param rows: how many it has.
         :param data: its bytes.
         """
-        return cls(plan_file_name(metadata_partition), rows, len(data), hashlib.sha256(data).hexdigest())
+        return cls(name, rows, len(data), hashlib.sha256(data).hexdigest())
 
     def check(self, data: Data) -> None:
         """
@@ -118,18 +120,14 @@ class PlanFile:
             raise PlanError(f"{self.name} is not the file that its plan was made with; make a new plan")
 
 
-@dataclass(frozen=True, slots=True)
-class PlanSummary:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary(DeletionPlan):
     """
-    The small JSON document beside a plan.
+    The small JSON document beside a plan. It was made when its reading began; what it knows are all segments not yet
+    finished, whatever the plan says of them.
 
-    :param plan_id: names this plan in logs, reports and links.
-    :param cluster_id: the cluster that it was made for; it is worth nothing on another.
-    :param created_at_ms: when its reading began, ms since the epoch.
-    :param expires_at_ms: when it may no longer be applied, ms since the epoch.
     :param read_until: metadata partition → offset, exclusive, up to which the topic was read.
     :param tails: metadata partition → the last records that were read there, where there were any.
-    :param known: all segments not yet finished, whatever the plan says of them.
     :param by_reason: per :class:`Reason`.
     :param by_metadata_partition: planned segments per metadata partition.
     :param quarantined: metadata partition → number of records that could not be applied.
@@ -140,20 +138,10 @@ class PlanSummary:
     :param left: metadata partition → segments of user partitions whose deletion is under way that are neither planned nor
         waiting: refused, held, or left for later runs.
     :param files: metadata partition → its file, for exactly those of ``by_metadata_partition``.
-    :param blast_radius: the limit that the plan was judged by, ``None`` where it was not: then it is no plan to apply.
-    :param within_blast_radius: the verdict.
-    :param root: what was seen of the storage root, plain JSON.
-    :param clock: which clock was used and how it was proven, in words.
-    :param hold: topic names, patterns and ids that were not to be touched.
     :param job: what the Spark job says of its own work, plain JSON; empty where another program made the plan.
     """
 
-    plan_id: Text
-    cluster_id: Text
-    created_at_ms: int
-    expires_at_ms: int
     read_until: Mapping[int, int]
-    known: Count
     by_reason: Mapping[Annotated[str, value_of(Reason)], Count]
     by_metadata_partition: Mapping[int, Count]
     quarantined: Mapping[int, int]
@@ -161,14 +149,11 @@ class PlanSummary:
     refusals: tuple[Refusal, ...] = ()
     waiting: Count = NOTHING
     files: Mapping[int, PlanFile] = field(default_factory=dict)
-    blast_radius: BlastRadius | None = None
-    within_blast_radius: bool = False
-    root: PlainJson = field(default_factory=dict)
-    clock: Text = ""
-    hold: tuple[Text, ...] = ()
     tails: Mapping[int, ReadTail] = field(default_factory=dict)
     job: PlainJson = field(default_factory=dict)
     left: Annotated[Mapping[int, Count], AbsentAs({})] = field(default_factory=dict)
+
+    FORM: ClassVar[PlanForm] = PLAN_FORM
 
     @property
     def planned(self) -> Count:
@@ -185,11 +170,6 @@ class PlanSummary:
         """Those of living topics that their leaders are expected to delete: an estimate."""
         return Count.sum(count for reason, count in self.by_reason.items() if Reason(reason).is_estimated)
 
-    @property
-    def sha256(self) -> str:
-        """What the document says its bytes are, lower-case hex: it names this very plan, and its files by their hashes."""
-        return str(self._sealed()["sha256"])
-
     def check_valid(self, cluster_id: str, now_ms: int) -> None:
         """
         Refuse a plan that may no longer be applied, or not here.
@@ -200,35 +180,7 @@ class PlanSummary:
         """
         if cluster_id != self.cluster_id:
             raise PlanError(f"plan {self.plan_id} was made for cluster {self.cluster_id!r}, this is {cluster_id!r}")
-        if now_ms >= self.expires_at_ms:
-            raise PlanError(f"plan {self.plan_id} expired {now_ms - self.expires_at_ms} ms ago; make a new plan")
-
-    def judged_by(self, blast_radius: BlastRadius) -> PlanSummary:
-        """
-        Return the summary with a limit and the verdict on it.
-
-        :param blast_radius: the limit.
-        """
-        within = blast_radius.excess(self.planned, self.known) is None
-        return replace(self, blast_radius=blast_radius, within_blast_radius=within)
-
-    def check_blast_radius(self) -> None:
-        """
-        Refuse a plan that is larger than the limit that it was judged by, or was never judged.
-
-        :raises BlastRadiusError: naming the limit, what was planned and what to do.
-        :raises PlanError: if there is no verdict.
-        """
-        if self.blast_radius is None:
-            raise PlanError(
-                f"plan {self.plan_id} was not judged by a blast radius: it is none to apply, only to look at"
-            )
-        planned, known = self.planned, self.known
-        if excess := self.blast_radius.excess(planned, known):
-            raise BlastRadiusError(
-                f"plan {self.plan_id} would delete {planned.segments} of {known.segments} segments, "
-                f"{planned.bytes} bytes: {excess}; {self.blast_radius.remedy(planned, known)}"
-            )
+        self.check_expiry(now_ms)
 
     def tail_of(self, metadata_partition: int) -> ReadTail:
         """
@@ -244,40 +196,13 @@ class PlanSummary:
             )
         return self.tails[metadata_partition]
 
-    def to_json(self) -> str:
-        """
-        Return the document; keys of JSON objects are strings.
-
-        :raises PlanError: if it contradicts itself or is too large: nobody would read it.
-        """
-        text = json.dumps(self._sealed(), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise PlanError(f"the summary of plan {self.plan_id} does not read back as it was written")
-        return text
-
     @classmethod
     def from_json(cls, text: str) -> PlanSummary:
-        """
-        Read the document.
+        """See :class:`~airflow_provider_rlmm.core.plans.deletion_plan.DeletionPlan`."""
+        return PLAN_FORM.read(text, _READ)
 
-        :param text: what :meth:`to_json` returned.
-        :raises PlanError: if it is not, to the letter.
-        """
-        if len(text) > MAX_SUMMARY_BYTES:
-            raise PlanError(f"a plan summary has at most {MAX_SUMMARY_BYTES} bytes; make a new plan")
-        try:
-            document = strict.unsealed(text, PLAN_FORMAT)
-            summary = _READ(document, "summary")
-            summary._check_consistent()
-        except ValueError as e:
-            raise PlanError(f"plan summary cannot be read ({e}); make a new plan") from e
-        return summary
-
-    def _sealed(self) -> dict[str, Any]:
-        return strict.sealed(plain_of(self), PLAN_FORMAT)
-
-    def _check_consistent(self) -> None:
-        """Refuse numbers that cannot belong to one plan; a checksum does not say who computed it."""
+    def check_numbers(self) -> None:
+        """See :class:`~airflow_provider_rlmm.core.plans.deletion_plan.DeletionPlan`."""
         planned, parts = self.planned, self.by_metadata_partition
         if planned != Count.sum(parts.values()):
             raise ValueError("by_reason and by_metadata_partition add up differently")
@@ -292,9 +217,6 @@ class PlanSummary:
                 raise ValueError(f"file {file.name!r} is not that of metadata partition {metadata_partition}")
             if file.bytes > MAX_PLAN_FILE_BYTES:
                 raise ValueError(f"file {file.name!r} has {file.bytes} bytes, more than {MAX_PLAN_FILE_BYTES}")
-        within = self.blast_radius is not None and self.blast_radius.excess(planned, self.known) is None
-        if within != self.within_blast_radius:
-            raise ValueError("the verdict on the blast radius is not that of its numbers")
 
 
 def first_refusals(refusals: Sequence[Refusal]) -> tuple[Refusal, ...]:

@@ -17,8 +17,8 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.file_systems import create_file, read_file, remove_file, replace_file
 from airflow_provider_rlmm.core.plans.plan import (
     MAX_PLAN_FILE_BYTES,
-    MAX_SUMMARY_BYTES,
     PLAN_COLUMNS,
+    PLAN_FORM,
     ROW_GROUP_ROWS,
     SUMMARY_NAME,
     PlanFile,
@@ -100,8 +100,8 @@ def write_plan(uri: str, rows: pa.Table, summary: PlanSummary) -> PlanSummary:
         for metadata_partition in sorted(summary.by_metadata_partition):
             part = rows.filter(pc.equal(rows.column("metadata_partition"), metadata_partition))
             data = parquet_bytes(part)
-            files[metadata_partition] = PlanFile.of(metadata_partition, part.num_rows, data)
-            replace_file(_file(uri, plan_file_name(metadata_partition)), [data])
+            file = files[metadata_partition] = PlanFile.of(plan_file_name(metadata_partition), part.num_rows, data)
+            replace_file(_file(uri, file.name), [data])
         if sum(f.rows for f in files.values()) != rows.num_rows:
             raise PlanError(f"plan {summary.plan_id} has rows of metadata partitions that its summary does not name")
         bound = replace(summary, files=files)
@@ -134,7 +134,21 @@ def read_plan(uri: str) -> PlanSummary:
     :param uri: of the plan's directory.
     :raises PlanError: if there is none, or it is not as it was written.
     """
-    return PlanSummary.from_json(read_document(uri, SUMMARY_NAME, MAX_SUMMARY_BYTES))
+    return PlanSummary.from_json(read_document(uri, SUMMARY_NAME, PLAN_FORM.max_bytes))
+
+
+def read_named(uri: str, file: PlanFile, again: str = PLAN_FORM.again) -> pa.Buffer:
+    """
+    Return the bytes of a file that a document names: whole, once, and only if they are those that it was made with.
+
+    :param uri: of the folder.
+    :param file: as the document knows it.
+    :param again: what makes a new one, in words.
+    :raises PlanError: if it cannot be read, or is another one.
+    """
+    data = _read(uri, file.name, min(file.bytes, MAX_PLAN_FILE_BYTES), again)
+    file.check(memoryview(data))
+    return data
 
 
 def planned_segments(
@@ -219,8 +233,7 @@ def _orphaned(uri: str, summary: PlanSummary, metadata_partition: int, columns: 
         raise PlanError(
             f"plan {summary.plan_id} has no metadata partition {metadata_partition}: {sorted(summary.files)}"
         )
-    data = _read(uri, file.name, min(file.bytes, MAX_PLAN_FILE_BYTES))
-    file.check(memoryview(data))
+    data = read_named(uri, file)
     try:
         rows = _columns_of(data, file, ("metadata_partition", *columns, "reason"))
     except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as e:
@@ -260,10 +273,10 @@ def _file(uri: str, name: str) -> str:
     return f"{uri.rstrip('/')}/{name}"
 
 
-def _read(uri: str, name: str, max_bytes: int) -> pa.Buffer:
+def _read(uri: str, name: str, max_bytes: int, again: str = PLAN_FORM.again) -> pa.Buffer:
     try:
         return read_file(_file(uri, name), max_bytes)
     except ConfigurationError as e:
         raise PlanError(str(e)) from e
     except OSError as e:
-        raise PlanError(f"{_file(uri, name)} cannot be read ({e}); make a new plan") from e
+        raise PlanError(f"{_file(uri, name)} cannot be read ({e}); {again}") from e

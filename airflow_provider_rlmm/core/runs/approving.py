@@ -15,10 +15,10 @@ from airflow_provider_rlmm.core.plans.approval import (
     Approval,
     ApprovalLimits,
     ApprovalRequest,
-    PlanToApprove,
     approval_needed,
 )
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, read_document, write_document
 
@@ -29,7 +29,7 @@ SHOWN_TOPICS = 20
 _T = TypeVar("_T")
 
 
-def keep_request(uri: str, summary: PlanToApprove, now_ms: int) -> ApprovalRequest:
+def keep_request(uri: str, summary: DeletionPlan, now_ms: int) -> ApprovalRequest:
     """
     Write down which plan somebody is asked to approve.
 
@@ -85,7 +85,7 @@ def read_approval(uri: str) -> Approval | None:
     return _read(uri, APPROVAL_DOCUMENT, Approval.of_json)
 
 
-def require_approval(uri: str, summary: PlanToApprove, limits: ApprovalLimits) -> Approval | None:
+def require_approval(uri: str, summary: DeletionPlan, limits: ApprovalLimits) -> Approval | None:
     """
     Return the approval of the plan that is to be applied, ``None`` where none is needed.
 
@@ -137,7 +137,7 @@ def body_of(summary: PlanSummary, topics: list[PlannedTopic], conn_id: str, link
 def request_body(
     what: list[str],
     named: str,
-    plan: PlanToApprove,
+    plan: DeletionPlan,
     topics: list[PlannedTopic],
     conn_id: str,
     link: str,

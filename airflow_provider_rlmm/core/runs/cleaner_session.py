@@ -31,6 +31,7 @@ from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
     from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
+    from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
     from airflow_provider_rlmm.core.plans.plan import PlanSummary
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
     from airflow_provider_rlmm.core.storage.layout import Layout
@@ -213,6 +214,14 @@ class CleanerSession:
         require_known_places(
             topic, (), layout_named(settings.layout, settings.layout_options), nothing="nothing is marked"
         )
+
+    def hold_with(self, plan: DeletionPlan) -> HoldSource:
+        """
+        Return what is never touched while a plan is applied: what is held then, and what was when it was made.
+
+        :param plan: the plan.
+        """
+        return lambda: Hold.of(self.hold().entries, plan.hold)
 
     @property
     def root_ledger(self) -> WorkFolderLedger:

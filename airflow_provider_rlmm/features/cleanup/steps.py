@@ -20,7 +20,6 @@ from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.holding import require_known_hold
 from airflow_provider_rlmm.core.runs.steps import step
-from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.archiving.steps import archive_wanted, guard_of
 from airflow_provider_rlmm.features.cleanup import run_report as documents
@@ -181,7 +180,7 @@ def clean(
         audit=audit,
         expected_cluster_id=session.access.get_connection_settings().expected_cluster_id,
         clock=session.clock,
-        hold=lambda: Hold.of(session.hold().entries, summary.hold),
+        hold=session.hold_with(summary),
         should_stop=session.should_stop,
         archive=guard,
         root=session.root_expectation(limits),

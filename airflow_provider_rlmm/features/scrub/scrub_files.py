@@ -9,7 +9,6 @@ before it, and an object that one of them did not find so begins anew.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
-from airflow_provider_rlmm.core.base.file_systems import read_file, remove_file, replace_file
-from airflow_provider_rlmm.core.plans.plan import MAX_PLAN_FILE_BYTES, PlanFile
-from airflow_provider_rlmm.core.plans.plan_files import parquet_bytes, read_document, write_document
+from airflow_provider_rlmm.core.base.file_systems import remove_file, replace_file
+from airflow_provider_rlmm.core.plans.plan import PlanFile
+from airflow_provider_rlmm.core.plans.plan_files import parquet_bytes, read_document, read_named, write_document
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.features.scrub.comparison import Scrub
@@ -29,6 +28,7 @@ from airflow_provider_rlmm.features.scrub.scrub_summary import (
     FORGOTTEN,
     MAX_KEYS,
     MAX_LISTED,
+    SCRUB_AGAIN,
     SCRUB_COLUMNS,
     SCRUB_DOCUMENT,
     SCRUB_TABLE,
@@ -264,20 +264,9 @@ def write_scrub(uri: str, scrub: Scrub, rows: pa.Table, origin: ScrubOrigin) -> 
     :raises OSError: if they cannot be written; there is no scrub then.
     """
     data = parquet_bytes(rows)
-    summary = summary_of(scrub, rows, origin, table_file(SCRUB_TABLE, rows.num_rows, data))
+    summary = summary_of(scrub, rows, origin, PlanFile.of(SCRUB_TABLE, rows.num_rows, data))
     write_pair(uri, (SCRUB_DOCUMENT, summary.to_json()), (SCRUB_TABLE, data))
     return summary
-
-
-def table_file(name: str, rows: int, data: memoryview) -> PlanFile:
-    """
-    Describe a table as it is written.
-
-    :param name: of its file.
-    :param rows: how many it has.
-    :param data: its bytes.
-    """
-    return PlanFile(name, rows, len(data), hashlib.sha256(data).hexdigest())
 
 
 def write_pair(uri: str, document: tuple[str, str], table: tuple[str, memoryview]) -> None:
@@ -319,15 +308,13 @@ def read_table(uri: str, file: PlanFile) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    name = f"{uri}/{file.name}"
+    name, data = f"{uri}/{file.name}", read_named(uri, file, SCRUB_AGAIN)
     try:
-        data = read_file(name, min(file.bytes, MAX_PLAN_FILE_BYTES))
-        file.check(memoryview(data))
         rows = pq.read_table(pa.BufferReader(data))
-    except (OSError, ConfigurationError, pa.ArrowException) as e:
-        raise PlanError(f"{name} cannot be read ({e}); scrub again") from e
+    except (OSError, pa.ArrowException) as e:
+        raise PlanError(f"{name} cannot be read ({e}); {SCRUB_AGAIN}") from e
     if rows.schema.remove_metadata() != scrub_schema() or rows.num_rows != file.rows:
-        raise PlanError(f"{name} has other columns or rows than its document says; scrub again")
+        raise PlanError(f"{name} has other columns or rows than its document says; {SCRUB_AGAIN}")
     return rows
 
 

@@ -9,90 +9,74 @@ of a segment that is not finished. A topic id that the log never named is anothe
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import PlainJson, Text, plain_of, reader_of
-from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
+from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan, PlanForm
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, ScrubLimits
 from airflow_provider_rlmm.core.plans.plan import PlanFile
+from airflow_provider_rlmm.core.plans.plan_files import MAX_DOCUMENT_BYTES
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
-from airflow_provider_rlmm.features.scrub.scrub_summary import Amount
+from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_AGAIN, Amount
 from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED, Kept, that_bar, why_kept
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCRUB_PLAN_FORMAT = 2
-"""Version of the document; one of another version is not read."""
-
+SCRUB_PLAN_FORM = PlanForm(
+    version=2,
+    name="the plan of a scrub",
+    top="plan",
+    max_bytes=MAX_DOCUMENT_BYTES,
+    what_goes="objects of ",
+    again=SCRUB_AGAIN,
+)
 SCRUB_PLAN_DOCUMENT = "scrub-plan.json"
 SCRUB_PLAN_TABLE = "scrub-plan.parquet"
 
 
-@dataclass(frozen=True, slots=True)
-class ScrubPlan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubPlan(DeletionPlan):
     """
-    The small JSON document beside the table of a scrub's plan.
+    The small JSON document beside the table of a scrub's plan. What it knows are the segments and bytes that the scrub has
+    listed, and of the storage root what the scrub saw; it was always judged.
 
-    :param plan_id: names this plan in logs, reports and links.
     :param scrub_sha256: of the table that it was made from.
-    :param cluster_id: the cluster that it was made for; it is worth nothing on another.
     :param metadata_topic_id: of the log that the scrub has read, Kafka's base64 form.
-    :param created_at_ms: ms since the epoch.
-    :param expires_at_ms: when it may no longer be applied, ms since the epoch.
-    :param clock: which clock was used and how it was proven, in words.
     :param min_unreferenced_ms: the wait that unreferenced objects have behind them, ms.
     :param sole_owner: whether the connection says that nobody else keeps objects in this storage.
     :param classes: planned objects per :class:`~airflow_provider_rlmm.features.scrub.rules.ScrubClass`.
     :param planned: segments and bytes of all classes together.
-    :param known: segments and bytes that the scrub has listed.
     :param waiting: objects whose wait is not over.
     :param barred: objects that no record names and that must stay, however long they wait.
     :param held: objects of topics that a hold names.
     :param elsewhere: objects at places that are not shown to be this cluster's.
     :param left_for_later: objects beyond what this run may take.
-    :param hold: topic names, patterns and ids that were not to be touched.
-    :param root: what the scrub saw of the storage root, plain JSON.
-    :param blast_radius: the limit that it was judged by.
-    :param within_blast_radius: the verdict.
     :param file: the table.
     """
 
-    plan_id: Text
     scrub_sha256: Text
-    cluster_id: Text
     metadata_topic_id: Text
-    created_at_ms: int
-    expires_at_ms: int
-    clock: Text
     min_unreferenced_ms: int
     sole_owner: bool
     classes: Mapping[Text, Amount]
     planned: Count
-    known: Count
     waiting: Amount
     barred: Amount
     held: Amount
     elsewhere: Amount
     left_for_later: Amount
-    hold: tuple[Text, ...]
-    root: PlainJson
     blast_radius: BlastRadius
-    within_blast_radius: bool
     file: PlanFile
 
-    @property
-    def sha256(self) -> str:
-        """What the document says its bytes are, lower-case hex: it names this very plan, and its table by its hash."""
-        return str(self._sealed()["sha256"])
+    FORM: ClassVar[PlanForm] = SCRUB_PLAN_FORM
 
     def check_valid(self, cluster_id: str, metadata_topic_id: str, now_ms: int) -> None:
         """
@@ -108,52 +92,17 @@ class ScrubPlan:
                 f"plan {self.plan_id} was made for cluster {self.cluster_id!r} and metadata topic {self.metadata_topic_id}, "
                 f"this is {cluster_id!r} and {metadata_topic_id}; scrub again"
             )
-        if now_ms >= self.expires_at_ms:
-            raise PlanError(f"plan {self.plan_id} expired {now_ms - self.expires_at_ms} ms ago; scrub again")
+        self.check_expiry(now_ms)
 
-    def check_blast_radius(self) -> None:
-        """
-        Refuse a plan that is larger than the limit that it was judged by.
-
-        :raises BlastRadiusError: naming the limit, what was planned and what to do.
-        """
-        if excess := self.blast_radius.excess(self.planned, self.known):
-            raise BlastRadiusError(
-                f"plan {self.plan_id} would delete objects of {self.planned.segments} of {self.known.segments} segments, "
-                f"{self.planned.bytes} bytes: {excess}; {self.blast_radius.remedy(self.planned, self.known)}"
-            )
-
-    def to_json(self) -> str:
-        """
-        Return the document.
-
-        :raises PlanError: if it contradicts itself.
-        """
-        text = json.dumps(self._sealed(), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise PlanError(f"the document of plan {self.plan_id} does not read back as it was written")
-        return text
+    def check_numbers(self) -> None:
+        """See :class:`~airflow_provider_rlmm.core.plans.deletion_plan.DeletionPlan`."""
+        if self.file.rows != sum(amount.objects for amount in self.classes.values()):
+            raise ValueError("the table has other rows than the classes add up to")
 
     @classmethod
     def from_json(cls, text: str) -> ScrubPlan:
-        """
-        Read the document.
-
-        :param text: what :meth:`to_json` returned.
-        :raises PlanError: if it is not, to the letter.
-        """
-        try:
-            plan = _READ(strict.unsealed(text, SCRUB_PLAN_FORMAT), "plan")
-            if plan.within_blast_radius != (plan.blast_radius.excess(plan.planned, plan.known) is None):
-                raise ValueError("the verdict on the blast radius is not that of its numbers")
-            if plan.file.rows != sum(amount.objects for amount in plan.classes.values()):
-                raise ValueError("the table has other rows than the classes add up to")
-        except ValueError as e:
-            raise PlanError(f"the plan of a scrub cannot be read ({e}); scrub again") from e
-        return plan
-
-    def _sealed(self) -> dict[str, Any]:
-        return strict.sealed(plain_of(self), SCRUB_PLAN_FORMAT)
+        """See :class:`~airflow_provider_rlmm.core.plans.deletion_plan.DeletionPlan`."""
+        return SCRUB_PLAN_FORM.read(text, _READ)
 
 
 _READ = reader_of(ScrubPlan)

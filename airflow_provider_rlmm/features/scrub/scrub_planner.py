@@ -11,11 +11,13 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, parquet_bytes, read_document
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.features.scrub.scrub_files import read_scrub, read_table, table_file, write_pair
+from airflow_provider_rlmm.features.scrub.scrub_files import read_scrub, read_table, write_pair
 from airflow_provider_rlmm.features.scrub.scrub_plan import (
     SCRUB_PLAN_DOCUMENT,
+    SCRUB_PLAN_FORM,
     SCRUB_PLAN_TABLE,
     Choice,
     Chosen,
@@ -77,9 +79,8 @@ def plan_scrub(
         hold=choice.hold.entries,
         root=summary.root,
         blast_radius=blast_radius,
-        within_blast_radius=blast_radius.excess(planned, known) is None,
-        file=table_file(SCRUB_PLAN_TABLE, chosen.rows.num_rows, data),
-    )
+        file=PlanFile.of(SCRUB_PLAN_TABLE, chosen.rows.num_rows, data),
+    ).judged_by(blast_radius)
     write_pair(uri, (SCRUB_PLAN_DOCUMENT, plan.to_json()), (SCRUB_PLAN_TABLE, data))
     return plan
 
@@ -91,7 +92,7 @@ def read_scrub_plan(uri: str) -> tuple[ScrubPlan, pa.Table]:
     :param uri: of the run's folder.
     :raises PlanError: if there is none, or it is not as it was written.
     """
-    plan = ScrubPlan.from_json(read_document(uri, SCRUB_PLAN_DOCUMENT))
+    plan = ScrubPlan.from_json(read_document(uri, SCRUB_PLAN_DOCUMENT, SCRUB_PLAN_FORM.max_bytes))
     rows = read_table(uri, plan.file)
     if _segments(rows) != plan.planned.segments or _amount(rows).bytes != plan.planned.bytes:
         raise PlanError(f"plan {plan.plan_id} says other segments and bytes than its table has; scrub again")

@@ -61,6 +61,10 @@ SCRUB_COLUMNS: tuple[tuple[str, str], ...] = (
 """Name and Arrow type of every column of the table: one row per object, segment that lacks one, or folder of no topic."""
 
 
+SCRUB_AGAIN = "scrub again"
+"""What a person does where a document or a table of a scrub is not as it was written."""
+
+
 class ScrubProblem(StrEnum):
     """Kinds of what needs a person after a scrub, besides missing objects."""
 

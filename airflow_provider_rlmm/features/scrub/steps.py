@@ -20,7 +20,6 @@ from airflow_provider_rlmm.core.runs.holding import require_known_hold
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.core.world.audit import SCRUB
-from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.proven_time import UNPROVEN_CLOCK
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 
@@ -237,7 +236,7 @@ def _delete(
         storage,
         limits,
         session.clock,
-        hold=lambda: Hold.of(session.hold().entries, plan.hold),
+        hold=session.hold_with(plan),
         should_stop=session.should_stop,
         effects=_effects(session, storage, run.applying(plan.plan_id, plan.sha256), dry_run=report.dry_run),
         sole_owner=sole_owner and plan.sole_owner,

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
-from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary
+from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, plan_file_name
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
@@ -58,7 +58,7 @@ def plan(plan_id: str = "plan-1") -> PlanSummary:
         by_metadata_partition={3: Count(300, 3 * 2**20)},
         quarantined={0: 2},
         unresolved=5,
-        files={3: PlanFile.of(3, 300, b"rows")},
+        files={3: PlanFile.of(plan_file_name(3), 300, b"rows")},
         refusals=(Refusal(f"topic id {TOPIC_ID}", "still exists", "nothing to do", RefusalKind.TOPIC_PRESENT),),
     )
 

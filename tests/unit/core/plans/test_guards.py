@@ -123,7 +123,10 @@ def test_an_override_without_an_expected_cluster_is_refused(expected: str | None
 
 
 def summary(planned: Count, known: int) -> PlanSummary:
-    plan = PlanSummary("plan-1", "c", 0, 1, {}, Count(known, 0), {"ORPHANED": planned}, {}, {}, 0)
+    plan = PlanSummary(
+        plan_id="plan-1", cluster_id="c", created_at_ms=0, expires_at_ms=1, read_until={}, known=Count(known, 0),
+        by_reason={"ORPHANED": planned}, by_metadata_partition={}, quarantined={}, unresolved=0,
+    )  # fmt: skip
     return plan.judged_by(BlastRadius(max_segments=10, max_bytes=1_000, max_share=0.5))
 
 

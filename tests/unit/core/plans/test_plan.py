@@ -12,7 +12,14 @@ from airflow_provider_rlmm.core.base.strict_json import checksum
 from airflow_provider_rlmm.core.plans import plan as plan_module
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
-from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, PlanFile, PlanSummary, Reason, first_refusals
+from airflow_provider_rlmm.core.plans.plan import (
+    PLAN_COLUMNS,
+    PlanFile,
+    PlanSummary,
+    Reason,
+    first_refusals,
+    plan_file_name,
+)
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 
@@ -31,7 +38,7 @@ SUMMARY = PlanSummary(
         Refusal("gone-0", "marked 5 ms ago", "nothing", RefusalKind.WAITING, 4, 17, "gone"),
         Refusal("Grüße\x00\u202e", "sees nothing", "grant DESCRIBE", RefusalKind.ACCESS_DENIED),
     ),
-    files={0: PlanFile.of(0, 3, b"abc"), 4: PlanFile.of(4, 0, b"")},
+    files={0: PlanFile.of(plan_file_name(0), 3, b"abc"), 4: PlanFile.of(plan_file_name(4), 0, b"")},
     blast_radius=BlastRadius(10, 1_000, 0.75),
     within_blast_radius=True,
     root={"place": {"root_id": "x", "newest": [1, None, True, "k"]}},
@@ -58,7 +65,9 @@ def test_json_round_trip() -> None:
 
 def test_the_summary_knows_the_checksum_that_its_document_says() -> None:
     assert SUMMARY.sha256 == json.loads(SUMMARY.to_json())["sha256"]
-    assert replace(SUMMARY, files={**SUMMARY.files, 4: PlanFile.of(4, 0, b"x")}).sha256 != SUMMARY.sha256
+    assert (
+        replace(SUMMARY, files={**SUMMARY.files, 4: PlanFile.of(plan_file_name(4), 0, b"x")}).sha256 != SUMMARY.sha256
+    )
 
 
 def test_planned_is_the_sum_of_all_reasons() -> None:
@@ -169,7 +178,8 @@ def test_a_changed_document_is_refused() -> None:
 
 
 def test_a_document_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_module, "MAX_SUMMARY_BYTES", len(SUMMARY.to_json()) - 1)
+    small = replace(plan_module.PLAN_FORM, max_bytes=len(SUMMARY.to_json()) - 1)
+    monkeypatch.setattr(plan_module, "PLAN_FORM", small)
     for read in (lambda: PlanSummary.from_json(f"{SUMMARY.to_json()}"), SUMMARY.to_json):
         with pytest.raises(PlanError, match="a plan summary has at most"):
             read()
@@ -180,7 +190,7 @@ def test_a_document_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("data", [b"", b"ab", b"abd", b"abcd"])
 def test_other_bytes_are_not_the_file(data: bytes) -> None:
-    file = PlanFile.of(0, 3, b"abc")
+    file = PlanFile.of(plan_file_name(0), 3, b"abc")
     file.check(b"abc")
     with pytest.raises(PlanError, match=r"metadata-partition-0\.parquet"):
         file.check(data)

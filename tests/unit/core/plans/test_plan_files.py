@@ -20,7 +20,7 @@ from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans import plan_files
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
-from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, Reason
+from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, Reason, plan_file_name
 from airflow_provider_rlmm.core.plans.plan_files import (
     orphaned_partitions,
     planned_segments,
@@ -215,7 +215,7 @@ def test_rows_that_are_no_rows_of_a_plan_are_refused_though_their_hash_fits(
     number, file = next(iter(summary.files.items()))
     data = plan_files.parquet_bytes(change(pq.read_table(written / file.name)))
     (written / file.name).write_bytes(data)
-    bound = replace(summary, files={**summary.files, number: PlanFile.of(number, file.rows, data)})
+    bound = replace(summary, files={**summary.files, number: PlanFile.of(plan_file_name(number), file.rows, data)})
     with pytest.raises(PlanError, match=message):
         planned_segments(str(written), bound, number)
 
@@ -229,7 +229,7 @@ def test_bytes_that_are_no_parquet_are_refused_though_their_hash_fits(written: P
     number, file = next(iter(summary.files.items()))
     data = b"PAR1 and then nothing"
     (written / file.name).write_bytes(data)
-    bound = replace(summary, files={number: PlanFile.of(number, file.rows, data)})
+    bound = replace(summary, files={number: PlanFile.of(plan_file_name(number), file.rows, data)})
     with pytest.raises(PlanError, match="cannot be read"):
         planned_segments(str(written), bound, number)
 

@@ -44,7 +44,10 @@ def test_what_was_read_is_told_by_metadata_partition_with_its_skew() -> None:
 
 def test_a_summary_holds_it() -> None:
     document = report(None, "there is no generation yet").document()
-    summary = PlanSummary("p", "c", 1, 2, {0: 9}, Count(0, 0), {}, {}, {}, 0, job=document)
+    summary = PlanSummary(
+        plan_id="p", cluster_id="c", created_at_ms=1, expires_at_ms=2, read_until={0: 9}, known=Count(0, 0), by_reason={},
+        by_metadata_partition={}, quarantined={}, unresolved=0, job=document,
+    )  # fmt: skip
     assert PlanSummary.from_json(summary.to_json()).job == document
 
 

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What every plan of deletions says, the cleaner's and a scrub's: where and until when it counts, by whose time it was made,
+what was held, what was seen of the storage root, and by which limit it was judged.
+
+A plan is a sealed document: it carries a SHA-256 of itself, and nothing else is ever taken for it.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import PlainJson, Text, plain_of
+from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+
+_Plan = TypeVar("_Plan", bound="DeletionPlan")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanForm:
+    """
+    How the documents of one kind of plan are read, and spoken of.
+
+    :param version: of their layout; a plan of another one is refused.
+    :param name: of such a document, with its article.
+    :param top: what errors call all of it.
+    :param max_bytes: a larger one is refused.
+    :param what_goes: what such a plan deletes of segments, in words that stand before their number.
+    :param again: what makes a new plan, in words.
+    """
+
+    version: int
+    name: str
+    top: str
+    max_bytes: int
+    what_goes: str
+    again: str
+
+    def read(self, text: str, read: strict.Reader[_Plan]) -> _Plan:
+        """
+        Read a document.
+
+        :param text: what :meth:`DeletionPlan.to_json` returned.
+        :param read: the reader of the data class.
+        :raises PlanError: if it is not, to the letter.
+        """
+        if len(text) > self.max_bytes:
+            raise PlanError(f"{self.name} has at most {self.max_bytes} bytes; {self.again}")
+        try:
+            plan = read(strict.unsealed(text, self.version), self.top)
+            plan.check_verdict()
+            plan.check_numbers()
+        except ValueError as e:
+            raise PlanError(f"{self.name} cannot be read ({e}); {self.again}") from e
+        return plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionPlan(ABC):
+    """
+    A plan of deletions.
+
+    :param plan_id: names this plan in logs, reports and links.
+    :param cluster_id: the cluster that it was made for; it is worth nothing on another.
+    :param created_at_ms: when it was made, ms since the epoch.
+    :param expires_at_ms: when it may no longer be applied, ms since the epoch.
+    :param known: all that it was chosen from.
+    :param blast_radius: the limit that the plan was judged by, ``None`` where it was not: then it is no plan to apply.
+    :param within_blast_radius: the verdict.
+    :param root: what was seen of the storage root, plain JSON.
+    :param clock: which clock was used and how it was proven, in words.
+    :param hold: topic names, patterns and ids that were not to be touched.
+    """
+
+    plan_id: Text
+    cluster_id: Text
+    created_at_ms: int
+    expires_at_ms: int
+    known: Count
+    blast_radius: BlastRadius | None = None
+    within_blast_radius: bool = False
+    root: PlainJson = field(default_factory=dict)
+    clock: Text = ""
+    hold: tuple[Text, ...] = ()
+
+    FORM: ClassVar[PlanForm]
+
+    if TYPE_CHECKING:
+        # A field of one kind of plan, and a sum of the other: a property here would be the default value of that field.
+        @property
+        def planned(self) -> Count:
+            """What would go."""
+
+    @property
+    def sha256(self) -> str:
+        """What the document says its bytes are, lower-case hex: it names this very plan, and its files by their hashes."""
+        return str(self._sealed()["sha256"])
+
+    def check_expiry(self, now_ms: int) -> None:
+        """
+        Refuse a plan that may no longer be applied.
+
+        :param now_ms: ms since the epoch.
+        :raises PlanError: naming the plan and what to do.
+        """
+        if now_ms >= self.expires_at_ms:
+            raise PlanError(f"plan {self.plan_id} expired {now_ms - self.expires_at_ms} ms ago; {self.FORM.again}")
+
+    def judged_by(self, blast_radius: BlastRadius) -> Self:
+        """
+        Return the plan with a limit and the verdict on it.
+
+        :param blast_radius: the limit.
+        """
+        within = blast_radius.excess(self.planned, self.known) is None
+        return replace(self, blast_radius=blast_radius, within_blast_radius=within)
+
+    def check_blast_radius(self) -> None:
+        """
+        Refuse a plan that is larger than the limit that it was judged by, or was never judged.
+
+        :raises BlastRadiusError: naming the limit, what was planned and what to do.
+        :raises PlanError: if there is no verdict.
+        """
+        if self.blast_radius is None:
+            raise PlanError(
+                f"plan {self.plan_id} was not judged by a blast radius: it is none to apply, only to look at"
+            )
+        planned, known = self.planned, self.known
+        if excess := self.blast_radius.excess(planned, known):
+            raise BlastRadiusError(
+                f"plan {self.plan_id} would delete {self.FORM.what_goes}{planned.segments} of {known.segments} segments, "
+                f"{planned.bytes} bytes: {excess}; {self.blast_radius.remedy(planned, known)}"
+            )
+
+    def check_verdict(self) -> None:
+        """
+        Refuse a verdict that is not that of its numbers; a checksum does not say who computed it.
+
+        :raises ValueError: if it is not.
+        """
+        within = self.blast_radius is not None and self.blast_radius.excess(self.planned, self.known) is None
+        if within != self.within_blast_radius:
+            raise ValueError("the verdict on the blast radius is not that of its numbers")
+
+    @abstractmethod
+    def check_numbers(self) -> None:
+        """
+        Refuse numbers that cannot belong to one plan.
+
+        :raises ValueError: naming them.
+        """
+
+    def to_json(self) -> str:
+        """
+        Return the document; keys of JSON objects are strings.
+
+        :raises PlanError: if it contradicts itself or is too large: nobody would read it.
+        """
+        text = json.dumps(self._sealed(), indent=2, sort_keys=True)
+        if self.from_json(text) != self:
+            raise PlanError(f"the document of plan {self.plan_id} does not read back as it was written")
+        return text
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, text: str) -> Self:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises PlanError: if it is not, to the letter.
+        """
+
+    def _sealed(self) -> dict[str, Any]:
+        return strict.sealed(plain_of(self), self.FORM.version)
