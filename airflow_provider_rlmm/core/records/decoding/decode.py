@@ -53,8 +53,8 @@ def decoded_schema(*carried: str) -> Any:
     """
     Return the schema of :func:`decode`'s result.
 
-    :param carried: names of the columns that are given to it, of :data:`CARRIED` (``keys`` become ``key``), in any
-        order.
+    :param carried: names of the columns that are given to it, in any order: ``metadata_partition``, ``offset``,
+        ``timestamp_ms``, ``key``.
     :raises ValueError: if a name is none of these.
     """
     unknown = set(carried) - set(CARRIED)
@@ -78,9 +78,9 @@ def decode(
     Decode values into a :class:`pyarrow.RecordBatch` with one row per value, in order; bad bytes are reported, not
     raised.
 
-    Columns: the given ones (:data:`CARRIED`); ``api_key``; the fields under the records' names, ids as 16 bytes, null
-    where the kind of record has no such field or the value is refused; ``error_code`` (:class:`ErrorCode`) and
-    ``error``.
+    Columns: the given ones, by the names of :func:`decoded_schema`; ``api_key``; the fields under the records' names, ids as
+    16 bytes, null where the kind of record has no such field or the value is refused; ``error_code`` (:class:`ErrorCode`)
+    and ``error``.
 
     :param values: binary or large binary Arrow array (chunked or not) or a sequence of ``bytes | None``; at most 2 GiB.
     :param keys: the records' keys, likewise; every row that has one is ``KEYED``.
