@@ -209,12 +209,14 @@ def _airflow() -> Iterator[str]:
 
 
 def _variables() -> Iterator[str]:
+    from airflow_provider_rlmm.hooks.kill_switch import STOP_VARIABLE
     from airflow_provider_rlmm.operators.failing import ACKNOWLEDGEMENTS_VARIABLE
 
     yield "## Airflow variables\n"
     acknowledged = "a JSON list of problems that may stay for a while: [reports](reports.md#acknowledgements)"
     jars = "Spark's Kafka connector as a comma-separated list of jars, for `remote_log_retention`; empty: it comes from Maven"
-    rows = [[f"`{ACKNOWLEDGEMENTS_VARIABLE}`", acknowledged], ["`rlmm_spark_jars`", jars]]
+    stop = "any value stops all deletion, an empty one too: [kill switch](how-to/kill-switch.md)"
+    rows = [[f"`{STOP_VARIABLE}`", stop], [f"`{ACKNOWLEDGEMENTS_VARIABLE}`", acknowledged], ["`rlmm_spark_jars`", jars]]
     yield _table(["variable", "meaning"], rows)
 
 
