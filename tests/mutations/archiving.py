@@ -336,11 +336,12 @@ ARCHIVING = [
         "    if not settings.allow_writes:",
         "features/archiving/test_restoring_session.py::test_a_connection_that_does_not_allow_writes_restores_nothing",
     ),
-    switched_off(
-        RESTORING,
+    Mutation(
         "kill switch",
         "restores though the switch is on",
-        "    if (why := access.read_stop()) is not None:",
+        RESTORING,
+        "    require_not_stopped(access.read_stop())\n",
+        "",
         "features/archiving/test_restoring_session.py::test_the_kill_switch_stops_a_restore",
     ),
     switched_off(

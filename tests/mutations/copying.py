@@ -409,7 +409,7 @@ COPYING = [
         COPIER,
         "kill switch",
         "begins to copy though the switch is on",
-        "            if (why := self._context.why_stop()) is not None:",
+        "            if (why := self._context.gate.why_stopped()) is not None:",
         f"{_COPIER}test_the_kill_switch_keeps_a_run_from_beginning",
     ),
     Mutation(

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.clock import system_clock
-from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
+from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, WritesNotAllowedError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
-from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE
+from airflow_provider_rlmm.core.world.kill_switch import require_not_stopped
 from airflow_provider_rlmm.features.archiving.restore_rules import (
     INCOMPLETE_ARCHIVE,
     RecordsToRestore,
@@ -160,7 +160,6 @@ def _effects(access: RemoteLogAccess, topic: str, *, dry_run: bool) -> RestoreEf
     if not settings.allow_writes:
         with settings.naming():
             raise WritesNotAllowedError("allow_writes is off: nothing is written, and a restored topic would be")
-    if (why := access.read_stop()) is not None:
-        raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
+    require_not_stopped(access.read_stop())
     cluster_id = access.check_cluster()
     return RealRestoreEffects(RestoringTopic(access.get_client_config(), cluster_id, topic))

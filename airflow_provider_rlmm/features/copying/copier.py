@@ -77,7 +77,7 @@ class RemoteLogCopier:
             work.copier.take_back(metadata)
         limit = self._context.limits.max_segments
         while limit is None or len(work.copied) < limit:
-            if (why := self._context.why_stop()) is not None:
+            if (why := self._context.gate.why_stopped()) is not None:
                 return _End(why, needs_person=True)
             situation = work.copier.look()
             found = situation.candidates()

@@ -16,9 +16,11 @@ from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
 from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation
+from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
 from airflow_provider_rlmm.features.copying.leader import LivingLeader
+from airflow_provider_rlmm.features.copying.questions import COPIER
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
 
 
@@ -80,9 +82,10 @@ class CopyContext:
     monotonic: Clock = monotonic_clock
     metrics: RemoteLogMetrics = field(default_factory=RemoteLogMetrics)
 
-    def why_stop(self) -> str | None:
-        """Return why nothing may be begun now, ``None`` where it may."""
-        return self.should_stop()
+    @property
+    def gate(self) -> Gate:
+        """What is asked again before each segment, chunk and event. A dry run asks for the hold alone: it begins nothing."""
+        return Gate(COPIER, is_dry=False, clock=self.clock, stop_source=self.should_stop, hold_source=self.hold)
 
     def require_layout(self, topic_id_partition: TopicIdPartition) -> None:
         """

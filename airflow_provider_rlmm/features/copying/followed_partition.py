@@ -56,7 +56,7 @@ class FollowedPartition:
             cache=self.replay.history.cache,
             answer=self._context.leader.ask(tip.topic, tip.partition),
             limits=self._context.limits,
-            hold=self._context.hold(),
+            hold=self._context.gate.hold(),
             now_ms=self._context.clock(),
             proven_end=proven_end,
         )

@@ -154,10 +154,10 @@ class SegmentCopier(FollowedPartition):
         self, metadata: RemoteLogSegmentMetadata, ready: ReadyCopy, lease: _Lease
     ) -> RemoteLogSegmentMetadataUpdate:
         """Copy all files, see them in storage, and return the event that says so."""
-        storage = self._context.storage
+        storage, gate = self._context.storage, self._context.gate
         pace = CopyPace(
             self._context.limits.bytes_per_second,
-            lambda: self._context.why_stop() or lease.why_lost(),
+            lambda: gate.why_stopped() or lease.why_lost(),
             clock=lambda: self._context.monotonic() / 1000,
         )
         custom_metadata = self._writer.copy(metadata, ready.data, pace)
