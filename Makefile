@@ -106,7 +106,7 @@ FULL := cluster manager copying scenarios week soak stores two-clusters browser 
 full: setup ## All of these suites, one after the other, whatever fails; what each took comes last (hours, 8 GB of memory)
 	$(BIN)/python -m dev.lanes --side-by-side 1 $(FULL)
 
-rare: setup ## What make test has no time for: each right alone, brokers that die, pages' commands, Spark on a cluster, all examples of all properties (minutes)
+rare: setup ## What make test has no time for: each right alone, brokers that die, alarms, archives and markers under a scheduler, pages' commands, Spark on a cluster, all examples of all properties (minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) -m rare tests/unit tests/integration tests/system tests/spark tests/package; \
 	rare=$$?; $(PYTEST) tests/property tests/differential && exit $$rare
 

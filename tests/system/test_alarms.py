@@ -72,6 +72,7 @@ def test_somebody_is_told_once_of_a_red_run(connected: LocalAirflow, alarm_folde
     assert f'<a href="{connected.url}/dags/remote_log_doctor/runs/' in message["html"]
 
 
+@pytest.mark.rare
 def test_the_alarm_rings_where_no_run_has_ended_green_for_days(
     connected: LocalAirflow, broker: LocalKafka, watched: str, work_dir: Path, alarm_folder: Path
 ) -> None:
@@ -128,6 +129,7 @@ def test_openlineage_is_told_what_a_task_reads_and_counts(
     assert told == {name: value for name, value in surveyed.items() if name != "inventory"}
 
 
+@pytest.mark.rare
 def test_statsd_receives_what_runs_say_in_numbers(
     connected: LocalAirflow, watched: str, statsd: StatsdListener
 ) -> None:

@@ -22,7 +22,7 @@ from tests.scrub import scrub
 from tests.system.test_dags import CLEANER, NOW, kafka_id
 from tests.system.test_kill_switch import artifact_end
 
-pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.rare]
 
 GONE, DAMAGED, RESTORED = "archived-gone", "archived-damaged", "archived-restored"
 

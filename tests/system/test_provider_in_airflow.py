@@ -45,7 +45,17 @@ def test_testing_a_connection_says_what_is_wrong(local_airflow: LocalAirflow, wo
     assert f"{work_dir}/missing" in answer["message"]
 
 
-def test_links_of_mapped_tasks_lead_to_guarded_pages(local_airflow: LocalAirflow, work_dir: Path) -> None:
+@pytest.fixture(scope="module")
+def linked_run(local_airflow: LocalAirflow) -> str:
+    """A run of mapped tasks that push the names of documents."""
+    run_id = local_airflow.trigger("linked_documents")
+    assert local_airflow.wait("linked_documents", run_id, timeout=120) == "success"
+    return run_id
+
+
+def test_links_of_mapped_tasks_lead_to_guarded_pages(
+    local_airflow: LocalAirflow, linked_run: str, work_dir: Path
+) -> None:
     planned = Count(3, 30)
     summary = PlanSummary(
         plan_id="plan-1",
@@ -63,10 +73,9 @@ def test_links_of_mapped_tasks_lead_to_guarded_pages(local_airflow: LocalAirflow
     (work_dir / "plan-1").mkdir()
     (work_dir / "plan-1" / "summary.json").write_text(summary.to_json())
 
-    run_id = local_airflow.trigger("linked_documents")
-    assert local_airflow.wait("linked_documents", run_id, timeout=120) == "success"
     links = {
-        name: local_airflow.link("linked_documents", run_id, "work", name, map_index=1) for name in ("Plan", "Report")
+        name: local_airflow.link("linked_documents", linked_run, "work", name, map_index=1)
+        for name in ("Plan", "Report")
     }
     assert links == {
         "Plan": f"{local_airflow.url}/rlmm/plans/plan-1",
@@ -81,12 +90,10 @@ def test_links_of_mapped_tasks_lead_to_guarded_pages(local_airflow: LocalAirflow
         assert viewer.get(links["Report"]).status_code == 404
 
 
-def test_a_run_tells_what_it_did(local_airflow: LocalAirflow) -> None:
-    run_id = local_airflow.trigger("linked_documents")
-    assert local_airflow.wait("linked_documents", run_id, timeout=120) == "success"
+def test_a_run_tells_what_it_did(local_airflow: LocalAirflow, linked_run: str) -> None:
     states = {
-        (i["task_id"], i["map_index"]): i["state"] for i in local_airflow.task_instances("linked_documents", run_id)
+        (i["task_id"], i["map_index"]): i["state"] for i in local_airflow.task_instances("linked_documents", linked_run)
     }
     assert states == {("work", 0): "success", ("work", 1): "success"}
-    assert local_airflow.xcom("linked_documents", run_id, "work", map_index=0) == {"linked": 2}
-    assert "Pushing xcom" in local_airflow.task_log("linked_documents", run_id, "work", map_index=0)
+    assert local_airflow.xcom("linked_documents", linked_run, "work", map_index=0) == {"linked": 2}
+    assert "Pushing xcom" in local_airflow.task_log("linked_documents", linked_run, "work", map_index=0)

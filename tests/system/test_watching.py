@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits for the metadata topic, under a real scheduler with its triggerer, on a real broker."""
+"""Markers start the cleaner, under a real scheduler with its triggerer, on a real broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
@@ -25,15 +25,11 @@ from dev.airflow import LocalAirflow
 from dev.broker import METADATA_TOPIC, LocalKafka
 from dev.patience import Patience
 from dev.roots import expected_root_of
-from tests.scrub import scrub
 
-pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(900), pytest.mark.rare]
 
-CLEANER, WAIT = "remote_log_cleaner__rlmm_up", "wait_until_gone"
+CLEANER = "remote_log_cleaner__rlmm_up"
 CONTROLLER = 1
-NOW = {
-    "dry_run": False, "min_absence_ms": 0, "overrides": ["short_min_absence"], "max_share": 1.0,
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +44,6 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, broker: LocalKafka) -> Ite
     """An Airflow that also makes runs by itself, whose cleaner is scheduled by markers."""
     dags = tmp_path_factory.mktemp("dags")
     shutil.copy(Path(dags_folder()) / "remote_log_cleaner.py", dags)
-    shutil.copy(Path(__file__).parent / "watching_dags" / "wait_until_gone.py", dags)
     connections = {
         "kafka_up": {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}},
         "rlmm_up": {
@@ -136,30 +131,3 @@ def test_markers_of_a_controller_start_the_cleaner(airflow: LocalAirflow, broker
         }
     ]
     assert airflow.wait(CLEANER, run["dag_run_id"]) == "success"
-
-
-def states(airflow: LocalAirflow, run_id: str) -> dict[str, str]:
-    return {i["task_id"]: i["state"] for i in airflow.task_instances(WAIT, run_id)}
-
-
-def test_a_sensor_waits_until_every_byte_is_gone(airflow: LocalAirflow, broker: LocalKafka) -> None:
-    topic_id: UUID = tiering.create_tiered_topic(broker, "clickstream", 2)
-    tiering.produce_until_remote(broker, "clickstream", 2)
-    tiering.provoke_scenario_b(broker, "clickstream")
-    run_id = airflow.trigger(WAIT, {"topic": "clickstream", "topic_id": kafka_uuid_str(topic_id)})
-    both = {"deferred": "deferred", "poking": "running"}
-    until("both wait", lambda: states(airflow, run_id) == both)
-    cleaning = airflow.trigger(CLEANER, NOW)
-    assert airflow.wait(CLEANER, cleaning) == "success"
-    assert airflow.wait(WAIT, run_id) == "success"
-    for task_id in both:
-        proof = airflow.xcom(WAIT, run_id, task_id)
-        assert (proof["topic_id"], proof["user_partitions"]) == (kafka_uuid_str(topic_id), 2)
-    assert scrub(broker) == []
-
-
-def test_a_sensor_fails_for_an_id_that_the_log_never_named(airflow: LocalAirflow) -> None:
-    run_id = airflow.trigger(WAIT, {"topic": "clickstream", "topic_id": kafka_uuid_str(uuid4())})
-    assert airflow.wait(WAIT, run_id) == "failed"
-    assert states(airflow, run_id) == {"deferred": "failed", "poking": "failed"}
-    assert "has never named it" in airflow.task_log(WAIT, run_id, "deferred")
