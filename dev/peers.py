@@ -12,6 +12,10 @@ PACKAGE = "org.apache.kafka.server.log.remote.metadata.storage"
 """Where the peers lie: Kafka's caches can be called from there only."""
 
 
+SHORT_LIFE = ("-XX:+UseSerialGC", "-Xmx512m", "-XX:TieredStopAtLevel=1")
+"""JVM options of peers that answer for seconds: the optimising compiler costs more than it saves there."""
+
+
 def peer_command(name: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
     """
     Return the command that runs a peer.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from dev.peers import peer_command
+from dev.peers import SHORT_LIFE, peer_command
 
 Probe = tuple[int, int]
 """A leader epoch and an offset."""
@@ -39,7 +39,7 @@ class KafkaReplay:
     """A JVM with Kafka's serde and store of metadata; it ends with the block."""
 
     def __init__(self) -> None:
-        command = peer_command("MetadataReplay", options=["-XX:+UseSerialGC", "-Xmx512m"])
+        command = peer_command("MetadataReplay", options=SHORT_LIFE)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> Self:

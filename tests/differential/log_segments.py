@@ -8,14 +8,14 @@ import subprocess
 from types import TracebackType
 from typing import Any, Self
 
-from dev.peers import peer_command
+from dev.peers import SHORT_LIFE, peer_command
 
 
 class LogSegmentPeer:
     """A JVM with Kafka's classes for logs, indexes and producer snapshots; it ends with the block."""
 
     def __init__(self) -> None:
-        command = peer_command("LogSegmentPeer", options=["-XX:+UseSerialGC", "-Xmx512m"])
+        command = peer_command("LogSegmentPeer", options=SHORT_LIFE)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def __enter__(self) -> Self:

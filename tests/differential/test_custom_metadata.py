@@ -18,7 +18,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.core.storage.aiven_metadata import read_custom_metadata
-from dev.peers import peer_command
+from dev.peers import SHORT_LIFE, peer_command
 
 GOLDEN = Path(__file__).parents[1] / "data" / "aiven" / "golden_custom_metadata.jsonl"
 FIELDS = ("REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY")
@@ -33,7 +33,7 @@ def golden_cases() -> list[dict[str, Any]]:
 
 def ask(lines: Sequence[str]) -> list[str]:
     """Return the peer's answers, one to each line."""
-    command = peer_command("CustomMetadataPeer", options=["-XX:+UseSerialGC", "-Xmx64m", "-XX:TieredStopAtLevel=1"])
+    command = peer_command("CustomMetadataPeer", options=SHORT_LIFE)
     text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=True)
     answers = done.stdout.split("\n")[:-1]

@@ -22,12 +22,13 @@ from airflow_provider_rlmm.core.segments.lineage import (
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
-from dev.peers import peer_command
+from dev.peers import SHORT_LIFE, peer_command
 from tests.differential.answers import ScalarReplay
 from tests.differential.kafka_replay import KafkaReplay
 from tests.differential.world import World
+from tests.examples import examples
 
-INPUTS = 100_000
+INPUTS = examples(100_000)
 MAX_EPOCH, MAX_OFFSET = 2**31 - 1, 2**63 - 1
 TIP = TopicIdPartition(UUID(int=1), "orders", 0)
 LOCATION = "orders-0/leader-epoch-checkpoint"
@@ -37,7 +38,7 @@ Epochs = list[tuple[int, int]]
 
 def ask(lines: Sequence[str]) -> list[str]:
     """Return Kafka's answer to each line, see ``LineagePeer``."""
-    command = peer_command("LineagePeer", options=["-XX:+UseSerialGC", "-Xmx512m"])
+    command = peer_command("LineagePeer", options=SHORT_LIFE)
     answers = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
     found = answers.stdout.splitlines()
     assert len(found) == len(lines)

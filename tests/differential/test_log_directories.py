@@ -17,16 +17,17 @@ from airflow_provider_rlmm.features.copying.log_directory.log_end import end_wit
 from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
 from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
 from airflow_provider_rlmm.features.copying.log_directory.verification import verify_segment
-from dev.peers import peer_command
+from dev.peers import SHORT_LIFE, peer_command
+from tests.examples import examples
 from tests.log_directories import TOPIC_ID, HandmadeDisk, checkpoint
 
-HISTORIES = 100
+HISTORIES = examples(100)
 ORDERS = TopicPartition("orders", 0)
 
 
 @pytest.fixture(scope="module")
 def peer() -> Iterator[subprocess.Popen[str]]:
-    command = peer_command("LogDirectoryPeer", options=["-XX:+UseSerialGC", "-Xmx512m"])
+    command = peer_command("LogDirectoryPeer", options=SHORT_LIFE)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
         process.communicate()

@@ -20,11 +20,12 @@ from airflow_provider_rlmm.core.segments.indexes.transaction_index import Aborte
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders, Codec
 from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow_batches
 from tests.differential.log_segments import LogSegmentPeer
+from tests.examples import examples
 
-LOGS = 400
-DAMAGED_LOGS = 150
+LOGS = examples(400)
+DAMAGED_LOGS = examples(150)
 DAMAGES_EACH = 30
-INDEXES = 200
+INDEXES = examples(200)
 NAME = "a log of Kafka's"
 LIMIT = 1 << 30
 NOT_CHECKSUMMED = 21  # base offset, length, leader epoch, magic and the checksum itself
