@@ -24,15 +24,13 @@ def test_the_same_seed_makes_the_same_run() -> None:
     # The order of sets of strings is another one in each process: nothing may depend on it.
     program = "from tests.simulation.test_same_seed import *; print(*stories())"
     root = Path(__file__).parents[2]
-    told = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)},
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("1", "2")
-    }
-    assert told == {" ".join(stories()) + "\n"}
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    told = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)},
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert told == " ".join(stories()) + "\n"
