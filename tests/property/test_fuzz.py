@@ -114,6 +114,7 @@ def test_several_damages_between_good_values():
         assert len(counts) == 6, counts
 
 
+@pytest.mark.slow
 def test_every_flip_of_every_bit_of_some_values():
     for value in (min(SHORT, key=len), max(SHORT, key=len), REAL_VALUES[0], REAL_VALUES[2]):
         flipped = []
@@ -124,6 +125,7 @@ def test_every_flip_of_every_bit_of_some_values():
         assert check_agreement(flipped)[ErrorCode.MALFORMED] > 0
 
 
+@pytest.mark.slow
 def test_every_truncation_of_some_values():
     for value in (*SHORT[:20], *REAL_VALUES[:10]):
         counts = check_agreement([value[:size] for size in range(len(value))])

@@ -191,6 +191,7 @@ def make_anew(cluster: Cluster) -> str:
     return kafka_uuid_str(UUID(int=99))
 
 
+@pytest.mark.slow
 def test_a_metadata_topic_that_was_made_anew_is_refused_until_its_new_id_is_confirmed(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -280,6 +281,7 @@ def test_a_confirmed_topic_is_known_to_every_other_work_folder(
     assert said(capsys, *CLEAN, *WRITES)[0] == 0
 
 
+@pytest.mark.slow
 def test_a_real_run_that_cannot_read_the_stamps_is_refused(
     cluster: Cluster, elsewhere: Callable[[], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

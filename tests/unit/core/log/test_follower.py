@@ -70,6 +70,7 @@ def test_it_follows_only_what_it_was_told_to() -> None:
     assert (reader.seen, reader.follower.positions) == ({1: [0, 1, 2, 3]}, {1: 4})
 
 
+@pytest.mark.slow
 def test_what_could_not_be_applied_is_read_again_and_what_was_before_it_is_not() -> None:
     log = new_log(2 * BATCH_ROWS + 1)
     reader = Reader(LogFollower.from_beginning(log, [0]))

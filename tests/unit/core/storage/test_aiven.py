@@ -159,6 +159,7 @@ def test_a_scrub_of_the_recorded_run_finds_what_its_metadata_forgot() -> None:
     assert (found.missing.num_rows, found.foreign, dict(found.incomplete)) == (0, (), {})
 
 
+@pytest.mark.slow
 def test_a_plan_of_the_recorded_run_deletes_what_a_changed_prefix_left_behind(tmp_path: Path) -> None:
     cluster, segments = recorded_run()
     scrubs, before = Scrubs(tmp_path, cluster), set(cluster.storage.keys)

@@ -281,6 +281,7 @@ def test_object_deleted_by_somebody_else_does_not_stop_the_others(folder: LocalF
     assert folder.keys() == set()
 
 
+@pytest.mark.slow
 def test_one_stubborn_object_among_many_is_isolated(folder: LocalFolder) -> None:
     segments = [segment(n) for n in range(300)]
     place(folder, *segments)

@@ -120,6 +120,7 @@ def test_its_patience_ends_by_requests_and_by_time_and_begins_anew_with_each_del
     assert pace.gives_up
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most_per_s", [40, 700, 3_500])
 def test_it_settles_at_what_the_store_allows(most_per_s: int) -> None:
     time = FakeTime()

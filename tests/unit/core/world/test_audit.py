@@ -249,6 +249,7 @@ def found(folder: Path, wanted: Wanted | None = None, **options: Any) -> list[di
     return rows
 
 
+@pytest.mark.slow
 def test_the_files_of_a_run_become_one_and_say_the_same(cluster: Cluster, tmp_path: Path) -> None:
     written(cluster, tmp_path, "dag.1", 3)
     written(cluster, tmp_path, "dag.1.2", 1)

@@ -109,6 +109,7 @@ def test_what_a_later_leader_has_overwritten_is_kept_raw_and_not_among_the_recor
     assert (len(log.segments), log.manifests[0].records.gaps) == (2, ())
 
 
+@pytest.mark.slow
 def test_what_several_runs_have_archived_is_one_log(tmp_path: Path) -> None:
     cluster = ArchivingCluster()
     cluster.real_segments(GONE, 3)

@@ -199,6 +199,7 @@ def test_an_archive_that_is_changed_afterwards_deletes_nothing_of_it(
     assert cluster.keys_of(GONE) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["gone", "no manifest", "no document"])
 def test_an_archive_that_goes_while_it_is_deleted_by_ends_the_deletion(
     cluster: ArchivingCluster, run: Run, how: str
@@ -265,6 +266,7 @@ def test_a_manifest_of_another_user_partition_is_none_even_where_it_is_named(run
     assert by_topic(run, replace(archive, partitions=(mixed,)))["gone"] == ("REFUSED", 0, {RefusalKind.ARCHIVE})
 
 
+@pytest.mark.slow
 def test_a_manifest_of_an_earlier_plan_is_none_even_where_it_is_named(run: Run) -> None:
     earlier = run.archive()
     run.plan_again()
@@ -291,6 +293,7 @@ def test_where_one_partition_is_damaged_the_others_of_its_topic_stay_too(
     assert cluster.keys_of(whole) == before
 
 
+@pytest.mark.slow
 def test_archiving_again_finds_its_own_files_and_says_the_same(cluster: ArchivingCluster, run: Run) -> None:
     first = run.archive()
     logs = {p: p.stat().st_mtime_ns for p in Path(run.archive_uri).rglob("*.log")}

@@ -297,6 +297,7 @@ def test_settings_that_cannot_be_are_refused(world: RemoteLogWorld) -> None:
             RemoteLogReader(world.known(), world.storage(), **settings)
 
 
+@pytest.mark.slow
 def test_indexes_that_disagree_with_the_log_are_left_out(world: RemoteLogWorld) -> None:
     """The first segment has another's index, whose entries name offsets and bytes that it has, too."""
     storage, first = world.storage(), world.segments[0]

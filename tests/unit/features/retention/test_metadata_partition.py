@@ -202,6 +202,7 @@ def test_no_records_are_no_rows() -> None:
     assert found([])[1] == found([empty, empty])[1] == []
 
 
+@pytest.mark.slow
 def test_one_user_partition_of_many_batches_is_walked_as_one() -> None:
     segments = [segment(n, SIZED, start_offset=10 * n, end_offset=10 * n + 9, size=1_000) for n in range(2_000)]
     random.Random(0).shuffle(segments)

@@ -169,6 +169,7 @@ def test_finished_objects_go_at_once_and_no_event_is_written(scrubs: Scrubs) -> 
     assert scrubs.scrub()[0].classes.keys() == {"IN_USE"}
 
 
+@pytest.mark.slow
 def test_unreferenced_objects_wait_between_two_scrubs(scrubs: Scrubs) -> None:
     keys = scrubs.put(1)
     scrubs.scrub()
@@ -268,6 +269,7 @@ def test_no_wait_is_measured_by_a_time_that_nobody_proves(scrubs: Scrubs, first_
     assert scrubs.plan()[1] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", [S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED])
 def test_an_unfinished_segment_is_never_planned(scrubs: Scrubs, state: S) -> None:
     scrubs.cluster.segment(TOPIC, 1, state)
@@ -278,6 +280,7 @@ def test_an_unfinished_segment_is_never_planned(scrubs: Scrubs, state: S) -> Non
     assert scrubs.plan()[1] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sole_owner", [False, True])
 def test_a_topic_id_that_the_log_never_named_needs_the_word_of_the_connection(scrubs: Scrubs, sole_owner: bool) -> None:
     keys = scrubs.put(1, OTHER)
@@ -403,6 +406,7 @@ def planned_both(scrubs: Scrubs) -> tuple[set[str], set[str]]:
     return finished, unreferenced
 
 
+@pytest.mark.slow
 def test_a_segment_that_is_named_since_the_scrub_stays(scrubs: Scrubs) -> None:
     _, unreferenced = planned_both(scrubs)
     scrubs.cluster.foreign(add(TOPIC, 1))
@@ -411,6 +415,7 @@ def test_a_segment_that_is_named_since_the_scrub_stays(scrubs: Scrubs) -> None:
     assert (report.left_objects, report.counts()["deleted"].keys()) == (3, {"FINISHED"})
 
 
+@pytest.mark.slow
 def test_a_segment_that_is_opened_again_stays(scrubs: Scrubs) -> None:
     finished, _ = planned_both(scrubs)
     scrubs.cluster.foreign(add(TOPIC, 2))
@@ -418,6 +423,7 @@ def test_a_segment_that_is_opened_again_stays(scrubs: Scrubs) -> None:
     assert finished <= scrubs.cluster.storage.keys
 
 
+@pytest.mark.slow
 def test_a_segment_that_is_named_after_the_listing_stays(scrubs: Scrubs, monkeypatch: pytest.MonkeyPatch) -> None:
     _, unreferenced = planned_both(scrubs)
 
@@ -433,6 +439,7 @@ def test_a_segment_that_is_named_after_the_listing_stays(scrubs: Scrubs, monkeyp
     assert unreferenced <= scrubs.cluster.storage.keys
 
 
+@pytest.mark.slow
 def test_an_object_that_was_written_again_stays(scrubs: Scrubs) -> None:
     finished, unreferenced = planned_both(scrubs)
     scrubs.wait(1)
@@ -443,6 +450,7 @@ def test_an_object_that_was_written_again_stays(scrubs: Scrubs) -> None:
     assert {refusal.why for refusal in report.left} == {"it was written again after the scrub"}
 
 
+@pytest.mark.slow
 def test_a_bad_record_since_the_scrub_keeps_what_no_record_names(scrubs: Scrubs) -> None:
     _, unreferenced = planned_both(scrubs)
     scrubs.cluster.log.append(scrubs.cluster.metadata_partition_of(TOPIC), b"junk")
@@ -450,6 +458,7 @@ def test_a_bad_record_since_the_scrub_keeps_what_no_record_names(scrubs: Scrubs)
     assert unreferenced <= scrubs.cluster.storage.keys
 
 
+@pytest.mark.slow
 def test_nothing_goes_where_writes_are_off_or_in_a_dry_run(scrubs: Scrubs) -> None:
     before = set().union(*planned_both(scrubs))
     with pytest.raises(WritesNotAllowedError, match="delete 6 objects"):
@@ -487,6 +496,7 @@ def test_another_root_is_noticed(scrubs: Scrubs) -> None:
     assert before <= scrubs.cluster.storage.keys
 
 
+@pytest.mark.slow
 def test_what_the_store_refuses_is_said_and_needs_a_person(scrubs: Scrubs) -> None:
     finished, unreferenced = planned_both(scrubs)
     kept = min(finished)
@@ -597,6 +607,7 @@ def test_segments_beyond_the_limit_are_counted(scrubs: Scrubs, monkeypatch: pyte
     assert not more.acknowledgeable
 
 
+@pytest.mark.slow
 def test_an_update_alone_does_not_finish_a_segment(scrubs: Scrubs) -> None:
     """An update that no broker applies is no record that finishes anything."""
     keys = scrubs.put(1)
@@ -608,6 +619,7 @@ def test_an_update_alone_does_not_finish_a_segment(scrubs: Scrubs) -> None:
     assert keys.isdisjoint(scrubs.plan()[1])
 
 
+@pytest.mark.slow
 def test_the_kill_switch_ends_a_deletion_between_two_batches_and_the_next_scrub_goes_on(scrubs: Scrubs) -> None:
     keys = scrubs.finished(1) | scrubs.finished(2) | scrubs.finished(3)
     scrubs.scrub()

@@ -141,6 +141,7 @@ def test_a_file_of_an_unknown_suffix_bars_nothing(scrubs: Scrubs) -> None:
 # --- one topic --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_no_marker_calls_absent_stays(scrubs: Scrubs) -> None:
     keys = scrubs.put(1)
     scrubs.scrub()
@@ -244,6 +245,7 @@ def planned(scrubs: Scrubs) -> tuple[set[str], set[str]]:
     return finished, unnamed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("put", [living, hidden, unheard_of])
 def test_what_shows_up_under_a_living_topic_after_the_plan_stops_the_class(
     scrubs: Scrubs, put: Callable[[Scrubs], set[str]]
@@ -274,6 +276,7 @@ def test_a_topic_that_hides_between_two_batches_stops_the_class(scrubs: Scrubs) 
     assert (report.barred, len(list(report.problems()))) == (3, 1)
 
 
+@pytest.mark.slow
 def test_a_marker_that_is_void_by_now_keeps_what_the_plan_names(scrubs: Scrubs) -> None:
     _, unnamed = planned(scrubs)
     scrubs.cluster.foreign(add(TOPIC, 7))
@@ -282,6 +285,7 @@ def test_a_marker_that_is_void_by_now_keeps_what_the_plan_names(scrubs: Scrubs) 
     assert {refusal.why for refusal in report.left} == {Kept.UNMARKED.value}
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_listed_by_now_stops_the_class(scrubs: Scrubs) -> None:
     scrubs.cluster.segment(THIRD, 7)
     finished, unnamed = planned(scrubs)
