@@ -13,8 +13,6 @@ from urllib.parse import parse_qs
 from uuid import uuid4
 from xml.sax.saxutils import unescape
 
-import boto3
-from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 if TYPE_CHECKING:
@@ -74,6 +72,9 @@ class MotoS3:
     """
 
     def __init__(self) -> None:
+        # Two seconds that only those pay who start it: files with quick tests import this module, too.
+        from moto.server import DomainDispatcherApplication, create_backend_app
+
         self.fault: Fault | None = None
         self.refuse_keys: dict[str, str] = {}
         self.page_size: int | None = None
@@ -98,6 +99,8 @@ class MotoS3:
 
     def client(self) -> Any:
         """Return boto3's client."""
+        import boto3
+
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,

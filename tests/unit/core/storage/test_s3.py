@@ -30,6 +30,8 @@ from tests.contracts.remote_storage import (
 from tests.contracts.s3_server import BUCKET, S3Server, running_s3_server
 from tests.contracts.segment_reads import AivenReadContract, SegmentReadContract
 
+pytestmark = pytest.mark.slow
+
 PREFIX = "tiered/"
 
 
