@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("tests/unit", "tests/property")
 PROCESSES = 2
+TIMES = ROOT / "build" / "quick"
+"""Where each process leaves what its files took, for the next look to deal them evenly."""
 EXAMPLES = "10"
 """In percent, where the environment says nothing else (tests/examples.py)."""
 
@@ -187,18 +191,49 @@ def changed_files(root: Path) -> list[str]:
     return sorted(name for name in set(names) if name.endswith(".py"))
 
 
-def commands(changed: Sequence[str], files: Sequence[Path]) -> dict[str, list[str]]:
+def dealt(files: Sequence[Path], took: Mapping[str, float]) -> list[list[Path]]:
+    """
+    Return the files of each process, so that all take about as long.
+
+    :param files: the files of tests.
+    :param took: path below the root → processor time that it took last, seconds; files that are not in there count as one
+        of the middle.
+    """
+    known = sorted(took.values())
+    middle = known[len(known) // 2] if known else 1.0
+    cost = {file: took.get(_below(file), middle) for file in files}
+    hands: list[list[Path]] = [[] for _ in range(PROCESSES)]
+    for file in sorted(files, key=lambda file: -cost[file]):
+        min(hands, key=lambda hand: sum(cost[f] for f in hand)).append(file)
+    return [sorted(hand) for hand in hands]
+
+
+def _below(file: Path) -> str:
+    return str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file)
+
+
+def times() -> dict[str, float]:
+    """Return what the files took last, and forget it: path below the root → processor time, seconds."""
+    found: dict[str, float] = {}
+    for kept in TIMES.glob("*.json"):
+        found |= json.loads(kept.read_text())
+        kept.unlink()
+    return found
+
+
+def commands(changed: Sequence[str], files: Sequence[Path], took: Mapping[str, float]) -> dict[str, list[str]]:
     """
     Return what runs side by side: name → command.
 
     :param changed: the files to lint.
-    :param files: the files of tests to run, one after the other dealt to the processes.
+    :param files: the files of tests to run, dealt to the processes.
+    :param took: what they took last, see :func:`dealt`.
     """
     python = [sys.executable, "-m"]
     lint = {"ruff": [*python, "ruff", "check", *changed], "format": [*python, "ruff", "format", "--check", *changed]}
     test = [*python, "pytest", "-q", "-p", "no:cacheprovider", "-p", "dev.quick", "-m", "not slow"]
-    dealt = [list(map(str, files[number::PROCESSES])) for number in range(PROCESSES)]
-    tests = {f"tests {number}": [*test, *some] for number, some in enumerate(dealt, 1) if some}
+    hands = dealt(files, took)
+    tests = {f"tests {number}": [*test, *map(str, hand)] for number, hand in enumerate(hands, 1) if hand}
     # mypy's cache tells what the change touches, in files that import what changed, too.
     return {**(lint if changed else {}), **tests, **({"mypy": [*python, "mypy"]} if changed else {})}
 
@@ -208,8 +243,30 @@ def pytest_configure() -> None:
     os.fsync = lambda fd: None
 
 
+_took: defaultdict[str, float] = defaultdict(float)
+_last = [time.process_time()]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """As a plugin: note what the import of a file took, with its first test."""
+    _note(item.nodeid)
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """As a plugin: note what a test took."""
+    _note(nodeid)
+
+
+def _note(nodeid: str) -> None:
+    now = time.process_time()
+    _took[nodeid.partition("::")[0]] += now - _last[0]
+    _last[0] = now
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """As a plugin of the processes that test: fail where Airflow was imported all the same."""
+    """As a plugin of the processes that test: keep what its files took; fail where Airflow was imported all the same."""
+    TIMES.mkdir(parents=True, exist_ok=True)
+    (TIMES / f"{os.getpid()}.json").write_text(json.dumps(_took))
     if "airflow" in sys.modules:
         print("\nA test has imported Airflow, and no import says so: mark it slow, or import at the top of its file.")
         session.exitstatus = 1
@@ -222,7 +279,7 @@ def main() -> int:
     changed = changed_files(ROOT)
     files, share = quick_tests(ROOT, FOLDERS)
     os.environ.setdefault("EXAMPLES", EXAMPLES)
-    took: list[Took] = list(run(commands(changed, files), PROCESSES + 1))
+    took: list[Took] = list(run(commands(changed, files, times()), PROCESSES + 1))
     print(table(took, time.monotonic() - began))
     print(f"{len(changed)} changed files; {share}")
     return 0 if all(ended.code == 0 for ended in took) else 1

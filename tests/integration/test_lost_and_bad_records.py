@@ -210,10 +210,11 @@ def lose_in_mid_run(monkeypatch: pytest.MonkeyPatch, kafka: LocalKafka, losses: 
             )
 
     class LosingReader(KafkaMetadataLogReader):
-        def read(self, metadata_partition: int, start: int, end: int) -> Iterator[Any]:
-            if start == 0:
-                note(metadata_partition, "reads")
-            return super().read(metadata_partition, start, end)
+        def read_many(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, Any]]:
+            for number, (start, _) in ranges.items():
+                if start == 0:
+                    note(number, "reads")
+            return super().read_many(ranges)
 
     class LosingWriter(KafkaMetadataLogWriter):
         def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:

@@ -18,6 +18,8 @@ from tests.property.old_documents import OLD_READERS
 from tests.property.old_reports import OLD_REPORT_READERS
 from tests.property.sample_documents import SAMPLES
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTS = examples(2_000)
 OLD = {**OLD_READERS, **OLD_REPORT_READERS}
 

@@ -47,6 +47,8 @@ from tests.unit.core.records.events import PARTITION, copied, deleted, deleting,
 from tests.unit.features.retention.reference import expected_rows, in_order
 from tests.unit.library.topics import TieredTopics, topics
 
+pytestmark = pytest.mark.slow
+
 GENERATORS: dict[str, Callable[[int], WrittenTopic]] = {"event by event": any_events, "broker lives": broker_lives}
 generators = pytest.mark.parametrize("written", GENERATORS.values(), ids=GENERATORS.keys())
 folds = pytest.mark.parametrize("fold", FOLDS)

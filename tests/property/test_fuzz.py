@@ -18,6 +18,8 @@ from tests.examples import examples
 from tests.property import strategies
 from tests.unit.core.records.recorded import GOLDEN_VALUES, REAL_VALUES
 
+pytestmark = pytest.mark.slow
+
 # Long leader epoch lists are mostly alike inside: shorter values put the damage where it matters.
 SHORT = [value for value in GOLDEN_VALUES if len(value) < 250]
 SEEDS = SHORT + REAL_VALUES

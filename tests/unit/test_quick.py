@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.quick import FACE, ROOT, changed_files, commands, quick_tests
+from dev.quick import FACE, ROOT, changed_files, commands, dealt, quick_tests
 
 
 def written(root: Path, files: dict[str, str]) -> Path:
@@ -100,9 +100,19 @@ def test_what_differs_from_main_is_linted_committed_or_not(tmp_path: Path) -> No
 
 def test_each_file_of_tests_runs_once_and_nothing_is_linted_where_nothing_changed() -> None:
     files = [Path(f"test_{name}.py") for name in "abcde"]
-    run = commands([], files)
+    run = commands([], files, {})
     assert not {"ruff", "format", "mypy"} & run.keys()
     assert sorted(word for command in run.values() for word in command if word.startswith("test_")) == list(
         map(str, files)
     )
-    assert {"ruff", "format", "mypy"} < commands(["a.py"], files).keys()
+    assert {"ruff", "format", "mypy"} < commands(["a.py"], files, {}).keys()
+
+
+def test_files_are_dealt_so_that_both_processes_take_about_as_long() -> None:
+    files = [ROOT / f"test_{name}.py" for name in "abcdef"]
+    took = {"test_a.py": 9.0, "test_b.py": 1.0, "test_c.py": 2.0, "test_d.py": 3.0, "test_e.py": 3.0}
+    hands = dealt(files, took)
+    assert sorted(file for hand in hands for file in hand) == files
+    # One that nobody has seen yet counts as one of the middle, 3 s.
+    assert sorted(sum(took.get(file.name, 3.0) for file in hand) for hand in hands) == [10.0, 11.0]
+    assert sorted(map(len, dealt(files, {}))) == [3, 3]

@@ -56,6 +56,8 @@ from tests.contracts.remote_storage import (
 from tests.contracts.segment_reads import AivenReadContract, SegmentReadContract, SegmentReadFaultContract
 from tests.full_disk import leave_room
 
+pytestmark = pytest.mark.slow
+
 SECRET = "very-s3cret/value+"
 
 

@@ -36,6 +36,8 @@ from tests.archiving import ArchivingCluster, Run, records_of
 from tests.builders import CLUSTER_ID, tip
 from tests.kafka_log import Batch, Record, log_of
 
+pytestmark = pytest.mark.slow
+
 GONE = tip()
 OTHER = tip("other", 0, 8)
 
