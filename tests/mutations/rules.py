@@ -116,7 +116,7 @@ RULES = [
         CLEANER,
         "        replay = MetadataPartitionReplay(self.log, metadata_partition, wanted, topic.end(metadata_partition))\n",
         "        replay = MetadataPartitionReplay(self.log, metadata_partition, wanted, topic.end(metadata_partition))\n"
-        "        replay.end = topic.end(metadata_partition)\n"
+        "        replay._follower.positions[metadata_partition] = topic.end(metadata_partition)\n"
         "        replay.histories |= topic.view(metadata_partition, wanted).histories\n",
         "core/world/test_topic_view.py::test_what_a_snapshot_leaves_out_is_not_declared_deleted",
         simulated=True,
