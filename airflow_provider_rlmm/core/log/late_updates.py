@@ -12,7 +12,7 @@ from collections.abc import Collection
 from uuid import UUID
 
 from airflow_provider_rlmm.core.log.event_decoding import located_events
-from airflow_provider_rlmm.core.log.one_look import held, look
+from airflow_provider_rlmm.core.log.one_look import look
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition, topic_id_partition_of
@@ -34,7 +34,7 @@ def without_add(
     import pyarrow.compute as pc
 
     histories: dict[TopicIdPartition, UserPartitionHistory] = {}
-    begin, _ = held(log)[metadata_partition]
+    begin = log.beginning_offsets()[metadata_partition]
     for decoded in look(log, metadata_partition, begin, end):
         ids = pa.array([i.bytes for i in segment_ids], decoded.schema.field("segment_id").type)
         for located in located_events(decoded, pc.is_in(decoded.column("segment_id"), value_set=ids)):
