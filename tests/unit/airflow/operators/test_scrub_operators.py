@@ -68,12 +68,8 @@ def connect(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
 
 
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
-    """A living topic, and one with a segment that is finished and still has its objects; the test turns the proven clock."""
-    fake = Cluster(2, layout=AivenLayout("kafka/"))
-    fake.topics = InProcessClusterTopics({"alive": fake.alive.topic_id}, cluster_id="cluster-1")
-    fake.segment(TOPIC, 0, S.DELETE_SEGMENT_FINISHED)
+def open_without_offsets(monkeypatch: pytest.MonkeyPatch, fake: Cluster) -> None:
+    """Have the hooks open a cluster, whose clock is proven, but no offset store: nobody commits here."""
 
     def proven(self: Any, log: Any, **_: Any) -> ProvenClock:
         return ProvenClock(lambda: TimeProof(fake.now_ms, system_clock(), "a test", proven=True))
@@ -86,6 +82,16 @@ def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
         (RemoteStorageHook, "get_storage_manager", fake.storage),
     ):
         monkeypatch.setattr(hook, name, lambda self, value=value: value)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
+    """A living topic, and one with a segment that is finished and still has its objects; the test turns the proven clock."""
+    fake = Cluster(2, layout=AivenLayout("kafka/"))
+    fake.topics = InProcessClusterTopics({"alive": fake.alive.topic_id}, cluster_id="cluster-1")
+    fake.segment(TOPIC, 0, S.DELETE_SEGMENT_FINISHED)
+
+    open_without_offsets(monkeypatch, fake)
     return fake
 
 

@@ -7,7 +7,6 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,6 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferred
 
-from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError, StorageUnavailableError
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -26,12 +24,10 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
-from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.sensors.remote_log_gone import RemoteLogGoneSensor
 from airflow_provider_rlmm.triggers.topic_gone import FINISHED, TIME, TROUBLE, TopicDeletionFinishedTrigger
 from tests.builders import DAY_MS, START_MS, Cluster, deletion, tip, update
-from tests.unit.airflow.operators.test_scrub_operators import connect
+from tests.unit.airflow.operators.test_scrub_operators import open_without_offsets
 
 GONE = UUID(int=7)
 GONE_ID = kafka_uuid_str(GONE)
@@ -53,17 +49,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
     for partition in PARTITIONS:
         fake.segment(partition, 0)
 
-    def proven(self: Any, log: Any, **_: Any) -> ProvenClock:
-        return ProvenClock(lambda: TimeProof(fake.now_ms, system_clock(), "a test", proven=True))
-
-    connect(monkeypatch)
-    monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", proven)
-    for hook, name, value in (
-        (RemoteLogMetadataHook, "get_event_log", nullcontext(fake.log)),
-        (RemoteLogMetadataHook, "get_cluster_topics", fake.topics),
-        (RemoteStorageHook, "get_storage_manager", fake.storage),
-    ):
-        monkeypatch.setattr(hook, name, lambda self, value=value: value)
+    open_without_offsets(monkeypatch, fake)
     return fake
 
 
