@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
@@ -67,6 +68,11 @@ class Sample:
     @property
     def cluster(self) -> Path:
         return self.work / cluster_folder(self.cluster_id)
+
+    def copied_to(self, work: Path) -> Sample:
+        """Copy the work folder, which takes a fraction of the time that filling another one takes."""
+        shutil.copytree(self.work, work)
+        return replace(self, work=work)
 
 
 def topic_id(number: int) -> UUID:

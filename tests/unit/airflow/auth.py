@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import FastAPI
+
+from airflow_provider_rlmm.plugins import web
 
 
 class Everybody:
@@ -62,13 +65,31 @@ def reads_as_fab(*dag_ids: str) -> type:
     return LikeFab
 
 
+@cache
+def pages() -> FastAPI:
+    """
+    Return the application of the pages, the same for all tests of a process.
+
+    Making its routes takes longer than most tests do. Nothing of a request stays in it, and :func:`log_in` holds for one
+    test.
+    """
+    return web.create_app()
+
+
+@cache
+def pages_without_a_login() -> FastAPI:
+    """Return another application, as which nobody ever logs in."""
+    return web.create_app()
+
+
 def log_in(app: FastAPI, monkeypatch: pytest.MonkeyPatch, manager: Callable[[], Any], dags: Sequence[str] = ()) -> None:
     """
     Have somebody logged in, who may do what the auth manager says.
 
     There is no database to ask for a DAG's team, or for the DAGs that Airflow knows besides those of this package: ``dags``.
     """
-    app.dependency_overrides[get_user] = lambda: SimpleNamespace(get_name=lambda: "Ada", get_id=lambda: "1")
+    ada = SimpleNamespace(get_name=lambda: "Ada", get_id=lambda: "1")
+    monkeypatch.setitem(app.dependency_overrides, get_user, lambda: ada)
     monkeypatch.setattr("airflow_provider_rlmm.plugins.rights.known_dags", lambda ids: {*ids} & {*dags})
     monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", manager)
     monkeypatch.setattr("airflow.models.dag.DagModel.get_team_name", lambda *_, **__: None)

@@ -37,9 +37,16 @@ from tests.sample_work_folder import NASTY_TOPIC, NOW_MS, Sample, sample_work_fo
 TOPICS, PARTITIONS, SEGMENTS = 30, 3, 4
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    return sample_work_folder(
+        tmp_path_factory.mktemp("filled"), topics=TOPICS, partitions=PARTITIONS, segments=SEGMENTS
+    )
+
+
 @pytest.fixture
-def sample(tmp_path: Path) -> Sample:
-    return sample_work_folder(tmp_path / "work", topics=TOPICS, partitions=PARTITIONS, segments=SEGMENTS)
+def sample(filled: Sample, tmp_path: Path) -> Sample:
+    return filled.copied_to(tmp_path / "work")
 
 
 def asked(sample: Sample, **choice: Any) -> tuple[list[str], int]:

@@ -24,7 +24,6 @@ from airflow_provider_rlmm.core.world.audit_log import AuditFiles
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.survey.inventory import INVENTORY_DOCUMENT
 from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER
-from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
 from tests.sample_work_folder import (
     CLUSTER,
@@ -36,7 +35,7 @@ from tests.sample_work_folder import (
     write_document,
     write_progress,
 )
-from tests.unit.airflow.auth import Everybody, Nobody, Viewer, log_in, only
+from tests.unit.airflow.auth import Everybody, Nobody, Viewer, log_in, only, pages, pages_without_a_login
 
 HOUR_MS = 3_600_000
 EVIL = "<script>alert(1)</script>"
@@ -49,17 +48,22 @@ PAGES = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    return sample_work_folder(tmp_path_factory.mktemp("filled"), topics=250)
+
+
 @pytest.fixture
-def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sample:
+def sample(filled: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sample:
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
     for module in ("cluster_routes", "topic_routes", "run_routes"):
         monkeypatch.setattr(f"airflow_provider_rlmm.plugins.{module}.system_clock", lambda: NOW_MS + HOUR_MS)
-    return sample_work_folder(tmp_path / "work", topics=250)
+    return filled.copied_to(tmp_path / "work")
 
 
 @pytest.fixture
 def app(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
-    made = web.create_app()
+    made = pages()
     log_in(made, monkeypatch, Everybody)
     return made
 
@@ -468,7 +472,7 @@ def survey_by_the_command(sample: Sample) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_without_a_login_there_is_nothing(sample: Sample, path: str) -> None:
-    with TestClient(web.create_app()) as anonymous:
+    with TestClient(pages_without_a_login()) as anonymous:
         answer = anonymous.get(path)
     assert answer.status_code == 401
     assert CLUSTER not in answer.text.replace(path, "")

@@ -29,9 +29,9 @@ from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.core.plans.plan_files import plan_schema, write_plan
-from airflow_provider_rlmm.plugins import heavy_answers, web
+from airflow_provider_rlmm.plugins import heavy_answers
 from airflow_provider_rlmm.plugins.heavy_answers import BoundedAnswers, HeavyAnswers
-from tests.unit.airflow.auth import Everybody, log_in
+from tests.unit.airflow.auth import Everybody, log_in, pages
 
 ROWS, READERS, USERS = 200_000, 60, 30
 PLAN = "remote_log_retention.manual__1"
@@ -93,7 +93,7 @@ def test_a_large_document_is_a_large_answer(tmp_path: Path, monkeypatch: pytest.
         (folder / "report.json").write_text(json.dumps({"padding": "x" * size}))
     counted = HeavyAnswers()
     monkeypatch.setattr(heavy_answers, "_answers", counted)
-    app = web.create_app()
+    app = pages()
     log_in(app, monkeypatch, Everybody)
     with TestClient(app, raise_server_exceptions=False) as client:
         counted.begin("1")

@@ -16,10 +16,10 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.plugins import dag_runs, web
+from airflow_provider_rlmm.plugins import dag_runs
 from airflow_provider_rlmm.settings import artifact_name_of
 from tests.sample_work_folder import CLUSTER, Sample, sample_work_folder, topic_id
-from tests.unit.airflow.auth import log_in, reads_as_fab
+from tests.unit.airflow.auth import log_in, pages, reads_as_fab
 
 RUN = "remote_log_cleaner.manual__running"
 PAGES = {
@@ -51,7 +51,7 @@ def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sample:
 
 @pytest.fixture
 def app(sample: Sample) -> FastAPI:
-    return web.create_app()
+    return pages()
 
 
 @pytest.fixture

@@ -37,10 +37,9 @@ from airflow_provider_rlmm.features.scrub.scrub_summary import (
     TopicAmount,
     UnnamedTopic,
 )
-from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
 from airflow_provider_rlmm.plugins.rendering import human_duration
-from tests.unit.airflow.auth import Everybody, Nobody, log_in, only
+from tests.unit.airflow.auth import Everybody, Nobody, log_in, only, pages, pages_without_a_login
 
 EVIL = '<script>alert("x")</script>'
 TOPIC_ID = kafka_uuid_str(UUID(int=7))
@@ -167,7 +166,7 @@ def work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def client(work_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    app = web.create_app()
+    app = pages()
     log_in(app, monkeypatch, Everybody)
     with TestClient(app) as test_client:
         yield test_client
@@ -181,7 +180,7 @@ PATHS = [
 
 @pytest.mark.parametrize("path", [*PATHS, "/plans/missing"])
 def test_nobody_sees_anything_without_a_login(work_dir: Path, path: str) -> None:
-    with TestClient(web.create_app()) as anonymous:
+    with TestClient(pages_without_a_login()) as anonymous:
         assert anonymous.get(path).status_code == 401
 
 
@@ -198,7 +197,7 @@ def test_a_document_is_for_those_who_may_read_its_dag(work_dir: Path, monkeypatc
     for name in ("remote_log_cleaner.run-1", "remote_log_cleaner__other.run-1"):
         (work_dir / "work" / "plan-1").with_name(name).mkdir()
         (work_dir / "work" / name / "summary.json").write_text(plan().to_json())
-    app = web.create_app()
+    app = pages()
     log_in(app, monkeypatch, only("remote_log_cleaner"))
     with TestClient(app) as test_client:
         names = ("remote_log_cleaner.run-1", "remote_log_cleaner__other.run-1", "plan-1")
@@ -207,7 +206,7 @@ def test_a_document_is_for_those_who_may_read_its_dag(work_dir: Path, monkeypatc
 
 
 def test_every_route_of_the_application_is_guarded(work_dir: Path) -> None:
-    app = web.create_app()
+    app = pages_without_a_login()
     paths = {getattr(route, "path", "") for route in app.routes} - {"/static/{name}"}
     kinds = ("plans", "reports", "doctor", "scrubs", "scrub-plans")
     assert paths >= {f"/{kind}/{{name}}{end}" for kind in kinds for end in ("", "/json")}
@@ -217,7 +216,7 @@ def test_every_route_of_the_application_is_guarded(work_dir: Path) -> None:
 
 
 def test_nothing_is_changed_by_whatever_is_asked_here() -> None:
-    methods = {method for route in web.create_app().routes for method in getattr(route, "methods", ())}
+    methods = {method for route in pages().routes for method in getattr(route, "methods", ())}
     assert methods <= {"GET", "HEAD"}
 
 

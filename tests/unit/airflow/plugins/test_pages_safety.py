@@ -24,7 +24,7 @@ from airflow_provider_rlmm.overview.documents import read_json_object
 from airflow_provider_rlmm.plugins import rendering, serving, web
 from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES, DocumentPage, error_page
 from tests.object_store_server import ObjectStoreServer
-from tests.unit.airflow.auth import Everybody, Nobody, log_in
+from tests.unit.airflow.auth import Everybody, Nobody, log_in, pages, pages_without_a_login
 
 SECRET = "s3cr3t"
 FILES = {
@@ -68,7 +68,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def client(work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    app = web.create_app()
+    app = pages()
     log_in(app, monkeypatch, Everybody)
     with TestClient(app, raise_server_exceptions=False) as test_client:
         yield test_client
@@ -441,7 +441,7 @@ def test_every_answer_has_the_security_headers(client: TestClient, work: Path, p
 
 @pytest.mark.parametrize("name", rendering.STATIC_FILES)
 def test_style_and_script_are_for_everybody_and_for_good(client: TestClient, name: str) -> None:
-    with TestClient(web.create_app()) as anonymous:
+    with TestClient(pages_without_a_login()) as anonymous:
         address = rendering.Shell().static(name)
         answer = anonymous.get(address)
     assert (answer.status_code, answer.content) == (200, rendering.static_file(name))
@@ -474,7 +474,7 @@ def test_strangers_see_them_and_what_to_do(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, work: Path, end: str
 ) -> None:
     monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", Nobody)
-    with TestClient(web.create_app()) as anonymous:
+    with TestClient(pages_without_a_login()) as anonymous:
         for answer, status, words in (
             (anonymous.get(f"/doctor/d{end}"), 401, "log in to Airflow"),
             (client.get(f"/doctor/d{end}"), 403, "ask an administrator"),

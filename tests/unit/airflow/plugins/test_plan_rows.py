@@ -28,10 +28,9 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     PartitionOutcome,
     UserPartitionReport,
 )
-from airflow_provider_rlmm.plugins import web
 from airflow_provider_rlmm.plugins.report_view import by_topic
 from tests.sample_work_folder import topic_id
-from tests.unit.airflow.auth import Everybody, Viewer, log_in, only
+from tests.unit.airflow.auth import Everybody, Viewer, log_in, only, pages, pages_without_a_login
 
 NAME = "remote_log_retention.manual__1"
 FORMULA = "=HYPERLINK(1)"
@@ -86,7 +85,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanSummary:
 
 @pytest.fixture
 def app(plan: PlanSummary, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
-    made = web.create_app()
+    made = pages()
     log_in(made, monkeypatch, Everybody)
     return made
 
@@ -199,7 +198,7 @@ def test_a_plan_is_for_those_who_may_read_its_dag(
     for dag_id, status in (("remote_log_retention", 200), ("remote_log_cleaner", 403)):
         log_in(app, monkeypatch, only(dag_id))
         assert [client.get(path).status_code for path in paths] == [status] * 4
-    with TestClient(web.create_app()) as anonymous:
+    with TestClient(pages_without_a_login()) as anonymous:
         assert [anonymous.get(path).status_code for path in paths] == [401] * 4
 
 
