@@ -35,6 +35,7 @@ class AwsServer:
 
         self.asked: list[Asked] = []
         self.access_keys: set[str] | None = None
+        self._clients: dict[str, Any] = {}
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._handler = MotoRequestHandler
 
@@ -56,6 +57,8 @@ class AwsServer:
         try:
             yield server
         finally:
+            while self._clients:
+                self._clients.popitem()[1].close()
             server.shutdown()
             thread.join()
             server.server_close()
@@ -72,17 +75,19 @@ class AwsServer:
         return answer
 
     def client(self, service: str = "s3") -> Any:
-        """Return boto3's own client."""
+        """Return boto3's own client, always the same: making one takes longer than most of what it is asked for."""
         import boto3
 
-        return boto3.client(
-            service,
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id="the-test",
-            aws_secret_access_key="the-test",
-            verify=self._authority,
-        )
+        if service not in self._clients:
+            self._clients[service] = boto3.client(
+                service,
+                endpoint_url=self.url,
+                region_name=REGION,
+                aws_access_key_id="the-test",
+                aws_secret_access_key="the-test",
+                verify=self._authority,
+            )
+        return self._clients[service]
 
     def put(self, *keys: str) -> None:
         """Write objects."""
@@ -101,7 +106,7 @@ def running_aws_server(certificate: tuple[str, str] | None = None, authority: st
     aws = AwsServer()
     with aws.running(certificate, authority):
         s3 = aws.client()
-        if not s3.list_buckets()["Buckets"]:
+        if BUCKET not in {found["Name"] for found in s3.list_buckets()["Buckets"]}:
             s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
         aws.asked.clear()
         yield aws

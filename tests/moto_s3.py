@@ -81,6 +81,7 @@ class MotoS3:
         self.requests: list[Request] = []
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=_Silent)
+        self._client: Any = None
 
     @property
     def endpoint(self) -> str:
@@ -98,16 +99,18 @@ class MotoS3:
         }
 
     def client(self) -> Any:
-        """Return boto3's client."""
+        """Return boto3's client, always the same: making one takes longer than most of what it is asked for."""
         import boto3
 
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name=REGION,
-            aws_access_key_id="some-key-id",
-            aws_secret_access_key=SECRET,
-        )
+        if self._client is None:
+            self._client = boto3.client(
+                "s3",
+                endpoint_url=self.endpoint,
+                region_name=REGION,
+                aws_access_key_id="some-key-id",
+                aws_secret_access_key=SECRET,
+            )
+        return self._client
 
     def bucket(self, **options: Any) -> str:
         """Create a bucket of its own and return its name."""
@@ -160,6 +163,8 @@ class MotoS3:
         self._server.serve_forever(poll_interval=0.01)
 
     def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
         self._server.shutdown()
         self._server.server_close()
 
