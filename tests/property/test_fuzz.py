@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, Newer
 from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode, iter_events
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot
 from airflow_provider_rlmm.core.records.serde import deserialize
-from tests.examples import examples
+from tests.examples import examples, some
 from tests.property import strategies
 from tests.unit.core.records.recorded import GOLDEN_VALUES, REAL_VALUES
 
@@ -96,16 +96,16 @@ DAMAGES = (flip, special_byte, truncate, insert, remove, lengthen_varint, add_ta
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_one_damage_each(damage):
     rnd = random.Random(f"seed of {damage.__name__}")
-    values = [damage(rnd, rnd.choice(SEEDS)) for _ in range(6_000)]
+    values = [damage(rnd, rnd.choice(SEEDS)) for _ in range(examples(6_000))]
     counts = check_agreement(values)
-    assert counts[ErrorCode.MALFORMED] > 500
+    assert counts[ErrorCode.MALFORMED] > examples(500)
     assert (counts[ErrorCode.GOOD] > 0) == (damage not in (truncate, remove))
 
 
 @pytest.mark.slow
 def test_several_damages_between_good_values():
     rnd = random.Random(405)
-    for _ in range(15):
+    for _ in range(examples(15)):
         values = []
         for _ in range(800):
             value = rnd.choice(SEEDS)
@@ -137,7 +137,7 @@ def test_every_truncation_of_some_values():
 @pytest.mark.slow
 def test_every_truncation_at_the_end_of_all_bytes():
     for value in (*SHORT[:8], *REAL_VALUES[:4]):
-        for size in range(len(value)):
+        for size in some(range(len(value))):
             check_agreement([value, value[:size]])
 
 

@@ -32,6 +32,7 @@ from airflow_provider_rlmm.core.plans.plan_files import (
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.features.cleanup.planner import Plan
 from tests.builders import Cluster, tip
+from tests.examples import examples
 
 TIPS = [tip("gone", number) for number in range(4)]
 PARTITIONS = 3
@@ -155,14 +156,14 @@ def test_no_flipped_bit_gives_another_plan(written: Path) -> None:
     refused = 0
     for path in sorted(written.iterdir()):
         original = path.read_bytes()
-        for data in flipped(original, 450):
+        for data in flipped(original, examples(450)):
             path.write_bytes(data)
             try:
                 assert outcome(written) == expected
             except PlanError:
                 refused += 1
         path.write_bytes(original)
-    assert refused >= 1_700
+    assert refused >= examples(1_700)
     assert outcome(written) == expected
 
 

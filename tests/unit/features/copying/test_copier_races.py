@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.features.copying.copy_replay import CopyReplay
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
-from tests.examples import some
+from tests.examples import examples, some
 from tests.unit.features.copying.copying import HOUR_MS, LIVING, MAY_COPY, CopyWorld, CrashError, FakeSource
 
 EFFECTS = 400
@@ -85,7 +85,7 @@ def crash() -> None:
 @pytest.mark.slow
 def test_killed_at_any_effect_the_next_run_converges(folder: Path) -> None:
     dangled = 0
-    for number in range(1, number_of_effects(folder) + 1):
+    for number in some(range(1, number_of_effects(folder) + 1)):
         world = two_segments(folder)
         at_effect(world, number, crash)
         with pytest.raises(CrashError):
@@ -99,7 +99,7 @@ def test_killed_at_any_effect_the_next_run_converges(folder: Path) -> None:
             assert (report.needs_person, world.said()) == (False, before), number
         end_well(world)
         assert [state for _, state in world.states()] == [S.COPY_SEGMENT_FINISHED] * 2, "no second copy"
-    assert dangled > 10
+    assert dangled > examples(10)
 
 
 def dangling(folder: Path) -> CopyWorld:
@@ -291,7 +291,7 @@ def test_the_leader_joins_a_roll_back_at_any_moment(folder: Path) -> None:
     seen = at_effect(world, 0, lambda: None)
     world.copy()
     joined = 0
-    for number in range(1, seen[0] + 1):
+    for number in some(range(1, seen[0] + 1)):
         world = dangling(folder)
 
         def join(world: CopyWorld = world) -> None:
@@ -311,7 +311,7 @@ def test_the_leader_joins_a_roll_back_at_any_moment(folder: Path) -> None:
         at_effect(world, number, join)
         world.copy()
         end_well(world)
-    assert joined > 3
+    assert joined > examples(3)
 
 
 @pytest.mark.parametrize("landing", ["before the roll-back", "behind it", "in the middle of it"])

@@ -17,9 +17,10 @@ from airflow_provider_rlmm.features.copying.log_directory.lineage_records import
 from airflow_provider_rlmm.features.copying.log_directory.log_end import end_without_leader
 from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
 from airflow_provider_rlmm.features.copying.log_directory.verification import VerifiedSegment, verify_segment
+from tests.examples import examples
 from tests.recorded_disk import PARTITION, unpack
 
-DAMAGES = 200
+DAMAGES = examples(200)
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.features.copying.log_directory.names import TopicPart
 from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory
 from airflow_provider_rlmm.features.copying.log_directory.verification import VerifiedSegment, verify_segment
 from airflow_provider_rlmm.features.copying.rules import LocalSegment
+from tests.examples import some
 from tests.kafka_log import TRANSACTIONAL, Batch, Record, control_batch, transaction_index
 from tests.log_directories import HandmadeDisk, checkpoint
 
@@ -124,7 +125,7 @@ def refusal(folder: Path) -> RemoteLogError | None:
 @pytest.mark.parametrize("name", [f"{SECOND}.log", f"{SECOND}.txnindex", f"{22:020d}.snapshot"])
 def test_a_flipped_bit_is_refused(folder: Path, name: str) -> None:
     file = folder / name
-    for position, changed in flipped(file, step=7):
+    for position, changed in some(flipped(file, step=7)):
         file.write_bytes(changed)
         error = refusal(folder)
         assert error is not None, f"{name}: byte {position}"
@@ -141,7 +142,7 @@ def test_a_flipped_bit_of_an_offset_index_is_refused_or_does_no_harm(folder: Pat
         for base, position in zip(chunk.headers.base_offset, chunk.headers.position, strict=True)
     ]
     harmless = 0
-    for _, changed in flipped(file):
+    for _, changed in some(flipped(file)):
         file.write_bytes(changed)
         if refusal(folder) is not None:
             continue
@@ -158,7 +159,7 @@ def test_a_flipped_bit_of_a_time_index_is_refused_or_does_no_harm(folder: Path) 
     file = folder / f"{SECOND}.timeindex"
     batches = SEGMENTS[1]
     harmless = 0
-    for _, changed in flipped(file):
+    for _, changed in some(flipped(file)):
         file.write_bytes(changed)
         if refusal(folder) is not None:
             continue

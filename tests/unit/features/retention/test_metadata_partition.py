@@ -22,6 +22,7 @@ from airflow_provider_rlmm.features.retention.spark.columns import QUARANTINED, 
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
 from airflow_provider_rlmm.features.retention.spark.executor.rows import SCHEMA, Evaluation
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
+from tests.examples import examples
 from tests.spark.events import Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, COPYING, DELETED, DELETING
 from tests.unit.features.retention.reference import expected_rows, in_order
@@ -85,7 +86,7 @@ def without_keys(topic: Topic) -> list[Record]:
 @pytest.mark.parametrize(("seed", "largest_batch"), [(1, 100_000), (2, 7), (3, 97), (4, 1)])
 def test_the_rows_are_those_of_the_scalar_rules(seed: int, largest_batch: int) -> None:
     names = [(topic.topic_id.bytes, topic.name) for topic in CLUSTER.topics]
-    topic = random_topic(seed, [*names, DEAD], NOW, MIN_AGE, 600, PARTITIONS)
+    topic = random_topic(seed, [*names, DEAD], NOW, MIN_AGE, examples(600), PARTITIONS)
     rows = evaluated(without_keys(topic), largest_batch)
     expected = expected_rows(topic.records, PARTITIONS, CLUSTER, LIMITS)
     segments = [{name: row[name] for name in expected.segments[0]} for row in rows[SEGMENT]]

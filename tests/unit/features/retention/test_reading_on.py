@@ -15,6 +15,7 @@ from airflow_provider_rlmm.features.retention.spark.executor.files import new_fi
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.features.retention.spark.generation import Anchor, GenerationPart
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
+from tests.examples import examples
 from tests.spark.events import Segment, Topic, random_topic
 from tests.unit.features.retention.test_metadata_partition import (
     CLUSTER,
@@ -59,7 +60,7 @@ def topic_of(seed: int, segments: int = 500) -> list[Record]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_reading_on_comes_to_what_reading_all_comes_to(seed: int, tmp_path: Path) -> None:
-    records = topic_of(seed)
+    records = topic_of(seed, examples(500))
     before: dict[int, GenerationPart] = {}
     of = ""
     for number, shares in enumerate(((0.0, 0.3), (0.3, 0.3), (0.3, 0.9), (1.0, 1.0))):
