@@ -126,7 +126,12 @@ def test_only_what_is_finished_or_was_never_named_goes(seed: int) -> None:
 
 @pytest.mark.slow
 def test_something_goes() -> None:
+    """Stories that only keep everything would break no rule."""
+    deleted = unnamed = 0
     with TemporaryDirectory() as folder:
-        stories = [play(seed, Path(folder, str(seed))) for seed in range(10)]
-    assert sum(brokers.deleted for brokers in stories)
-    assert sum(brokers.unnamed for brokers in stories)
+        for seed in range(5, 15):
+            if not (deleted and unnamed):
+                brokers = play(seed, Path(folder, str(seed)))
+                deleted, unnamed = deleted + brokers.deleted, unnamed + brokers.unnamed
+    assert deleted
+    assert unnamed

@@ -94,9 +94,17 @@ def archive_in_three_runs(cluster: ArchivingCluster, folder: Path) -> None:
         assert run.archive().refused == {}
 
 
+@pytest.fixture(scope="module")
+def archived(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archives of three runs; each test spoils a copy of them."""
+    folder = tmp_path_factory.mktemp("archived")
+    archive_in_three_runs(cluster_with_two_partitions(), folder)
+    return folder
+
+
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    archive_in_three_runs(cluster_with_two_partitions(), tmp_path)
+def world(archived: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    shutil.copytree(archived, tmp_path, dirs_exist_ok=True)
     topic = PartitionedTopic()
     topic.take_the_place_of_kafkas(monkeypatch)
     monkeypatch.setattr(session_restoring, "system_clock", lambda: START_MS)
