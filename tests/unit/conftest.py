@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 
 from tests.examples import examples
+from tests.no_waiting import nothing_is_synced  # noqa: F401  # a fixture
 from tests.object_store_server import ObjectStoreServer, running_object_store
 
 # A busy machine makes one example of a hundred slow, and says nothing about the code.
