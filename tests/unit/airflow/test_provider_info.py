@@ -84,36 +84,39 @@ def test_it_imports_declarations_only() -> None:
 
 
 _HEAVY = ["pyspark", "confluent_kafka", "obstore", "pyarrow"]
+_IMPORTED = [
+    (["", ".provider_info", ".settings"], ["airflow", *_HEAVY]),
+    ([".hooks.metadata", ".hooks.storage", ".operators.doctor", ".operators.metadata", ".notifications.configured"], _HEAVY),
+    ([".plugins.rlmm_plugin"], ["fastapi", *_HEAVY]),
+]  # fmt: skip
+
+_IMPORT = """
+import json, os, sys
+from importlib import import_module
+for modules, unwanted in json.loads(sys.argv[1]):
+    before = set()
+    if "airflow" not in unwanted:
+        import airflow.plugins_manager
+        # This module may bring some of them itself: only what the plugin's adds to it counts.
+        before = set(sys.modules) if ".plugins.rlmm_plugin" in modules else set()
+    if os.fork() == 0:  # each sees what was imported before it alone
+        for module in modules:
+            import_module("airflow_provider_rlmm" + module)
+            print("IMPORTED", json.dumps([module, sorted(set(unwanted) & set(sys.modules) - before)]), flush=True)
+        os._exit(0)
+    os.wait()
+"""
 
 
-@pytest.mark.parametrize(
-    ("modules", "unwanted"),
-    [
-        (["", ".provider_info", ".settings"], ["airflow", *_HEAVY]),
-        (
-            [
-                ".hooks.metadata",
-                ".hooks.storage",
-                ".operators.doctor",
-                ".operators.metadata",
-                ".notifications.configured",
-            ],
-            _HEAVY,
-        ),
-        ([".plugins.rlmm_plugin"], ["fastapi", *_HEAVY]),
-    ],
-)
-def test_importing_is_cheap(modules: list[str], unwanted: list[str]) -> None:
-    # One process for all that may import Airflow, which takes seconds. AirflowPlugin's own module may bring some of
-    # these: only what our module adds to it counts.
-    program = (
-        "import sys\n"
-        "from importlib import import_module\n"
-        f"{'import airflow.plugins_manager' if 'plugin' in modules[0] else ''}\n"
-        "before = set(sys.modules)\n"
-        f"for module in {modules!r}:\n"
-        "    import_module('airflow_provider_rlmm' + module)\n"
-        f"    print(module, sorted(({set(unwanted)!r} & set(sys.modules)) - before))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-len(modules) :] == [f"{module} []" for module in modules]
+@pytest.fixture(scope="module")
+def imported() -> dict[str, list[str]]:
+    """Module → what it has imported that is unwanted; Airflow, which takes seconds, is imported once."""
+    command = [sys.executable, "-c", _IMPORT, json.dumps(_IMPORTED)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    told = (line.removeprefix("IMPORTED ") for line in done.stdout.splitlines() if line.startswith("IMPORTED "))
+    return dict(map(json.loads, told))
+
+
+@pytest.mark.parametrize(("modules", "unwanted"), _IMPORTED)
+def test_importing_is_cheap(modules: list[str], unwanted: list[str], imported: dict[str, list[str]]) -> None:
+    assert {module: imported.get(module) for module in modules} == {module: [] for module in modules}
