@@ -42,7 +42,8 @@ _ROLE = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
 def public_names() -> Iterator[tuple[str, str]]:
     """Yield module and name of all that is public, module by module."""
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
-        for node in ast.parse(path.read_text()).body:
+        text = path.read_text()
+        for node in ast.parse(text).body if "__all__" in text else ():
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
                 module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
                 yield from ((module, name) for name in ast.literal_eval(node.value))

@@ -50,7 +50,7 @@ class AwsServer:
         server = make_server(
             "127.0.0.1", 0, self, threaded=True, request_handler=self._handler, ssl_context=certificate
         )
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1})
         thread.start()
         self._authority = authority
         self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_port}"

@@ -160,7 +160,7 @@ class MotoS3:
         return Answer(200, f"<DeleteResult>{gone}{errors}</DeleteResult>")
 
     def serve(self) -> None:
-        self._server.serve_forever(poll_interval=0.01)
+        self._server.serve_forever(poll_interval=0.1)
 
     def close(self) -> None:
         if self._client is not None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,27 @@ from tests.mutations.table import MUTATIONS, Mutation, as_markdown
 ROOT = Path(__file__).parents[2]
 
 
+@cache
+def text_of(file: str) -> str:
+    return (ROOT / file).read_text()
+
+
+@cache
+def functions_of(file: str) -> list[str]:
+    return re.findall(r"^ *def (\w+)", text_of(file), re.MULTILINE)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
 def test_each_mutation_fits_the_code_and_names_tests_that_exist(mutation: Mutation) -> None:
-    source = (ROOT / "airflow_provider_rlmm" / mutation.file).read_text()
+    source = text_of(f"airflow_provider_rlmm/{mutation.file}")
     assert source.count(mutation.old) == 1
     compile(source.replace(mutation.old, mutation.new), mutation.file, "exec")
     assert mutation.test or mutation.simulated
     if mutation.test:
         file, _, function = mutation.test.partition("::")
         function = function.rpartition("::")[2] or "test_"
-        assert re.search(rf"^ *def {function}", (ROOT / "tests" / "unit" / file).read_text(), re.MULTILINE)
+        assert any(name.startswith(function) for name in functions_of(f"tests/unit/{file}"))
 
 
 def test_names_are_unique_and_every_invariant_is_broken_in_the_simulation_too() -> None:
