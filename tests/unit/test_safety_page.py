@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,20 @@ def text_of(file: str) -> str:
 
 
 @cache
+def ends_of_statements(file: str) -> list[int]:
+    """Return where each statement of a module ends, beginning with the beginning."""
+    source = text_of(file)
+    lines = [0, *(line.end() for line in re.finditer("\n", source))]
+    return [0, *(lines[node.end_lineno or 0] for node in ast.parse(source).body[:-1]), len(source)]
+
+
+def statements_around(file: str, text: str) -> tuple[int, int]:
+    """Return where the statements begin and end that hold a text: compiling them alone takes a fraction of the time."""
+    ends, at = ends_of_statements(file), text_of(file).index(text)
+    return max(end for end in ends if end <= at), min(end for end in ends if end >= at + len(text))
+
+
+@cache
 def functions_of(file: str) -> list[str]:
     return re.findall(r"^ *def (\w+)", text_of(file), re.MULTILINE)
 
@@ -29,7 +44,8 @@ def functions_of(file: str) -> list[str]:
 def test_each_mutation_fits_the_code_and_names_tests_that_exist(mutation: Mutation) -> None:
     source = text_of(f"airflow_provider_rlmm/{mutation.file}")
     assert source.count(mutation.old) == 1
-    compile(source.replace(mutation.old, mutation.new), mutation.file, "exec")
+    first, behind = statements_around(f"airflow_provider_rlmm/{mutation.file}", mutation.old)
+    compile(source[first:behind].replace(mutation.old, mutation.new), mutation.file, "exec")
     assert mutation.test or mutation.simulated
     if mutation.test:
         file, _, function = mutation.test.partition("::")

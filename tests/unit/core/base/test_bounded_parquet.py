@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from io import BytesIO
 from random import Random
 from typing import Any
@@ -20,6 +21,7 @@ ROWS = 50_000
 SCHEMA = pa.schema([("id", pa.binary()), ("name", pa.string()), ("number", pa.int64()), ("flag", pa.bool_())])
 
 
+@cache
 def table(rows: int = ROWS) -> pa.Table:
     ids = [number.to_bytes(16) for number in range(rows)]
     names = [None if number % 7 == 0 else f"name {number % 100}" for number in range(rows)]
