@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 METADATA_TOPIC = "__remote_log_metadata"
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
+META_PROPERTIES = "meta.properties"
+"""In each log folder: which cluster and which node it belongs to."""
+FEATURES = "bootstrap.checkpoint"
+"""Beside it: the features that a new cluster begins with."""
 FAST_START = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """JVM options for short lives. Benchmarks pass their own: ``TieredStopAtLevel=1`` forgoes the optimising compiler."""
 CLASS_ARCHIVE = "classes.jsa"
@@ -50,6 +54,9 @@ logger.config.level=WARN
 logger.serverconfig.name=kafka.server.KafkaConfig
 logger.serverconfig.level=WARN
 """
+
+_FORMATTED: dict[tuple[object, ...], dict[str, bytes]] = {}
+"""What Kafka's tool wrote into the log folder of the first broker of each kind in this process."""
 
 COMPLAINT = re.compile(r"\] (ERROR|FATAL) |^(Caused by: )?[\w.$]+(Exception|Error)\b")
 """A line of the broker's log that says what went wrong."""
@@ -340,12 +347,35 @@ class LocalKafka:
     def _stored_cluster_id(self) -> str | None:
         """Cluster id that the data folder was formatted with; None if it was not."""
         try:
-            lines = (self.log_dir / "meta.properties").read_text().splitlines()
+            lines = (self.log_dir / META_PROPERTIES).read_text().splitlines()
         except FileNotFoundError:
             return None
         return next(line.removeprefix("cluster.id=") for line in lines if line.startswith("cluster.id="))
 
     def _format(self) -> None:
+        """Have Kafka's tool write what a new log folder holds, once for brokers of one kind: it is a JVM of its own."""
+        settings = self._default_properties() | self._properties
+        # A tool of another version, another node or other features would write something else.
+        kind = (
+            self._kafka_version,
+            settings["node.id"],
+            settings["process.roles"],
+            tuple(sorted(self._properties.items())),
+        )
+        if kind not in _FORMATTED:
+            self._run_format()
+            _FORMATTED[kind] = {name: (self.log_dir / name).read_bytes() for name in (META_PROPERTIES, FEATURES)}
+            return
+        self.log_dir.mkdir(exist_ok=True)
+        for name, content in _FORMATTED[kind].items():
+            (self.log_dir / name).write_bytes(content)
+        ids = {"cluster.id": self.cluster_id, "directory.id": _new_cluster_id()}
+        meta = self.log_dir / META_PROPERTIES
+        meta.write_text(
+            re.sub(r"(?m)^(cluster\.id|directory\.id)=.*$", lambda m: f"{m[1]}={ids[m[1]]}", meta.read_text())
+        )
+
+    def _run_format(self) -> None:
         configuration = str(self.data_dir / "server.properties")
         done = self.run_tool("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", configuration)
         if done.returncode != 0:
