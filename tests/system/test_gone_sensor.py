@@ -19,10 +19,6 @@ pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(9
 WAIT, TOPIC = "wait_until_gone", "sensor-gone"
 
 
-def states(airflow: LocalAirflow, run_id: str) -> dict[str, str]:
-    return {i["task_id"]: i["state"] for i in airflow.task_instances(WAIT, run_id)}
-
-
 def test_a_sensor_waits_until_every_byte_is_gone(connected: LocalAirflow, broker: LocalKafka) -> None:
     # Without something that lives there nothing shows that the storage is this cluster's.
     tiering.create_tiered_topic(broker, "sensor-kept", 1)
@@ -32,7 +28,7 @@ def test_a_sensor_waits_until_every_byte_is_gone(connected: LocalAirflow, broker
     tiering.provoke_scenario_b(broker, TOPIC)
     run_id = connected.trigger(WAIT, {"topic": TOPIC, "topic_id": kafka_uuid_str(topic_id)})
     both = {"deferred": "deferred", "poking": "running"}
-    await_condition(lambda: states(connected, run_id) == both, "both wait", 240, interval=0.5)
+    await_condition(lambda: connected.task_states(WAIT, run_id) == both, "both wait", 240, interval=0.5)
     cleaning = connected.trigger(CLEANER, NOW)
     assert connected.wait(CLEANER, cleaning) == "success"
     assert connected.wait(WAIT, run_id) == "success"
@@ -45,5 +41,5 @@ def test_a_sensor_waits_until_every_byte_is_gone(connected: LocalAirflow, broker
 def test_a_sensor_fails_for_an_id_that_the_log_never_named(connected: LocalAirflow, broker: LocalKafka) -> None:
     run_id = connected.trigger(WAIT, {"topic": TOPIC, "topic_id": kafka_uuid_str(uuid4())})
     assert connected.wait(WAIT, run_id) == "failed"
-    assert states(connected, run_id) == {"deferred": "failed", "poking": "failed"}
+    assert connected.task_states(WAIT, run_id) == {"deferred": "failed", "poking": "failed"}
     assert "has never named it" in connected.task_log(WAIT, run_id, "deferred")
