@@ -7,8 +7,12 @@ from pathlib import Path
 
 from dev import ensure_spark_jars
 
-_DEFAULTS = """\
+SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options for JVMs of short lives: most of a short job's time is spent compiling it."""
+
+_DEFAULTS = f"""\
 spark.ui.enabled               false
+spark.driver.extraJavaOptions  {SHORT_LIFE}
 """
 
 

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
+from dev.spark import SHORT_LIFE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""JVM options for tests: most of a short job's time is spent compiling it."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

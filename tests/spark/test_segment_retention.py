@@ -26,7 +26,7 @@ from airflow_provider_rlmm.features.retention.spark.package import build_py_file
 from airflow_provider_rlmm.operators.task_folder import handed_over
 from dev import ensure_spark_jars, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
-from tests.spark.conftest import SHORT_LIFE
+from dev.spark import SHORT_LIFE
 from tests.spark.plain_evaluation import Record, evaluate_plan, replay
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(1800)]
