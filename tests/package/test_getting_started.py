@@ -55,15 +55,7 @@ def local_exports(kafka: LocalKafka) -> str:
     )
 
 
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheels")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder
-
-
-def follow(cluster: str, *sections: str, folder: Path, wheels: Path, **environment: str) -> str:
+def follow(cluster: str, *sections: str, folder: Path, built: Path, **environment: str) -> str:
     """Do in one shell what the sections say, as somebody who has Python, Java and nothing else; return what it prints."""
     script = [cluster, *(block for section in sections for block in blocks(section))]
     home = folder / "home"
@@ -78,8 +70,10 @@ def follow(cluster: str, *sections: str, folder: Path, wheels: Path, **environme
         "LANG": "C.UTF-8",
         # A mirror of the package index is the machine's business; that it has the wheel, too, is a release's.
         **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "JAVA_"))},
-        "PIP_FIND_LINKS": str(wheels),
+        "PIP_FIND_LINKS": str(built),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        # Means that pip is to compile nothing: of what it installs the commands import a part.
+        "PIP_NO_COMPILE": "0",
         **environment,
     }
     done = subprocess.run(
@@ -110,9 +104,9 @@ def with_orphans(kafka: LocalKafka) -> Iterator[uuid.UUID]:
     tiering.tiering_alive(kafka, "living")
 
 
-def test_the_page_in_a_terminal(tmp_path: Path, wheels: Path) -> None:
+def test_the_page_in_a_terminal(tmp_path: Path, built: Path) -> None:
     with LocalKafka() as kafka, with_orphans(kafka):
-        said = follow(local_exports(kafka), "In a terminal", folder=tmp_path, wheels=wheels)
+        said = follow(local_exports(kafka), "In a terminal", folder=tmp_path, built=built)
         assert "not marked yet" in said
         assert "orphaned user partitions: none" in said
         assert f"--cluster-id {kafka.cluster_id}" in said
@@ -120,7 +114,7 @@ def test_the_page_in_a_terminal(tmp_path: Path, wheels: Path) -> None:
 
 
 @pytest.mark.rare
-def test_the_page_in_a_terminal_over_s3(tmp_path: Path, wheels: Path) -> None:
+def test_the_page_in_a_terminal_over_s3(tmp_path: Path, built: Path) -> None:
     with MotoServer(tmp_path / "s3") as server, S3Kafka(server, key_prefix="tiered/") as kafka, with_orphans(kafka):
         values = {
             "BOOTSTRAP": kafka.bootstrap_servers,
@@ -134,18 +128,18 @@ def test_the_page_in_a_terminal_over_s3(tmp_path: Path, wheels: Path) -> None:
             "AWS_REGION": REGION,
             "AWS_ENDPOINT_URL": server.endpoint,
         }
-        said = follow(exports(values), "In a terminal", folder=tmp_path, wheels=wheels, **access)
+        said = follow(exports(values), "In a terminal", folder=tmp_path, built=built, **access)
         assert "orphaned user partitions: none" in said
         assert SECRET_KEY not in said
 
 
 @pytest.mark.rare
-def test_the_page_in_airflow_and_with_spark(tmp_path: Path, wheels: Path) -> None:
+def test_the_page_in_airflow_and_with_spark(tmp_path: Path, built: Path) -> None:
     with LocalKafka() as kafka, with_orphans(kafka):
         # No repository of Java's has to be in reach: what the variable is for.
         jars = ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar")))
         sections = ("In Airflow", "With Spark")
-        follow(local_exports(kafka), *sections, folder=tmp_path, wheels=wheels, AIRFLOW_VAR_RLMM_SPARK_JARS=jars)
+        follow(local_exports(kafka), *sections, folder=tmp_path, built=built, AIRFLOW_VAR_RLMM_SPARK_JARS=jars)
         reports = sorted((tmp_path / "airflow-home" / "rlmm").glob("remote_log_cleaner.*/report.json"))
         assert len(reports) == 2
         (plan,) = (tmp_path / "airflow-home" / "rlmm").glob("remote_log_retention.*/summary.json")

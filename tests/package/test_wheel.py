@@ -100,11 +100,10 @@ def run(*command: str | Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel as a user gets it: built from the source distribution, not from the checkout."""
+def installed(tmp_path_factory: pytest.TempPathFactory, built: Path) -> Installed:
+    """The wheel as a user gets it."""
     folder = tmp_path_factory.mktemp("package")
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder / "dist", ROOT)
-    (wheel,), (sdist,) = ((folder / "dist").glob(kind) for kind in ("*.whl", "*.tar.gz"))
+    (wheel,), (sdist,) = (built.glob(kind) for kind in ("*.whl", "*.tar.gz"))
     python = folder / "venv" / "bin" / "python"
     run(uv(), "venv", "--quiet", "--python", sys.executable, folder / "venv")
     # What make setup has downloaded is linked from uv's cache.
