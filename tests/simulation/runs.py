@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from unittest import mock
 
@@ -118,14 +119,16 @@ def play_chunk(seeds: Sequence[int], play: Callable[[int], World] = play) -> Cou
     return sum((what_happens(seed, play) for seed in seeds), Counter())
 
 
+@cache
+def _workers(count: int) -> ProcessPoolExecutor:
+    """Processes for all that is played on all cores: each takes a second of processor time to import what it plays."""
+    return ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+
+
 def play_many(seeds: Sequence[int], play: Callable[[int], World] = play) -> Counter[str]:
     """Play seeds on all cores; return what happened in them."""
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
-    workers = min(len(chunks), os.cpu_count() or 1)
-    if workers < 2:
+    workers = os.cpu_count() or 1
+    if min(len(chunks), workers) < 2:
         return play_chunk(seeds, play)
-    happened: Counter[str] = Counter()
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for found in pool.map(play_chunk, chunks, [play] * len(chunks)):
-            happened += found
-    return happened
+    return sum(_workers(workers).map(play_chunk, chunks, [play] * len(chunks)), Counter())
