@@ -36,14 +36,15 @@ def test_a_crash_at_every_effect_converges(exhaustive_seed: int) -> None:
     with remembered_decoding(), determined(calm):
         calm.run(run)
         assert run.announced
-    for crash_at in range(1, run.effects + 1):
-        world = CopyingWorld(exhaustive_seed)
-        with remembered_decoding(), determined(world):
-            (end,) = world.run(CopierRun(world, whole_replica(world.led[0]), crash_at=crash_at))
-            assert end.startswith(("before ", "after ")), (
-                f"seed {exhaustive_seed}: effect {crash_at} did not crash: {end}"
-            )
-            world.converge()
+    with remembered_decoding():
+        for crash_at in range(1, run.effects + 1):
+            world = CopyingWorld(exhaustive_seed)
+            with determined(world):
+                (end,) = world.run(CopierRun(world, whole_replica(world.led[0]), crash_at=crash_at))
+                assert end.startswith(("before ", "after ")), (
+                    f"seed {exhaustive_seed}: effect {crash_at} did not crash: {end}"
+                )
+                world.converge()
 
 
 @pytest.mark.timeout(0)  # --seeds decides how long it takes
