@@ -24,12 +24,13 @@ class EventLogUnderTest:
     """
     A fresh, empty log with PARTITIONS partitions, and what a foreign writer can do to it.
 
-    append(metadata_partition, value, key); truncate(metadata_partition, before_offset).
+    append(metadata_partition, value, key); truncate(metadata_partition, before_offset); set_policy(cleanup.policy).
     """
 
     log: MetadataEventLog
     append: Callable[[int, bytes | None, bytes | None], object]
     truncate: Callable[[int, int], object]
+    set_policy: Callable[[str], object]
 
     def rows(self, metadata_partition: int, start: int = 0, end: int | None = None) -> list[dict[str, object]]:
         stop = self.log.high_water_marks()[metadata_partition] if end is None else end
@@ -79,6 +80,11 @@ class MetadataEventLogContract:
         assert dict(under_test.log.beginning_offsets()) == {0: 0, 1: 0, 2: 0}
         assert dict(under_test.log.high_water_marks()) == {0: 0, 1: 0, 2: 0}
         assert under_test.rows(0) == []
+
+    def test_it_tells_whether_it_is_compacted(self, under_test):
+        assert under_test.log.cleanup_policy() == {"delete"}
+        under_test.set_policy("compact,delete")
+        assert under_test.log.cleanup_policy() == {"compact", "delete"}
 
     def test_each_record_has_its_own_outcome_in_order(self, under_test):
         records = [(2, b"a"), (0, b"b"), (2, b"c"), (1, b"d"), (2, b"e")]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from uuid import uuid4
 
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
@@ -58,6 +58,18 @@ def delete_records(kafka: LocalKafka, topic: str, partition: int, before_offset:
     admin = admin_of(kafka)
     (future,) = admin.delete_records([TopicPartition(topic, partition, before_offset)]).values()
     future.result(TIMEOUT_S)
+
+
+def set_policy(kafka: LocalKafka, topic: str, policy: str) -> None:
+    """Set a topic's ``cleanup.policy`` and return once the broker tells it."""
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = admin_of(kafka)
+    admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+    topics = KafkaClusterTopics(config_of(kafka))
+    await_condition(
+        lambda: topics.topic_settings([topic])[topic]["cleanup.policy"] == policy, f"{topic} is {policy}", TIMEOUT_S
+    )
 
 
 def existing_topics(kafka: LocalKafka) -> set[str]:

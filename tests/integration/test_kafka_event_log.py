@@ -34,6 +34,7 @@ from tests.integration.kafka_topics import (
     delete_records,
     delete_topic,
     existing_topics,
+    set_policy,
 )
 
 pytestmark = pytest.mark.integration
@@ -74,7 +75,10 @@ class TestContract(MetadataEventLogContract):
 
         with log_of(kafka, topic) as log:
             yield EventLogUnderTest(
-                log, append, lambda partition, before: delete_records(kafka, topic, partition, before)
+                log,
+                append,
+                lambda partition, before: delete_records(kafka, topic, partition, before),
+                lambda policy: set_policy(kafka, topic, policy),
             )
         delete_topic(kafka, topic)
 

@@ -13,6 +13,7 @@ from tests.mutations.clocks import CLOCKS
 from tests.mutations.command import COMMAND
 from tests.mutations.copying import COPYING
 from tests.mutations.documents import FORMS
+from tests.mutations.eras import ERAS
 from tests.mutations.generations import GENERATIONS
 from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
@@ -44,6 +45,7 @@ MUTATIONS = [
     *NEEDS_A_PERSON,
     *RULES,
     *LOST_RECORDS,
+    *ERAS,
     *CLOCKS,
     *LIVING_LEADER,
     *REMOTE_LOG,

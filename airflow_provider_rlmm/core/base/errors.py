@@ -32,6 +32,7 @@ __all__ = [
     "InvalidStateTransitionError",
     "LogBehindError",
     "LogDirectoryError",
+    "LogEraError",
     "LogReplacedError",
     "LostRecordsError",
     "MalformedMetadataError",
@@ -251,6 +252,14 @@ class WriteRefusedError(RlmmError):
 
 class WritesNotAllowedError(WriteRefusedError):
     """Raised when an event is to be published while ``allow_writes``, or a copier's ``allow_copy``, is off."""
+
+
+class LogEraError(WriteRefusedError):
+    """
+    Raised when something is to be changed while records of the metadata topic have keys, or may be compacted.
+
+    Brokers of such a cluster write in another way, and what the topic does not say may have been said.
+    """
 
 
 class UnsafeEventError(WriteRefusedError):

@@ -17,7 +17,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.errors import FloorError, LogBehindError, LogReplacedError, LostRecordsError
+from airflow_provider_rlmm.core.base.errors import (
+    EventLogAccessError,
+    FloorError,
+    LogBehindError,
+    LogReplacedError,
+    LostRecordsError,
+)
+from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra, era_of_policy, era_of_records
 from airflow_provider_rlmm.core.log.floors import ConfirmedLoss, Floor, FloorStore
 from airflow_provider_rlmm.core.log.log_tail import LogTail, digests
 from airflow_provider_rlmm.core.log.protocol import EventStream, MetadataLogReader, SubscriptionHandle
@@ -64,6 +71,8 @@ class FlooredLog:
     :param generations: metadata partition → generation of the floors that it gets; 0 where there is none.
     :param losses: what was lost, confirmed or not.
     :param fixed: metadata partitions whose floors stay as they are.
+    :param era: the era of the log, as its configuration and earlier runs show it.
+    :param kept_era: the era that is remembered already.
     """
 
     def __init__(
@@ -74,10 +83,15 @@ class FlooredLog:
         generations: Mapping[int, int] = MappingProxyType({}),
         losses: Mapping[int, LostRecords] = NOTHING_LOST,
         fixed: Collection[int] = (),
+        era: LogEra = PLAIN_ERA,
+        kept_era: Era = Era.PLAIN,
     ) -> None:
         self.log = log
         self.losses = losses
         """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`."""
+        self.era = era
+        """The era of the log; keys that are read raise it."""
+        self._kept_era = kept_era
         self._store = store
         self._generations = generations
         self._fixed = frozenset(fixed) | {number for number, lost in losses.items() if lost.is_open}
@@ -110,16 +124,20 @@ class FlooredLog:
         :raises LogBehindError: if the log ends below what was read of it, and is growing.
         :raises LostRecordsError: if the confirmation names what is not lost.
         :raises ConfigurationError: if it can name nothing that is.
+        :raises EventLogAccessError: if its configuration may not be described, and the run is for real.
         :raises EventLogError: if the log cannot be read.
         """
-        topic_id = log.topic_id
+        topic_id, now = log.topic_id, _era_of(log, dry_run=dry_run)
         try:
-            confirmed, floors = store.confirmed(topic_id), store.floors(topic_id)
+            confirmed, floors, before = store.confirmed(topic_id), store.floors(topic_id), store.era(topic_id)
         except FloorError as e:
             if not dry_run:
                 raise
             logger.warning("what earlier runs have read of the metadata topic is not known, nothing is compared: %s", e)
-            return cls(log, None)
+            return cls(log, None, era=now)
+        era = now.or_later(before)
+        if era.era is not Era.PLAIN:
+            logger.warning("the metadata topic is %s: a run for real would write nothing", era)
         lost = _lost(log, floors, sleep)
         known = {loss.metadata_partition: loss for loss in confirmed}
         said = _required(confirmation, lost, known)
@@ -142,7 +160,8 @@ class FlooredLog:
         gone = lost.keys() | {loss.metadata_partition for loss in said}
         # What was only said raises no floor: the old one still counts.
         fixed = [loss.metadata_partition for loss in said] if dry_run else []
-        return cls(log, store, [f for f in floors if f.metadata_partition not in gone], generations, losses, fixed)
+        floors = [f for f in floors if f.metadata_partition not in gone]
+        return cls(log, store, floors, generations, losses, fixed, era, before.era)
 
     @property
     def partition_count(self) -> int:
@@ -153,6 +172,10 @@ class FlooredLog:
     def topic_id(self) -> UUID:
         """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`."""
         return self.log.topic_id
+
+    def cleanup_policy(self) -> frozenset[str]:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataTopic`."""
+        return self.log.cleanup_policy()
 
     def read(self, metadata_partition: int, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`."""
@@ -177,7 +200,9 @@ class FlooredLog:
         return self.log.high_water_marks()
 
     def _noted(self, number: int, start: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Compare a batch with what is remembered of the same offsets, and remember its last records."""
+        """Compare a batch with what is remembered of the same offsets, and remember its last records and its keys."""
+        if self.era.era is Era.PLAIN:
+            self.era = self.era.or_later(era_of_records(number, batch))
         if not batch.num_rows or number in self._fixed:
             return batch
         tail, last = self._tails.get(number), batch.column("offset")[-1].as_py()
@@ -206,6 +231,9 @@ class FlooredLog:
         """
         if self._store is None:
             return
+        if self.era.era > self._kept_era:
+            self._store.keep_era(self.topic_id, self.era)
+            self._kept_era = self.era.era
         for number, tail in self._tails.items():
             if not tail.records or (number in self._begun and not all_of_it):
                 continue
@@ -225,6 +253,17 @@ class FlooredLog:
             lost = self.losses.get(number)
             if lost is not None and lost.is_open:
                 raise LostRecordsError(f"{lost.why}: nothing is done there. What to do: {lost.what_to_do}")
+
+
+def _era_of(log: MetadataLogReader, *, dry_run: bool) -> LogEra:
+    """Return the era that the configuration of the topic shows."""
+    try:
+        return era_of_policy(log.cleanup_policy())
+    except EventLogAccessError as e:
+        if not dry_run:
+            raise
+        logger.warning("whether the metadata topic may be compacted is not known, a run for real would end here: %s", e)
+        return LogEra(Era.PLAIN, f"whether it may be compacted is not known: {e}")
 
 
 def _lost(log: MetadataLogReader, floors: Sequence[Floor], sleep: Callable[[float], object]) -> dict[int, LostRecords]:

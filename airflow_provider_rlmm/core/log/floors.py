@@ -3,7 +3,8 @@
 What runs of a work folder have read of the metadata topic, one file per metadata partition and end, never changed.
 
 The highest one counts. Where a person has confirmed that a metadata partition has lost records, a file beside says so, and
-floors count from then on as the next generation: lower ends are right again.
+floors count from then on as the next generation: lower ends are right again. Where records were seen to have keys, or the
+topic to be compacted, a file says that as well.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, FloorError
 from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, read_file, remove_file, replace_file
+from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 
 FLOORS_FOLDER = "floors"
@@ -32,6 +34,7 @@ _WRONG = (OSError, ConfigurationError)
 _ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FLOOR = re.compile(rf"({_ID})\.(\d+)\.(\d+)\.(\d+)\.([0-9a-f]{{64}})\.floor\.json")
 _CONFIRMED = re.compile(rf"({_ID})\.(\d+)\.(\d+)\.confirmed\.json")
+_ERA = re.compile(rf"({_ID})\.(\d)\.[0-9a-f]{{64}}\.era\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +117,28 @@ class FloorStore(Protocol):
         :raises FloorError: if they cannot be read.
         """
 
+    def era(self, topic_id: UUID) -> LogEra:
+        """
+        Return the latest era in which the metadata topic was seen.
+
+        :param topic_id: its id.
+        :raises FloorError: if it cannot be read.
+        """
+
     def keep(self, floor: Floor) -> None:
         """
         Remember a floor.
 
         :param floor: what was read.
+        :raises FloorError: if that cannot be done.
+        """
+
+    def keep_era(self, topic_id: UUID, era: LogEra) -> None:
+        """
+        Remember the era in which the metadata topic was seen; an earlier one that is remembered stays, and does not count.
+
+        :param topic_id: its id.
+        :param era: the era.
         :raises FloorError: if that cannot be done.
         """
 
@@ -162,6 +182,19 @@ class FloorFiles:
         """See :class:`FloorStore`."""
         found = [m for name in self._names() if (m := _CONFIRMED.fullmatch(name)) and m[1] == str(topic_id)]
         return sorted((self._confirmed(m[0]) for m in found), key=lambda loss: loss.generation)
+
+    def era(self, topic_id: UUID) -> LogEra:
+        """See :class:`FloorStore`."""
+        found = PLAIN_ERA
+        for name in self._names():
+            if (m := _ERA.fullmatch(name)) and m[1] == str(topic_id):
+                found = found.or_later(self._era(name, int(m[2])))
+        return found
+
+    def keep_era(self, topic_id: UUID, era: LogEra) -> None:
+        """See :class:`FloorStore`."""
+        digest = hashlib.sha256(era.why.encode()).hexdigest()
+        self._create(f"{topic_id}.{era.era:d}.{digest}.era.json", {"why": era.why})
 
     def keep(self, floor: Floor) -> None:
         """See :class:`FloorStore`."""
@@ -265,6 +298,13 @@ class FloorFiles:
         except (ValueError, TypeError, LookupError) as e:
             raise self._damaged(str(name), e) from e
         return floor
+
+    def _era(self, name: str, number: int) -> LogEra:
+        document = self._read(name)
+        try:
+            return LogEra(Era(number), f"{document['why']}, as an earlier run has seen")
+        except (ValueError, TypeError, LookupError) as e:
+            raise self._damaged(name, e) from e
 
     def _confirmed(self, name: str) -> ConfirmedLoss:
         document = self._read(name)

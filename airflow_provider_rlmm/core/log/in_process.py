@@ -104,6 +104,9 @@ class InProcessMetadataEventLog:
     :param clock: gives the timestamps of published records.
     :param on_effect: called before each effect; see the module's docstring.
     :param after_effect: called after each effect.
+
+    ``policy`` holds the names in its ``cleanup.policy``, an attribute that may be set at any time; nothing is ever compacted
+    by itself.
     """
 
     def __init__(
@@ -121,9 +124,14 @@ class InProcessMetadataEventLog:
         self.partition_count = num_partitions
         self.topic_id = topic_id
         self.losses: Mapping[int, LostRecords] = NOTHING_LOST
+        self.policy = frozenset({"delete"})
         self._clock = clock
         self.on_effect = on_effect
         self.after_effect = after_effect
+
+    def cleanup_policy(self) -> frozenset[str]:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataTopic`."""
+        return self.policy
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
         """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataEventLog`."""

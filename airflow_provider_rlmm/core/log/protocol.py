@@ -77,6 +77,14 @@ class MetadataTopic(Protocol):
     def topic_id(self) -> UUID:
         """Id of the topic that is read and written: two clusters share names and addresses, never this."""
 
+    def cleanup_policy(self) -> frozenset[str]:
+        """
+        Return the names in the topic's ``cleanup.policy`` as of now: a log that is compacted loses what it has said.
+
+        :raises EventLogAccessError: if the topic's configuration may not be described.
+        :raises EventLogUnavailableError: if the brokers do not answer.
+        """
+
 
 class MetadataLogReader(MetadataTopic, Protocol):
     """

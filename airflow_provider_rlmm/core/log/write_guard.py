@@ -15,11 +15,13 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
+    LogEraError,
     PartitionerMismatchError,
     UnsafeEventError,
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.core.log.copy_guard import ReplayedCopies, check_copy_event
+from airflow_provider_rlmm.core.log.era import LogEra, era_of_policy
 from airflow_provider_rlmm.core.log.event_encoding import encode
 from airflow_provider_rlmm.core.log.protocol import MetadataLogWriter, MetadataTopic, ProvenLook, PublishOutcome
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -69,6 +71,10 @@ class ReplayedState(Protocol):
 class ReadMemory(Protocol):
     """What runs remember of what they have read of the log."""
 
+    @property
+    def era(self) -> LogEra:
+        """The era of the log, as far as runs have seen it."""
+
     def keep(self) -> None:
         """Write down what this run has read, unless that was done."""
 
@@ -105,14 +111,19 @@ class GuardedPublisher:
 
         :param what: what was to be done, for the message.
         :raises WritesNotAllowedError: if ``allow_writes`` is off.
+        :raises LogEraError: if records of the log have keys, or may be compacted.
         :raises FloorError: if what this run has read of the log cannot be written down.
+        :raises EventLogError: if nobody remembers the log, and its configuration cannot be read.
         """
         if not self._allow_writes:
             raise WritesNotAllowedError(
                 f"not allowed to {what}: allow_writes is off; set it in the rlmm connection once a dry run looks right"
             )
+        era = era_of_policy(self._log.cleanup_policy()) if self._memory is None else self._memory.era
         if self._memory is not None:
             self._memory.keep()
+        if (why := era.why_not_written()) is not None:
+            raise LogEraError(f"not allowed to {what}: {why}")
 
     def publish(self, events: Sequence[OfferedEvent], state: ReplayedState) -> list[PublishOutcome]:
         """

@@ -153,18 +153,12 @@ class KafkaClusterTopics:
         :raises EventLogAccessError: if a topic's configuration may not be described.
         :raises EventLogUnavailableError: if the answer is partial or late.
         """
-        api, timeout = admin_api, self._admin.request_timeout_s
         settings: dict[str, TopicSettings] = {}
         for chunk in chunks(names):
-            resources = [api.ConfigResource(api.ResourceType.TOPIC, name) for name in chunk]
-            outcomes = self._admin.results(
-                f"describing the configurations of {len(chunk)} topics",
-                partial(api.AdminClient.describe_configs, resources=resources, request_timeout=timeout),
-            )
-            for resource, outcome in outcomes.items():
+            for name, outcome in self._admin.describe_configs(chunk).items():
                 if not is_error(outcome, UNKNOWN_TOPIC):
-                    what = f"describing the configuration of topic {resource.name!r}"
-                    settings[resource.name] = _settings(self._admin.checked(what, outcome))
+                    what = f"describing the configuration of topic {name!r}"
+                    settings[name] = _settings(self._admin.checked(what, outcome))
         return settings
 
     def partition_counts(self, names: Iterable[str]) -> dict[str, int]:

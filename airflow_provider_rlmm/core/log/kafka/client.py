@@ -218,6 +218,20 @@ class KafkaAdmin:
             ),
         )
 
+    def describe_configs(self, names: Sequence[str]) -> dict[str, Any]:
+        """
+        Describe the configurations of topics in one request.
+
+        :param names: the topics.
+        :return: per topic its entries by name, or the ``KafkaError`` where that failed.
+        """
+        resources = [admin_api.ConfigResource(admin_api.ResourceType.TOPIC, name) for name in names]
+        outcomes = self.results(
+            f"describing the configurations of {len(names)} topics",
+            lambda client: client.describe_configs(resources, request_timeout=self.request_timeout_s),
+        )
+        return {resource.name: outcome for resource, outcome in outcomes.items()}
+
     def metadata_topic(self, topic: str, outcome: Any) -> Any:
         """
         Return the description of the metadata topic, which must exist.

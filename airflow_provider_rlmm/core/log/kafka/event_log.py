@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataTopicNotFoundError,
     OffsetOutOfRangeError,
 )
+from airflow_provider_rlmm.core.log.era import policy_of
 from airflow_provider_rlmm.core.log.event_decoding import BATCH_ROWS, require_range
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
@@ -94,6 +95,12 @@ class KafkaMetadataLogReader:
         :raises TopicIdMissingError: if the cluster gives it none.
         """
         return self._identity[0]
+
+    def cleanup_policy(self) -> frozenset[str]:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataTopic`; asked each time."""
+        what = f"describing the configuration of topic {self._topic!r}"
+        entries = self._admin.checked(what, self._admin.describe_configs([self._topic])[self._topic])
+        return policy_of(entries["cleanup.policy"].value)
 
     @cached_property
     def _identity(self) -> tuple[UUID, int]:
@@ -233,6 +240,10 @@ class KafkaMetadataLogWriter:
     def topic_id(self) -> UUID:
         """See :class:`KafkaMetadataLogReader`."""
         return self._reader.topic_id
+
+    def cleanup_policy(self) -> frozenset[str]:
+        """See :class:`KafkaMetadataLogReader`."""
+        return self._reader.cleanup_policy()
 
     def publish(self, records: Sequence[tuple[int, bytes]]) -> list[PublishOutcome]:
         """

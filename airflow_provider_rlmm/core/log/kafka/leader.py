@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Topic
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.core.log.era import policy_of
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics, TopicSettings
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
@@ -170,7 +171,7 @@ def _copy_configs(topic: str, settings: TopicSettings) -> CopyConfigs:
     return CopyConfigs(
         remote_storage_enable=bool(settings["remote.storage.enable"]),
         remote_log_copy_disable=bool(settings["remote.log.copy.disable"]),
-        cleanup_policy=frozenset(name for part in str(settings["cleanup.policy"]).split(",") if (name := part.strip())),
+        cleanup_policy=policy_of(str(settings["cleanup.policy"])),
         retention_ms=int(settings["retention.ms"]),
         retention_bytes=int(settings["retention.bytes"]),
     )

@@ -5,21 +5,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
+    EventLogAccessError,
     EventLogUnavailableError,
     FloorError,
     LogBehindError,
+    LogEraError,
     LogReplacedError,
     LostRecordsError,
 )
 from airflow_provider_rlmm.core.log import floored_log
+from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.floored_log import Confirmation, FlooredLog
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.core.records.serde import serialize
+from tests.unit.core.records import events
 
 NOW_MS = 1_800_000_000_000
 
@@ -71,6 +78,98 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+POLICY = frozenset({"compact", "delete"})
+
+
+def era_of(world: World, *, dry_run: bool = False) -> str:
+    return str(world.run(dry_run=dry_run).era)
+
+
+def keyed(world: World, key: bytes) -> None:
+    world.log.append(1, serialize(events.started(7)), key)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_topic_that_was_compacted_once_stays_compacted(world: World, dry_run: bool) -> None:
+    assert era_of(world).startswith("plain")
+    world.log.policy = POLICY
+    assert era_of(world, dry_run=dry_run) == "compacted: its cleanup.policy is compact,delete"
+    world.log.policy = frozenset({"delete"})
+    seen = "compacted: its cleanup.policy is compact,delete, as an earlier run has seen"
+    assert [era_of(world) for _ in range(2)] == [seen, seen]
+    assert len([name for name in world.files if name.endswith(".era.json")]) == 1
+    assert world.store.prune() == 0
+
+
+def test_a_key_that_names_its_record_is_seen_and_remembered_and_no_reason_for_less_than_compaction(
+    world: World,
+) -> None:
+    keyed(world, b"anything")
+    keyed(world, b"Pw4hj_qgSfKChUdSDIzsxg:orders:2:98:5")
+    assert era_of(world).startswith("plain")
+    keyed(world, b"Pw4hj_qgSfKChUdSDIzsxg:orders:2:99:5")
+    assert era_of(world, dry_run=True) == "keyed: metadata partition 1 has a record with a key at offset 26"
+    seen = world.open()
+    assert (
+        str(seen.era) == "keyed: metadata partition 1 has a record with a key at offset 26, as an earlier run has seen"
+    )
+    world.log.policy = POLICY
+    assert world.open().era.era is Era.COMPACTED
+
+
+def test_a_key_is_seen_before_anything_is_changed(world: World) -> None:
+    keyed(world, b"Pw4hj_qgSfKChUdSDIzsxg:orders:2:99:5")
+    log = world.open()
+    publisher = GuardedPublisher(world.log, allow_writes=True, memory=log)
+    publisher.require_writes("do what was decided before anything was read")
+    assert [batch.num_rows for batch in log.read(1, 20, 25)] == [5]
+    with pytest.raises(LogEraError, match="keyed: metadata partition 1 has a record with a key at offset 24"):
+        publisher.require_writes("delete everything")
+
+
+def test_a_key_is_seen_where_what_was_read_is_lost_too(world: World) -> None:
+    world.run()
+    world.log.cut_off(1, 14)
+    keyed(world, b"Pw4hj_qgSfKChUdSDIzsxg:orders:2:99:5")
+    log = world.open()
+    assert len(list(log.read(1, 0, 15))) == 1
+    assert log.era.era is Era.KEYED
+
+
+def test_another_metadata_topic_has_an_era_of_its_own(world: World) -> None:
+    world.log.policy = POLICY
+    world.run()
+    world.log = InProcessMetadataEventLog(3, topic_id=UUID(int=1), clock=lambda: NOW_MS)
+    assert era_of(world).startswith("plain")
+
+
+def test_where_the_configuration_may_not_be_read_a_run_for_real_ends_and_a_dry_run_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused() -> frozenset[str]:
+        raise EventLogAccessError("DESCRIBE_CONFIGS is missing")
+
+    monkeypatch.setattr(world.log, "cleanup_policy", refused)
+    with pytest.raises(EventLogAccessError, match="DESCRIBE_CONFIGS is missing"):
+        world.open()
+    assert (
+        str(world.run(dry_run=True).era)
+        == "plain: whether it may be compacted is not known: DESCRIBE_CONFIGS is missing"
+    )
+    assert "a run for real would end here: DESCRIBE_CONFIGS is missing" in caplog.text
+    keyed(world, b"Pw4hj_qgSfKChUdSDIzsxg:orders:2:99:5")
+    assert era_of(world, dry_run=True).startswith("keyed")
+
+
+def test_an_era_that_cannot_be_read_ends_a_run_for_real(world: World) -> None:
+    world.log.policy = POLICY
+    world.run()
+    (name,) = (world.folder / "floors").glob("*.era.json")
+    name.write_text("{}")
+    with pytest.raises(FloorError, match=r"era\.json cannot be read"):
+        world.open()
 
 
 def lost(world: World, *confirm: str, dry_run: bool = False) -> dict[int, tuple[str, bool]]:

@@ -50,7 +50,9 @@ class TestContract(MetadataEventLogContract):
     @pytest.fixture
     def under_test(self):
         log = InProcessMetadataEventLog(PARTITIONS)
-        return EventLogUnderTest(log, log.append, log.truncate)
+        return EventLogUnderTest(
+            log, log.append, log.truncate, lambda policy: setattr(log, "policy", frozenset(policy.split(",")))
+        )
 
 
 class TestOffsetStoreContract(OffsetStoreContract):

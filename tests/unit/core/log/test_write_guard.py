@@ -10,11 +10,13 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
+    LogEraError,
     LostRecordsError,
     PartitionerMismatchError,
     UnsafeEventError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra
 from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog, PublishEffect
 from airflow_provider_rlmm.core.log.protocol import Acked, Failed, ProvenLook, Unknown
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, check_events
@@ -221,6 +223,7 @@ class Memory:
     log: InProcessMetadataEventLog
     broken: frozenset[int] = frozenset()
     written_before: list[int] = field(default_factory=list)
+    era: LogEra = PLAIN_ERA
 
     def keep(self) -> None:
         self.written_before.append(written(self.log))
@@ -236,6 +239,33 @@ def test_what_was_read_is_written_down_before_anything_is_changed(log: InProcess
     publisher.publish([partition_event()], State())
     publisher.require_writes("delete everything")
     assert memory.written_before == [0, 1]
+
+
+@pytest.mark.parametrize("era", [Era.KEYED, Era.COMPACTED])
+def test_nothing_is_changed_where_records_have_keys_or_may_be_compacted(
+    log: InProcessMetadataEventLog, era: Era
+) -> None:
+    memory = Memory(log, era=LogEra(era, "somebody has seen it"))
+    publisher = GuardedPublisher(log, allow_writes=True, allow_copy=True, memory=memory)
+    shown = f"the metadata topic is {era.name.lower()}: somebody has seen it.*What to do: wait for a version"
+    for change in (
+        lambda: publisher.publish([partition_event()], State()),
+        lambda: publisher.require_writes("delete everything"),
+        lambda: publisher.require_copying("copy everything"),
+    ):
+        with pytest.raises(LogEraError, match=shown):
+            change()
+    assert written(log) == 0
+    assert memory.written_before, "what was read is written down all the same"
+
+
+def test_where_nobody_remembers_the_log_its_configuration_is_asked_each_time(log: InProcessMetadataEventLog) -> None:
+    publisher = GuardedPublisher(log, allow_writes=True)
+    publisher.require_writes("delete everything")
+    log.policy = frozenset({"compact", "delete"})
+    with pytest.raises(LogEraError, match=r"the metadata topic is compacted: its cleanup\.policy is compact,delete\."):
+        publisher.publish([partition_event()], State())
+    assert written(log) == 0
 
 
 def test_nothing_is_written_where_the_log_has_lost_what_was_read(log: InProcessMetadataEventLog) -> None:

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Keys of records of the metadata topic, as the two designs of KIP-1266 write them. Kafka up to 4.4 writes none.
+
+A key says what compaction may put in the place of what: of all records with one key the log need only keep the last. So a
+record whose key names something else than its value does is believed by nobody, and a record without a value says that
+another one was removed, and nothing of what was deleted.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from airflow_provider_rlmm.core.records.records import (
+    RemoteLogMetadata,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    kafka_uuid_str,
+    parse_kafka_uuid,
+)
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+
+SEGMENT_KEY_BYTES = 37
+"""Length of a key that names a segment and a state: topic id, partition, segment id, state."""
+
+UPDATE_SUFFIX = "UPDATE"
+"""Ends the keys of all updates of a segment, where keys name an end offset."""
+
+_SEGMENT_KEY = struct.Struct(">16si16sb")
+_NUMBER = r"(-?[0-9]{1,19})"
+_OFFSET_KEY = re.compile(rf"([A-Za-z0-9_-]{{22}}):([^:]*):{_NUMBER}:{_NUMBER}:{_NUMBER}(:{UPDATE_SUFFIX})?", re.DOTALL)
+
+
+class KeyForm(StrEnum):
+    """What keys are made of."""
+
+    SEGMENT = "segment and state"
+    """37 bytes: topic id (16), partition (4), segment id (16), state (1), as apache/kafka pull request 22774 has them."""
+
+    OFFSET = "end offset and leader epoch"
+    """``topicId:topic:partition:endOffset:leaderEpoch[:UPDATE]``, as apache/kafka pull request 22459 has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentKey:
+    """
+    A key that names one state of one segment.
+
+    :param topic_id: the topic's id.
+    :param partition: the user partition.
+    :param segment_id: id of the segment.
+    :param state: the state that a record with this key sets.
+    """
+
+    topic_id: UUID
+    partition: int
+    segment_id: UUID
+    state: RemoteLogSegmentState
+
+    form = KeyForm.SEGMENT
+
+    def __bytes__(self) -> bytes:
+        return _SEGMENT_KEY.pack(self.topic_id.bytes, self.partition, self.segment_id.bytes, self.state)
+
+    def names(self, event: RemoteLogMetadata) -> bool:
+        """
+        Tell whether it names what a record names.
+
+        :param event: what the value of the record says; only those about a segment have a key.
+        """
+        if not isinstance(event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate):
+            return False
+        segment_id = event.remote_log_segment_id
+        tip = segment_id.topic_id_partition
+        named = tip.topic_id, tip.partition, segment_id.id, event.state
+        return named == (self.topic_id, self.partition, self.segment_id, self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    """
+    A key that names where a segment ends; two copies of the same offsets in the same leader epoch have the same key.
+
+    :param topic_id: the topic's id.
+    :param topic: the topic's name.
+    :param partition: the user partition.
+    :param end_offset: the segment's last offset, inclusive.
+    :param leader_epoch: the epoch of the leader that copied it.
+    :param is_update: whether it is the key of the segment's updates, else that of its add.
+    """
+
+    topic_id: UUID
+    topic: str
+    partition: int
+    end_offset: int
+    leader_epoch: int
+    is_update: bool
+
+    form = KeyForm.OFFSET
+
+    def __bytes__(self) -> bytes:
+        parts = (kafka_uuid_str(self.topic_id), self.topic, self.partition, self.end_offset, self.leader_epoch)
+        return ":".join(map(str, (*parts, *[UPDATE_SUFFIX] * self.is_update))).encode()
+
+    def names(self, event: RemoteLogMetadata) -> bool:
+        """
+        Tell whether it names what a record names, compared in what both name: an update does not say where its segment ends.
+
+        :param event: what the value of the record says; only those about a segment have a key.
+        """
+        if not isinstance(event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate):
+            return False
+        tip = event.remote_log_segment_id.topic_id_partition
+        return (
+            (tip.topic_id, tip.topic, tip.partition) == (self.topic_id, self.topic, self.partition)
+            and isinstance(event, RemoteLogSegmentMetadataUpdate) == self.is_update
+            and (not isinstance(event, RemoteLogSegmentMetadata) or event.end_offset == self.end_offset)
+        )
+
+
+RecordKey = SegmentKey | OffsetKey
+"""A key that names a segment, by one of the two designs."""
+
+
+def parse_key(key: bytes) -> RecordKey | None:
+    """
+    Return what a key names, ``None`` where it is of neither design.
+
+    :param key: the key of a record.
+    """
+    return _parse_offset_key(key) or _parse_segment_key(key)
+
+
+def _parse_segment_key(key: bytes) -> SegmentKey | None:
+    if len(key) != SEGMENT_KEY_BYTES:
+        return None
+    topic_id, partition, segment_id, state = _SEGMENT_KEY.unpack(key)
+    try:
+        return SegmentKey(UUID(bytes=topic_id), partition, UUID(bytes=segment_id), RemoteLogSegmentState(state))
+    except ValueError:
+        return None
+
+
+def _parse_offset_key(key: bytes) -> OffsetKey | None:
+    try:
+        match = _OFFSET_KEY.fullmatch(key.decode())
+        if match is None:
+            return None
+        topic_id = parse_kafka_uuid(match[1])
+    except ValueError:
+        return None
+    parsed = OffsetKey(topic_id, match[2], int(match[3]), int(match[4]), int(match[5]), match[6] is not None)
+    # Of several texts of one id or number Kafka writes one: another one would be another key.
+    return parsed if bytes(parsed) == key else None
