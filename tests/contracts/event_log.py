@@ -24,13 +24,15 @@ class EventLogUnderTest:
     """
     A fresh, empty log with PARTITIONS partitions, and what a foreign writer can do to it.
 
-    append(metadata_partition, value, key); truncate(metadata_partition, before_offset); set_policy(cleanup.policy).
+    append(metadata_partition, value, key); truncate(metadata_partition, before_offset); set_policy(cleanup.policy);
+    append_in_a_transaction(metadata_partition, value): the offset behind it holds the marker of the transaction.
     """
 
     log: MetadataEventLog
     append: Callable[[int, bytes | None, bytes | None], object]
     truncate: Callable[[int, int], object]
     set_policy: Callable[[str], object]
+    append_in_a_transaction: Callable[[int, bytes], object]
 
     def rows(self, metadata_partition: int, start: int = 0, end: int | None = None) -> list[dict[str, object]]:
         stop = self.log.high_water_marks()[metadata_partition] if end is None else end
@@ -175,6 +177,19 @@ class MetadataEventLogContract:
             (None, None),
             (None, b""),
         ]
+
+    def test_an_offset_may_hold_no_record(self, under_test):
+        under_test.append(0, b"before", None)
+        under_test.append_in_a_transaction(0, b"committed")
+        under_test.append(0, b"after", None)
+
+        assert under_test.log.high_water_marks()[0] == 4
+        assert [(row["offset"], row["value"]) for row in under_test.rows(0)] == [
+            (0, b"before"),
+            (1, b"committed"),
+            (3, b"after"),
+        ]
+        assert under_test.rows(0, 2, 3) == []
 
     def test_what_this_package_writes_has_no_key_and_a_timestamp(self, under_test):
         under_test.log.publish([(0, b"a"), (0, b"b")])

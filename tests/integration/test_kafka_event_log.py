@@ -73,12 +73,27 @@ class TestContract(MetadataEventLogContract):
             producer.produce(topic, value=value, key=key, partition=partition)
             assert producer.flush(TIMEOUT_S) == 0
 
+        def append_in_a_transaction(partition, value):
+            transactional = Producer(
+                {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2, "transactional.id": uuid4().hex}
+            )
+            transactional.init_transactions(TIMEOUT_S)
+            end = log.high_water_marks()[partition]
+            transactional.begin_transaction()
+            transactional.produce(topic, value=value, partition=partition)
+            transactional.commit_transaction(TIMEOUT_S)
+            # The marker is written behind the answer.
+            await_condition(
+                lambda: log.high_water_marks()[partition] == end + 2, "the transaction has its marker", TIMEOUT_S
+            )
+
         with log_of(kafka, topic) as log:
             yield EventLogUnderTest(
                 log,
                 append,
                 lambda partition, before: delete_records(kafka, topic, partition, before),
                 lambda policy: set_policy(kafka, topic, policy),
+                append_in_a_transaction,
             )
         delete_topic(kafka, topic)
 

@@ -16,9 +16,9 @@ from confluent_kafka.admin import NewPartitions
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
-from airflow_provider_rlmm.core.log.snapshot import HistoryGap
 from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.log.topic_state import Progress, TopicState
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize

@@ -14,7 +14,111 @@ _GUARD = "core/log/test_write_guard.py::"
 _ONCE = f"{_FLOOR}test_a_topic_that_was_compacted_once_stays_compacted"
 _KEY = f"{_FLOOR}test_a_key_that_names_its_record_is_seen_and_remembered_and_no_reason_for_less_than_compaction"
 
+FOLLOWER = "core/log/follower.py"
+REPLAY = "core/world/replay.py"
+_FOLLOWER = "core/log/test_follower.py::"
+_WHOLE = "features/cleanup/test_wholeness.py::"
+_HOLE = f"{_WHOLE}test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_the_log_is_never_finished"
+
+HOLES = [
+    Mutation(
+        "I18",
+        "offsets without a record are passed over",
+        FOLLOWER,
+        "        for number, start, end in missing:\n            chunk.holes",
+        "        for number, start, end in ():\n            chunk.holes",
+        f"{_FOLLOWER}test_offsets_without_a_record_are_holes_wherever_they_lie",
+    ),
+    switched_off(
+        FOLLOWER,
+        "I18",
+        "offsets without a record at the end of the log are passed over",
+        "    if start < end:",
+        f"{_FOLLOWER}test_offsets_without_a_record_are_holes_wherever_they_lie",
+    ),
+    switched_off(
+        FOLLOWER,
+        "I18",
+        "who needs a whole history is not told of what is missing in its midst",
+        "        if self._otherwise is not None and (holes := self.open_holes()):",
+        f"{_FOLLOWER}test_who_needs_a_whole_history_is_told_of_each_hole_that_comes",
+    ),
+    Mutation(
+        "I18",
+        "the cause of some offsets explains others",
+        "core/records/lost_records.py",
+        "        return start <= self.start and self.end <= end\n",
+        "        return start <= self.start\n",
+        f"{_FOLLOWER}test_holes_of_which_somebody_has_said_why_are_no_open_ones",
+    ),
+    Mutation(
+        "I18",
+        "offsets without a record put nobody in doubt",
+        REPLAY,
+        "        if self.holes:\n            return Doubt(self.holes[0].why, number, self.holes[0].end)\n",
+        "",
+        f"{_WHOLE}test_a_hole_puts_everybody_under_proof_and_its_cause_ends_that",
+    ),
+    Mutation(
+        "I2",
+        "a segment was never copied where the record that said so may be missing",
+        REPLAY,
+        "        return bool(self.holes) or self.first_quarantined(tip, allowed_quarantine) is not None\n",
+        "        return self.first_quarantined(tip, allowed_quarantine) is not None\n",
+        _HOLE,
+    ),
+    Mutation(
+        "I2",
+        "a segment was never copied where the record that said so cannot be read",
+        REPLAY,
+        "        return bool(self.holes) or self.first_quarantined(tip, allowed_quarantine) is not None\n",
+        "        return bool(self.holes)\n",
+        f"{_WHOLE}test_a_segment_whose_copy_may_have_been_finished_by_a_bad_record_is_never_finished",
+    ),
+    Mutation(
+        "I2",
+        "what is not known of a copy counts as that there was none",
+        "features/cleanup/eligibility.py",
+        "        was_copied=segment_id in history.copied or not copied_is_known,\n",
+        "        was_copied=segment_id in history.copied,\n",
+        _HOLE,
+    ),
+    Mutation(
+        "I14",
+        "a snapshot forgets which offsets held no record",
+        "core/log/topic_state.py",
+        "            holes=self._follower.holes,\n",
+        "",
+        "core/log/test_topic_state.py::test_a_snapshot_remembers_the_holes_that_were_read",
+    ),
+    Mutation(
+        "I13",
+        "a scrub believes what a log does not name though offsets of it hold no record",
+        "features/scrub/scrub_reading.py",
+        "        for hole in self.state.holes:\n",
+        "        for hole in ():\n",
+        "features/scrub/test_scrub.py::test_a_hole_of_the_log_makes_unknown_what_would_be_unreferenced",
+    ),
+    Mutation(
+        "I18",
+        "a cause is taken for offsets that hold a record",
+        FLOORED_LOG,
+        '            offset = batch.column("offset")[0].as_py()\n            raise LostRecordsError(',
+        '            offset = batch.column("offset")[0].as_py()\n            LostRecordsError(',
+        f"{_FLOOR}test_only_offsets_that_hold_no_record_have_a_cause",
+    ),
+    Mutation(
+        "I18",
+        "the cause that was said of another metadata topic counts",
+        FLOORS,
+        "(m := _GAP.fullmatch(name)) and m[1] == str(topic_id)]",
+        "(m := _GAP.fullmatch(name))]",
+        f"{_FLOOR}test_a_cause_is_of_one_metadata_topic",
+    ),
+]
+
 ERAS = [
+    *HOLES,
     switched_off(
         WRITE_GUARD,
         "I22",

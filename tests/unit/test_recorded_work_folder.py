@@ -21,6 +21,8 @@ import pytest
 from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.documents import plain_of
+from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
@@ -152,16 +154,17 @@ def test_what_runs_remember_of_a_cluster_is_believed() -> None:
     assert topic_id == UUID("5ecc3b72-68a0-4370-80b1-b3e8d8e99778")
     assert {floor.metadata_partition: floor.end for floor in floors.floors(topic_id)} == {0: 369, 4: 163}
     assert recorded_roots(str(cluster), cluster_id) == {"9ee87df9-d1d5-4380-a926-56a0ea448331"}
-    snapshot = SnapshotFile(str(cluster / f"topic-{topic_id}.snapshot")).read()
-    assert snapshot.identity.cluster_id == cluster_id
+    assert floors.era(topic_id).era is Era.PLAIN
+    assert floors.explained(topic_id) == []
     deleted = audit_rows(str(cluster), cluster_id)
     assert (deleted.rows.num_rows, deleted.unreadable) == (120, ())
     assert set(deleted.rows.column("outcome").to_pylist()) == {"GONE"}
 
 
 @pytest.mark.parametrize("snapshot", sorted(RECORDED.rglob("topic-*.snapshot")), ids=lambda file: file.parts[-3])
-def test_every_snapshot_is_resumed(snapshot: Path) -> None:
-    assert SnapshotFile(str(snapshot)).read().identity.topic_id == UUID(snapshot.stem.removeprefix("topic-"))
+def test_a_snapshot_that_does_not_say_which_offsets_held_no_record_is_made_anew(snapshot: Path) -> None:
+    with pytest.raises(SnapshotRefusedError, match="it is of version 4, this program reads version 5"):
+        SnapshotFile(str(snapshot)).read()
 
 
 def test_a_job_goes_on_from_recorded_generations() -> None:

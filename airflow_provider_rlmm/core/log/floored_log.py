@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
@@ -25,10 +25,16 @@ from airflow_provider_rlmm.core.base.errors import (
     LostRecordsError,
 )
 from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra, era_of_policy, era_of_records
-from airflow_provider_rlmm.core.log.floors import ConfirmedLoss, Floor, FloorStore
+from airflow_provider_rlmm.core.log.floors import ConfirmedLoss, ExplainedGap, Floor, FloorStore
 from airflow_provider_rlmm.core.log.log_tail import LogTail, digests
 from airflow_provider_rlmm.core.log.protocol import EventStream, MetadataLogReader, SubscriptionHandle
-from airflow_provider_rlmm.core.records.lost_records import NOTHING_LOST, LostRecords, lost_records_named
+from airflow_provider_rlmm.core.records.lost_records import (
+    NOTHING_LOST,
+    HistoryGap,
+    LostRecords,
+    explained_gap,
+    lost_records_named,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +52,8 @@ class Confirmation:
     """
     What a person says about lost records.
 
-    :param names: of losses, such as ``3@24``.
+    :param names: of losses, such as ``3@24``, and of offsets that hold no record with their causes, such as
+        ``3@17-18=a transaction``.
     :param by: who says it.
     :param metadata_topic_id: the id of the metadata topic that was made anew, ``None`` where none is confirmed.
     """
@@ -73,6 +80,7 @@ class FlooredLog:
     :param fixed: metadata partitions whose floors stay as they are.
     :param era: the era of the log, as its configuration and earlier runs show it.
     :param kept_era: the era that is remembered already.
+    :param explained: offsets that hold no record and of which somebody has said why.
     """
 
     def __init__(
@@ -85,10 +93,15 @@ class FlooredLog:
         fixed: Collection[int] = (),
         era: LogEra = PLAIN_ERA,
         kept_era: Era = Era.PLAIN,
+        explained: Iterable[HistoryGap] = (),
     ) -> None:
         self.log = log
         self.losses = losses
         """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`."""
+        self.explained_gaps: dict[int, list[tuple[int, int]]] = {}
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`."""
+        for gap in explained:
+            self.explained_gaps.setdefault(gap.metadata_partition, []).append((gap.start, gap.end))
         self.era = era
         """The era of the log; keys that are read raise it."""
         self._kept_era = kept_era
@@ -129,7 +142,8 @@ class FlooredLog:
         """
         topic_id, now = log.topic_id, _era_of(log, dry_run=dry_run)
         try:
-            confirmed, floors, before = store.confirmed(topic_id), store.floors(topic_id), store.era(topic_id)
+            confirmed, floors = store.confirmed(topic_id), store.floors(topic_id)
+            before, explained = store.era(topic_id), store.explained(topic_id)
         except FloorError as e:
             if not dry_run:
                 raise
@@ -161,7 +175,14 @@ class FlooredLog:
         # What was only said raises no floor: the old one still counts.
         fixed = [loss.metadata_partition for loss in said] if dry_run else []
         floors = [f for f in floors if f.metadata_partition not in gone]
-        return cls(log, store, floors, generations, losses, fixed, era, before.era)
+        for said_gap in _explained_now(log, confirmation, clock):
+            if dry_run:
+                logger.warning("%s. A real run would record this", said_gap)
+            elif said_gap.gap not in explained:
+                store.explain(said_gap)
+                logger.warning("%s", said_gap)
+            explained.append(said_gap.gap)
+        return cls(log, store, floors, generations, losses, fixed, era, before.era, explained)
 
     @property
     def partition_count(self) -> int:
@@ -323,6 +344,8 @@ def _required(
     before = {loss.as_lost().name for loss in known.values()}
     found = []
     for name in lost_records_named("confirm_lost_records", confirmation.names):
+        if explained_gap(name) is not None:
+            continue
         if name in by_name:
             found.append(by_name[name])
         elif name not in before:
@@ -332,6 +355,21 @@ def _required(
             )
             raise LostRecordsError(f"{name} names no records that are lost and not confirmed; it would be {right}")
     return found
+
+
+def _explained_now(
+    log: MetadataLogReader, confirmation: Confirmation, clock: Callable[[], int]
+) -> Iterator[ExplainedGap]:
+    """Yield what a person says now of offsets that hold no record; refuse what is said of others."""
+    for gap, cause in filter(None, map(explained_gap, confirmation.names)):
+        number = gap.metadata_partition
+        begin, end = (offsets.get(number, 0) for offsets in (log.beginning_offsets(), log.high_water_marks()))
+        if not begin <= gap.start < gap.end <= end:
+            raise LostRecordsError(f"{gap.name}: metadata partition {number} has offsets {begin} to {end - 1}")
+        for batch in log.read(number, gap.start, gap.end):
+            offset = batch.column("offset")[0].as_py()
+            raise LostRecordsError(f"{gap.name}: offset {offset} holds a record, so nothing is missing there")
+        yield ExplainedGap(log.topic_id, gap, cause, clock(), confirmation.by)
 
 
 def _between(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:

@@ -21,7 +21,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, FloorError
 from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, read_file, remove_file, replace_file
 from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra
-from airflow_provider_rlmm.core.records.lost_records import LostRecords
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap, LostRecords
 
 FLOORS_FOLDER = "floors"
 """Folder of floors and confirmations, in the folder of a cluster."""
@@ -34,6 +34,7 @@ _WRONG = (OSError, ConfigurationError)
 _ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FLOOR = re.compile(rf"({_ID})\.(\d+)\.(\d+)\.(\d+)\.([0-9a-f]{{64}})\.floor\.json")
 _CONFIRMED = re.compile(rf"({_ID})\.(\d+)\.(\d+)\.confirmed\.json")
+_GAP = re.compile(rf"({_ID})\.(\d+)\.(\d+)-(\d+)\.gap\.json")
 _ERA = re.compile(rf"({_ID})\.(\d)\.[0-9a-f]{{64}}\.era\.json")
 
 
@@ -97,6 +98,28 @@ class ConfirmedLoss:
         return LostRecords(self.metadata_partition, self.read_until, self.end, f"on {when} by {self.by}")
 
 
+@dataclass(frozen=True, slots=True)
+class ExplainedGap:
+    """
+    Somebody's word why offsets of a metadata partition hold no record.
+
+    :param topic_id: of the metadata topic.
+    :param gap: the offsets.
+    :param cause: why, in words.
+    :param at_ms: when that was said, ms since the epoch.
+    :param by: who.
+    """
+
+    topic_id: UUID
+    gap: HistoryGap
+    cause: str
+    at_ms: int
+    by: str
+
+    def __str__(self) -> str:
+        return f"{self.gap.name} holds no record, says {self.by}: {self.cause}"
+
+
 class FloorStore(Protocol):
     """Where runs of a work folder remember floors, and what was confirmed."""
 
@@ -115,6 +138,22 @@ class FloorStore(Protocol):
 
         :param topic_id: of the metadata topic.
         :raises FloorError: if they cannot be read.
+        """
+
+    def explained(self, topic_id: UUID) -> list[HistoryGap]:
+        """
+        Return the offsets that hold no record and of which somebody has said why, by metadata partition.
+
+        :param topic_id: of the metadata topic.
+        :raises FloorError: if they cannot be read.
+        """
+
+    def explain(self, word: ExplainedGap) -> None:
+        """
+        Remember why offsets hold no record.
+
+        :param word: who said what.
+        :raises FloorError: if that cannot be done.
         """
 
     def era(self, topic_id: UUID) -> LogEra:
@@ -182,6 +221,17 @@ class FloorFiles:
         """See :class:`FloorStore`."""
         found = [m for name in self._names() if (m := _CONFIRMED.fullmatch(name)) and m[1] == str(topic_id)]
         return sorted((self._confirmed(m[0]) for m in found), key=lambda loss: loss.generation)
+
+    def explained(self, topic_id: UUID) -> list[HistoryGap]:
+        """See :class:`FloorStore`; the names of the files say it, what is in them is for people."""
+        found = [m for name in self._names() if (m := _GAP.fullmatch(name)) and m[1] == str(topic_id)]
+        return sorted((HistoryGap(*map(int, m.groups()[1:])) for m in found), key=lambda gap: gap.metadata_partition)
+
+    def explain(self, word: ExplainedGap) -> None:
+        """See :class:`FloorStore`."""
+        gap = word.gap
+        said = {"cause": word.cause, "at_ms": word.at_ms, "by": word.by}
+        self._create(f"{word.topic_id}.{gap.metadata_partition}.{gap.start}-{gap.end}.gap.json", said)
 
     def era(self, topic_id: UUID) -> LogEra:
         """See :class:`FloorStore`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -22,8 +22,7 @@ from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, Off
 from airflow_provider_rlmm.core.log.event_decoding import decode_records
 from airflow_provider_rlmm.core.log.log_tail import LogTail, Tie
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
-from airflow_provider_rlmm.core.log.snapshot import HistoryGap
-from airflow_provider_rlmm.core.records.lost_records import lost_beginning
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap, lost_beginning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +59,7 @@ class Chunk:
     batches: list[tuple[int, pa.RecordBatch]] = field(default_factory=list)
     counts: dict[int, int] = field(default_factory=dict)  # metadata partition → number of records
     gaps: tuple[HistoryGap, ...] = ()  # what was gone before it could be read, where that is recorded
+    holes: tuple[HistoryGap, ...] = ()  # offsets that hold no record, and had records before them
 
     @property
     def rows(self) -> int:
@@ -106,7 +106,8 @@ class LogFollower:
     :param lost: what it means that the log does not hold what was to be read.
     :param tails: metadata partition → the last records below its position, as :attr:`LogTail.records` gives them: the log is
         read on only where they are the same.
-    :param gaps: what is known to be missing below the positions.
+    :param gaps: what is known to be missing below the positions, at the beginning of the log.
+    :param holes: offsets below the positions that held no record.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class LogFollower:
         lost: Lost = Lost.REFUSED,
         tails: Mapping[int, Sequence[tuple[int, bytes]]] = MappingProxyType({}),
         gaps: tuple[HistoryGap, ...] = (),
+        holes: tuple[HistoryGap, ...] = (),
     ) -> None:
         self._log = log
         self._lost = lost
@@ -126,6 +128,12 @@ class LogFollower:
         """Metadata partition → the last records that were taken."""
         self.gaps = gaps
         """What was gone before it could be read."""
+        self.holes = holes
+        """
+        Offsets that held no record and had records before them, whoever has said why. Nobody can tell the marker of a
+        transaction from a record that was removed.
+        """
+        self._otherwise: str | None = None
         self._marks: Mapping[int, int] = {}
 
     @classmethod
@@ -139,11 +147,18 @@ class LogFollower:
         Refuse to follow what has lost records, before anything is read.
 
         :param otherwise: what would come of it, and what to do.
-        :raises TopicInDoubtError: naming the first metadata partition that has, and why.
+        :raises TopicInDoubtError: naming the first metadata partition that has, and why. Who follows on is told so of records
+            that are missing further on as well.
         """
+        self._otherwise = otherwise
         for number, begin in self.positions.items():
             if (lost := lost_beginning(number, begin, self._log.losses.get(number))) is not None:
                 raise TopicInDoubtError(f"{lost.why}; {otherwise}{lost.advice}")
+
+    def open_holes(self) -> tuple[HistoryGap, ...]:
+        """Return the offsets that held no record and had records before them, and of which nobody has said why."""
+        said = self._log.explained_gaps
+        return tuple(h for h in self.holes if not any(h.within(*gap) for gap in said.get(h.metadata_partition, ())))
 
     def advance(self, apply: Callable[[Any], object]) -> None:
         """
@@ -214,12 +229,12 @@ class LogFollower:
         for metadata_partition, batch in self.read_on(ends):
             chunk.add(metadata_partition, batch)
             if chunk.rows >= rows:
-                chunk.gaps = self._gaps_of(chunk)
+                self._note_missing(chunk)
                 yield chunk
                 chunk = Chunk()
         # Not every offset holds a record, the last ones neither.
         chunk.next_offsets |= ends
-        chunk.gaps = self._gaps_of(chunk)
+        self._note_missing(chunk)
         yield chunk
 
     def take(self, chunk: Chunk) -> None:
@@ -231,7 +246,10 @@ class LogFollower:
         for metadata_partition, batch in chunk.batches:
             self.tails[metadata_partition].note(batch)
         self.gaps += chunk.gaps
+        self.holes += chunk.holes
         self.positions |= chunk.next_offsets
+        if self._otherwise is not None and (holes := self.open_holes()):
+            raise TopicInDoubtError(f"{holes[0].why}; {self._otherwise}. What to do: {holes[0].what_to_do}")
 
     def require_tails(self) -> None:
         """
@@ -278,14 +296,46 @@ class LogFollower:
             ties[number] = tail.tie(start)
         return ties
 
-    def _gaps_of(self, chunk: Chunk) -> tuple[HistoryGap, ...]:
-        """Return what the log has lost of the offsets that a chunk should hold, where that is recorded."""
-        if self._lost is not Lost.RECORDED:
-            return ()
+    def _note_missing(self, chunk: Chunk) -> None:
+        """Note the offsets of a chunk that hold no record: what the log has lost at its beginning, and holes."""
+        if self._lost is Lost.SKIPPED:
+            return
         reached = [(number, self.positions[number], end) for number, end in chunk.next_offsets.items()]
         missing = [(number, s, end) for number, s, end in reached if end - s > chunk.counts.get(number, 0)]
         if not missing:
-            return ()
-        # Transactions leave offsets without records, too: only those below the beginning were ever deleted.
-        begins = self._log.beginning_offsets()
-        return tuple(HistoryGap(n, start, min(begins[n], end)) for n, start, end in missing if begins[n] > start)
+            return
+        begins: Mapping[int, int] = {}
+        if self._lost is Lost.RECORDED:
+            begins = self._log.beginning_offsets()
+            lost = [(number, s, min(begins[number], end)) for number, s, end in missing]
+            chunk.gaps = tuple(HistoryGap(number, s, end) for number, s, end in lost if s < end)
+        for number, start, end in missing:
+            chunk.holes += holes_of(
+                number, max(start, begins.get(number, start)), end, [b for n, b in chunk.batches if n == number]
+            )
+
+
+def holes_of(
+    metadata_partition: int, start: int, end: int, batches: Iterable[pa.RecordBatch]
+) -> tuple[HistoryGap, ...]:
+    """
+    Return the offsets of a range that hold no record.
+
+    :param metadata_partition: which one.
+    :param start: the first offset to look at, inclusive.
+    :param end: the last one, exclusive.
+    :param batches: all records of the range, by offset, as
+        :meth:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader.read` yields them.
+    """
+    found = []
+    for batch in batches:
+        offsets = batch.column("offset")
+        if offsets[-1].as_py() + 1 - start != batch.num_rows:
+            for offset in offsets.to_pylist():
+                if offset > start:
+                    found.append(HistoryGap(metadata_partition, start, offset))
+                start = offset + 1
+        start = max(start, offsets[-1].as_py() + 1)
+    if start < end:
+        found.append(HistoryGap(metadata_partition, start, end))
+    return tuple(found)

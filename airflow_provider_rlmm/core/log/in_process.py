@@ -20,7 +20,7 @@ Both hooks are plain attributes: set them once the test's history is in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -40,7 +40,7 @@ from airflow_provider_rlmm.core.log.protocol import (
     SubscriptionHandle,
     Unknown,
 )
-from airflow_provider_rlmm.core.records.lost_records import NOTHING_LOST, LostRecords
+from airflow_provider_rlmm.core.records.lost_records import NOTHING_EXPLAINED, NOTHING_LOST, LostRecords
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,12 +79,13 @@ class ReadEffect:
 
 @dataclass(slots=True)
 class _Partition:
-    """Records by position; the record at position 0 has the offset ``beginning``."""
+    """Records by position; the record at position 0 has the offset ``beginning``. Some of them may have been removed."""
 
     beginning: int = 0
     timestamps_ms: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
+    removed: set[int] = field(default_factory=set)
 
     @property
     def end(self) -> int:
@@ -92,7 +93,12 @@ class _Partition:
 
     def batch(self, start: int, end: int) -> pa.RecordBatch:
         rows = slice(start - self.beginning, end - self.beginning)
-        return event_batch(range(start, end), self.timestamps_ms[rows], self.keys[rows], self.values[rows])
+        batch = event_batch(range(start, end), self.timestamps_ms[rows], self.keys[rows], self.values[rows])
+        if not self.removed:
+            return batch
+        import pyarrow as pa
+
+        return batch.filter(pa.array([offset not in self.removed for offset in range(start, end)], pa.bool_()))
 
 
 class InProcessMetadataEventLog:
@@ -124,6 +130,7 @@ class InProcessMetadataEventLog:
         self.partition_count = num_partitions
         self.topic_id = topic_id
         self.losses: Mapping[int, LostRecords] = NOTHING_LOST
+        self.explained_gaps = NOTHING_EXPLAINED
         self.policy = frozenset({"delete"})
         self._clock = clock
         self.on_effect = on_effect
@@ -165,7 +172,8 @@ class InProcessMetadataEventLog:
         for start in range(effect.start, end, BATCH_ROWS):
             stop = min(start + BATCH_ROWS, end)
             require_range(effect.metadata_partition, (start, stop), (partition.beginning, partition.end))
-            yield partition.batch(start, stop)
+            if (batch := partition.batch(start, stop)).num_rows:
+                yield batch
         if end < effect.end:
             raise EventLogUnavailableError(
                 f"metadata partition {effect.metadata_partition}: cut short at offset {end}, before {effect.end}"
@@ -225,6 +233,15 @@ class InProcessMetadataEventLog:
         del partition.timestamps_ms[:dropped], partition.keys[:dropped], partition.values[:dropped]
         partition.beginning += dropped
 
+    def remove(self, metadata_partition: int, offsets: Iterable[int]) -> None:
+        """
+        Let offsets hold no record, as compaction does, and the marker of a transaction.
+
+        :param metadata_partition: where.
+        :param offsets: of records that are there.
+        """
+        self._partition(metadata_partition).removed.update(offsets)
+
     def cut_off(self, metadata_partition: int, end_offset: int) -> None:
         """
         Drop the newest records, as an election of a replica that lacks them does.
@@ -234,6 +251,7 @@ class InProcessMetadataEventLog:
         """
         partition = self._partition(metadata_partition)
         kept = max(0, end_offset - partition.beginning)
+        partition.removed = {offset for offset in partition.removed if offset < end_offset}
         del partition.timestamps_ms[kept:], partition.keys[kept:], partition.values[kept:]
 
     def _partition(self, metadata_partition: int) -> _Partition:
@@ -284,7 +302,8 @@ class _Subscription:
             partition = self._log._partition(number)
             end = min(position + BATCH_ROWS, partition.end, cut if isinstance(cut, int) else partition.end)
             if position < end:
-                batches.append(subscription_batch(number, partition.batch(position, end)))
+                if (batch := partition.batch(position, end)).num_rows:
+                    batches.append(subscription_batch(number, batch))
                 self._positions[number] = end
         self._log.after_effect("poll", self.assigned())
         return batches

@@ -135,6 +135,10 @@ class MetadataLogReader(MetadataTopic, Protocol):
         Nothing may be concluded there from what the log does not name; where a loss is not confirmed nothing is done at all.
         """
 
+    @property
+    def explained_gaps(self) -> Mapping[int, Sequence[tuple[int, int]]]:
+        """Offsets that hold no record and of which a person has said why: first, inclusive, and last, exclusive."""
+
     def beginning_offsets(self) -> Mapping[int, int]:
         """Return the first offset that is still there, per metadata partition."""
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 
 if TYPE_CHECKING:
@@ -28,25 +29,14 @@ class TopicIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryGap:
-    """Records that were gone before they were read: what is known of this metadata partition is incomplete history."""
-
-    metadata_partition: int  # which one
-    start: int  # first offset that is missing, inclusive
-    end: int  # the beginning of the log when that was seen, exclusive
-
-    def __str__(self) -> str:
-        return f"metadata partition {self.metadata_partition}: the records of offsets {self.start} to {self.end - 1} are gone"
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """
     The state after all records below some offsets.
 
     :param identity: the topic that was read.
     :param next_offsets: metadata partition → offset at which to read on; every record below it is in the state.
-    :param gaps: what was missing below these offsets.
+    :param gaps: what was missing below these offsets, at the beginning of the log.
+    :param holes: offsets below these that held no record, and had records before them.
     :param created_at_ms: ms since the epoch.
     :param state: the state.
     :param tails: metadata partition → the last records below its offset: offset and SHA-256.
@@ -67,6 +57,7 @@ class Snapshot:
     routed: Mapping[int, int] = field(default_factory=dict)
     late_updates: Mapping[tuple[int, int], bool] = field(default_factory=dict)
     key_prefixes: frozenset[str] = frozenset()
+    holes: tuple[HistoryGap, ...] = ()
 
     def check(
         self, identity: TopicIdentity, beginning_offsets: Mapping[int, int], high_water_marks: Mapping[int, int]

@@ -13,19 +13,20 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataError, SnapshotRefusedError
 from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.core.log.snapshot import HistoryGap, Snapshot, TopicIdentity
+from airflow_provider_rlmm.core.log.snapshot import Snapshot, TopicIdentity
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 
 __all__ = ["SnapshotFile"]
 
-SNAPSHOT_VERSION = 4
+SNAPSHOT_VERSION = 5
 """Of the file's format; the state in it has a version of its own."""
 
 _MAGIC = b"RLMMSNAP"
@@ -108,7 +109,8 @@ def _description(snapshot: Snapshot) -> dict[str, Any]:
         "topic_id": kafka_uuid_str(snapshot.identity.topic_id),
         "partition_count": snapshot.identity.partition_count,
         "next_offsets": {str(p): offset for p, offset in snapshot.next_offsets.items()},
-        "gaps": [[gap.metadata_partition, gap.start, gap.end] for gap in snapshot.gaps],
+        "gaps": _gaps_to_json(snapshot.gaps),
+        "holes": _gaps_to_json(snapshot.holes),
         "created_at_ms": snapshot.created_at_ms,
         "tails": {
             str(p): [[offset, digest.hex()] for offset, digest in records] for p, records in snapshot.tails.items()
@@ -118,6 +120,14 @@ def _description(snapshot: Snapshot) -> dict[str, Any]:
         "late_updates": [[p, offset, late] for (p, offset), late in snapshot.late_updates.items()],
         "key_prefixes": sorted(snapshot.key_prefixes),
     }
+
+
+def _gaps_to_json(gaps: Iterable[HistoryGap]) -> list[list[int]]:
+    return [[gap.metadata_partition, gap.start, gap.end] for gap in gaps]
+
+
+def _gaps_of_json(raw: Iterable[Iterable[Any]]) -> tuple[HistoryGap, ...]:
+    return tuple(HistoryGap(*(int(number) for number in gap)) for gap in raw)
 
 
 def _quarantined_to_json(record: QuarantinedRecord) -> list[Any]:
@@ -140,7 +150,7 @@ def _snapshot(description: bytes, state: Any) -> Snapshot:
         return Snapshot(
             TopicIdentity(raw["cluster_id"], parse_kafka_uuid(raw["topic_id"]), int(raw["partition_count"])),
             {int(p): int(offset) for p, offset in raw["next_offsets"].items()},
-            tuple(HistoryGap(*(int(number) for number in gap)) for gap in raw["gaps"]),
+            _gaps_of_json(raw["gaps"]),
             int(raw["created_at_ms"]),
             ColumnarState.from_ipc(state),
             tails={
@@ -151,6 +161,7 @@ def _snapshot(description: bytes, state: Any) -> Snapshot:
             routed={int(p): int(count) for p, count in raw["routed"].items()},
             late_updates={(int(p), int(offset)): bool(late) for p, offset, late in raw["late_updates"]},
             key_prefixes=frozenset(map(str, raw["key_prefixes"])),
+            holes=_gaps_of_json(raw["holes"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise SnapshotRefusedError(f"its description cannot be understood ({type(e).__name__}: {e})") from e

@@ -20,7 +20,8 @@ from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, qua
 from airflow_provider_rlmm.core.log.follower import Chunk, LogFollower, Lost
 from airflow_provider_rlmm.core.log.log_tail import LogTail
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
-from airflow_provider_rlmm.core.log.snapshot import HistoryGap, Snapshot, SnapshotStore, TopicIdentity
+from airflow_provider_rlmm.core.log.snapshot import Snapshot, SnapshotStore, TopicIdentity
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,8 +101,8 @@ class TopicState:
             )
         self.state = snapshot.state if snapshot else ColumnarState.empty(keep_finished=keep_finished)
         offsets = snapshot.next_offsets if snapshot else dict.fromkeys(range(self.identity.partition_count), 0)
-        tails, gaps = (snapshot.tails, snapshot.gaps) if snapshot else ({}, ())
-        self._follower = LogFollower(log, offsets, lost=Lost.RECORDED, tails=tails, gaps=gaps)
+        tails, gaps, holes = (snapshot.tails, snapshot.gaps, snapshot.holes) if snapshot else ({}, (), ())
+        self._follower = LogFollower(log, offsets, lost=Lost.RECORDED, tails=tails, gaps=gaps, holes=holes)
         self.quarantined: list[QuarantinedRecord] = list(snapshot.quarantined) if snapshot else []
         self.routed: Counter[int] = Counter(snapshot.routed if snapshot else ())
         """Good records per metadata partition: each of them lies where our partitioner puts it."""
@@ -148,6 +149,11 @@ class TopicState:
     def gaps(self) -> tuple[HistoryGap, ...]:
         """What was gone below these offsets before it was read."""
         return self._follower.gaps
+
+    @property
+    def holes(self) -> tuple[HistoryGap, ...]:
+        """Offsets below these that held no record and had records before them, and of which nobody has said why."""
+        return self._follower.open_holes()
 
     @property
     def tails(self) -> dict[int, LogTail]:
@@ -197,6 +203,7 @@ class TopicState:
             routed=dict(self.routed),
             late_updates=self.late_updates,
             key_prefixes=frozenset(self.key_prefixes),
+            holes=self._follower.holes,
         )
 
     def incomplete_history(self) -> pa.Table:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -68,6 +68,51 @@ class LostRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryGap:
+    """
+    Offsets of a metadata partition that hold no record: what is known of it is incomplete history.
+
+    :param metadata_partition: which one.
+    :param start: the first of them, inclusive.
+    :param end: the last of them, exclusive; where records were deleted before they were read, the beginning of the log then.
+    """
+
+    metadata_partition: int
+    start: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        """What a person names it by, such as ``3@17-18``."""
+        return f"{self.metadata_partition}@{self.start}-{self.end - 1}"
+
+    @property
+    def why(self) -> str:
+        """What was seen, in words, of one that has records before it."""
+        return (
+            f"metadata partition {self.metadata_partition} has no record at offsets {self.start} to {self.end - 1}: what was "
+            "said there cannot be known"
+        )
+
+    @property
+    def what_to_do(self) -> str:
+        """What a person can do about one that has records before it."""
+        return (
+            "find out what took them: Kafka writes none but by transactions, and removes none but by compaction; where they "
+            f"said nothing, say why once, by the parameter confirm_lost_records '{self.name}=the marker of a transaction' of "
+            "the cleaner's or the scrub's DAG or by 'rlmm clean --execute --confirm-lost-records "
+            f'"{self.name}=the marker of a transaction"\''
+        )
+
+    def within(self, start: int, end: int) -> bool:
+        """Tell whether some offsets, the last one exclusive, hold all of these."""
+        return start <= self.start and self.end <= end
+
+    def __str__(self) -> str:
+        return f"metadata partition {self.metadata_partition}: the records of offsets {self.start} to {self.end - 1} are gone"
+
+
+@dataclass(frozen=True, slots=True)
 class LostBeginning:
     """Why nothing may be concluded from what a metadata partition does not name: records of it are gone."""
 
@@ -96,24 +141,44 @@ def lost_beginning(metadata_partition: int, begin: int, lost: LostRecords | None
     return None
 
 
-_NAME = re.compile(r"(0|[1-9]\d{0,9})@(0|[1-9]\d{0,18})")
+_NUMBER, _OFFSET = r"(0|[1-9]\d{0,9})", r"(0|[1-9]\d{0,18})"
+_NAME = re.compile(rf"{_NUMBER}@{_OFFSET}")
+_EXPLAINED = re.compile(rf"{_NUMBER}@{_OFFSET}-{_OFFSET}=([^\x00-\x1f\x7f]{{1,200}})")
+WORDS_PATTERN = r"^\d+@\d+(-\d+=.{1,200})?$"
+"""What a person may say of missing records, for forms."""
 
 
 def lost_records_named(field: str, names: Iterable[str]) -> tuple[str, ...]:
     """
-    Return names of lost records, once each.
+    Return names of lost records, and of offsets that hold none with their causes, once each.
 
     :param field: what the error calls them.
     :param names: as a person spells them.
     :raises ConfigurationError: if one of them can name none.
     """
     for name in (found := tuple(dict.fromkeys(names))):
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) and explained_gap(name) is None:
             raise ConfigurationError(
-                f"{field} must be METADATA_PARTITION@OFFSET, such as 3@24, as the refusal names it, not {in_quotes(name)}"
+                f"{field} must be METADATA_PARTITION@OFFSET, such as 3@24, or METADATA_PARTITION@FIRST-LAST=CAUSE, such as "
+                f"3@17-18=a transaction, as the refusal names it, not {in_quotes(name)}"
             )
     return found
 
 
+def explained_gap(word: str) -> tuple[HistoryGap, str] | None:
+    """
+    Return which offsets hold no record, and why, as a person says it; ``None`` where the word is of another form.
+
+    :param word: such as ``3@17-18=a transaction``, the last offset inclusive.
+    """
+    match = _EXPLAINED.fullmatch(word)
+    if match is None or int(match[2]) > int(match[3]) or not match[4].strip():
+        return None
+    return HistoryGap(int(match[1]), int(match[2]), int(match[3]) + 1), match[4].strip()
+
+
 NOTHING_LOST: Mapping[int, LostRecords] = MappingProxyType({})
 """What is known of a log that nobody compares with anything."""
+
+NOTHING_EXPLAINED: Mapping[int, Sequence[tuple[int, int]]] = MappingProxyType({})
+"""Why offsets of a log hold no record, where nobody has said so."""

@@ -10,7 +10,7 @@ from airflow_provider_rlmm.core.base import values
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Text, Texts, Written
 from airflow_provider_rlmm.core.base.values import refused
-from airflow_provider_rlmm.core.records.lost_records import lost_records_named
+from airflow_provider_rlmm.core.records.lost_records import WORDS_PATTERN, lost_records_named
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.world.hold import Hold
 
@@ -62,10 +62,13 @@ HOLD: Final[Declared[tuple[str, ...]]] = Declared(
 )
 CONFIRM_LOST_RECORDS: Final[Declared[tuple[str, ...]]] = Declared(
     name="confirm_lost_records",
-    kind=Texts(_lost_records, pattern=r"^\d+@\d+$"),
+    kind=Texts(_lost_records, pattern=WORDS_PATTERN),
     default=(),
     title="Lost records confirmed",
-    sentence="Go on without records that earlier runs had read and the log has lost: 3@24, as the refusal says",
+    sentence=(
+        "Go on without records that earlier runs had read and the log has lost: 3@24, as the refusal says; or say why "
+        "offsets hold no record: 3@17-18=a transaction"
+    ),
 )
 CONFIRM_METADATA_TOPIC_ID: Final[Declared[UUID | None]] = Declared(
     name="confirm_metadata_topic_id",

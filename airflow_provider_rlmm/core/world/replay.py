@@ -29,7 +29,7 @@ from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.lost_records import LostBeginning, LostRecords, lost_beginning
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap, LostBeginning, LostRecords, lost_beginning
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogMetadata,
@@ -65,6 +65,8 @@ class MetadataPartitionView:
     routed_records: int = 0  # number of those that are
     # what it does not hold of what earlier runs have read, ``None`` where nothing is known to be lost
     lost: LostRecords | None = None
+    # offsets that hold no record and of which nobody has said why, by offset
+    holes: tuple[HistoryGap, ...] = ()
 
     def names(self, topic_ids: Collection[UUID]) -> dict[UUID, frozenset[str]]:
         """
@@ -90,8 +92,21 @@ class MetadataPartitionView:
         number = self.metadata_partition
         if (lost := self.lost_beginning) is not None:
             return Doubt(lost.why, number, lost.offset)
+        if self.holes:
+            return Doubt(self.holes[0].why, number, self.holes[0].end)
         record = self.first_quarantined(tip, allowed_quarantine)
         return None if record is None else Doubt(f"{record} cannot be applied", number, record.offset)
+
+    def leaves_out_steps_of(self, tip: TopicIdPartition, allowed_quarantine: frozenset[str]) -> bool:
+        """
+        Tell whether a step of a segment may be missing although its first event is there.
+
+        Records that are lost at the beginning were all before what is left, so that none of them is a later step.
+
+        :param tip: the user partition of the segment.
+        :param allowed_quarantine: names of error codes that raise no doubt.
+        """
+        return bool(self.holes) or self.first_quarantined(tip, allowed_quarantine) is not None
 
     def first_quarantined(
         self, tip: TopicIdPartition, allowed_quarantine: frozenset[str], start: int = 0
@@ -121,6 +136,10 @@ class MetadataPartitionView:
             found.append(Refusal(what, why, OBSTACLE_ADVICE, RefusalKind.LOST_RECORDS, number, self.begin))
         if self.lost is not None:
             found.append(refusal_of_lost(self.lost))
+        if self.holes:
+            hole, more = self.holes[0], len(self.holes) - 1
+            why = f"{hole.why}; {more} more such gaps are there" if more else hole.why
+            found.append(Refusal(what, why, hole.what_to_do, RefusalKind.LOST_RECORDS, number, hole.end))
         return found
 
     @property
@@ -285,6 +304,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
             self._follower.advance(self._apply_all)
         finally:
             self.end = self._follower.positions[self.metadata_partition]
+            self.holes = self._follower.open_holes()
 
     def _apply_all(self, decoded: Any) -> None:
         for offset, timestamp_ms, event in self._good_events(decoded):

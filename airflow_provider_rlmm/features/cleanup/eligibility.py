@@ -258,7 +258,8 @@ def _why_left(
         return Left(str(segment_id), str(e), UNSAFE_ADVICE, RefusalKind.STORAGE)
     if segment_id.id in listed:
         return None
-    unseen = as_unseen(history, metadata, context.root, context.storage, context.deletions)
+    unread = context.replay.leaves_out_steps_of(history.topic_id_partition, context.limits.allowed_quarantine)
+    unseen = as_unseen(history, metadata, context.root, context.storage, context.deletions, copied_is_known=not unread)
     decision = decide_unseen(unseen, context.limits.overrides)
     if decision.verdict is UnseenVerdict.MAY_FINISH:
         return None
@@ -296,6 +297,8 @@ def as_unseen(
     root: ProvenRoot,
     storage: RemoteStorageManager,
     deletions: EarlierDeletions,
+    *,
+    copied_is_known: bool = True,
 ) -> UnseenSegment:
     """
     Put together what is known of a segment of which no listing of this run showed an object.
@@ -305,13 +308,14 @@ def as_unseen(
     :param root: what is known about the storage root.
     :param storage: knows the layout.
     :param deletions: what earlier runs have deleted; asked where that decides.
+    :param copied_is_known: whether no record is missing that may have said that it was copied.
     """
     segment_id = metadata.remote_log_segment_id.id
     ours = history.started_by.get(segment_id) == OWN_BROKER_ID
     check, places = root.check, frozenset(place.name for place in storage.layout.places_of(metadata))
     return UnseenSegment(
         state=metadata.state,
-        was_copied=segment_id in history.copied,
+        was_copied=segment_id in history.copied or not copied_is_known,
         places_proven=places <= check.verified_places,
         only_place=len(storage.layout.places) == 1,
         root_is_fresh=all(root.freshness.is_fresh(place, check.expected_places) for place in places),

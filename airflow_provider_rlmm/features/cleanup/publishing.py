@@ -109,10 +109,13 @@ class _StorageWitness:
         _, proof = self._proven(tip)
         return proof.shown
 
-    def decide_unseen(self, history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata) -> UnseenDecision:
+    def decide_unseen(
+        self, history: UserPartitionHistory, metadata: RemoteLogSegmentMetadata, *, copied_is_known: bool
+    ) -> UnseenDecision:
         """Tell by the cleaner's rule whether a segment may be finished of which no listing shows an object."""
         storage, proof = self._proven(history.topic_id_partition)
-        return decide_unseen(as_unseen(history, metadata, proof, storage, self.deletions), self.overrides)
+        unseen = as_unseen(history, metadata, proof, storage, self.deletions, copied_is_known=copied_is_known)
+        return decide_unseen(unseen, self.overrides)
 
     def _proven(self, tip: TopicIdPartition) -> tuple[RemoteStorageManager, ProvenRoot]:
         if self.storage is None:
@@ -135,6 +138,7 @@ class _Standing:
     held: Refusal | None  # why it must not be touched, ``None`` where nothing holds it
     doubt: Doubt | None  # why more may have been said about it than was read, ``None`` where nothing suggests it
     storage: _StorageWitness  # remote storage, asked where that is needed
+    copied_is_known: bool  # whether no record is missing that may have said that a segment was copied
 
     def check(self, event: WritableEvent) -> None:
         """Refuse an event that marker and cleaner would not write now, and say why and what to do."""
@@ -197,7 +201,7 @@ class _Standing:
         metadata = self.history.cache.segment(event.remote_log_segment_id)
         if metadata is None:
             return "the log knows no such segment that is not finished"
-        decision = self.storage.decide_unseen(self.history, metadata)
+        decision = self.storage.decide_unseen(self.history, metadata, copied_is_known=self.copied_is_known)
         if decision.verdict is UnseenVerdict.MAY_FINISH:
             return None
         override = f"; the override {decision.override!r} settles it" if decision.override else ""
@@ -327,6 +331,7 @@ def publish_events(
             hold().refusal_of(tip, names),
             replay.doubt_about(tip, limits.allowed_quarantine),
             witness,
+            not replay.leaves_out_steps_of(tip, limits.allowed_quarantine),
         ).check(event)
         # What is to be finished was listed just now, and the log names all that is there.
         belief = Belief(replay, seen.proof, frozenset({tip}))

@@ -272,14 +272,15 @@ class _Examination:
         import pyarrow as pa
 
         kind = FindingKind.INCOMPLETE_HISTORY
-        for gap in state.gaps:
+        missing = [(gap, str(gap)) for gap in state.gaps] + [(h, f"{h.why}; {h.what_to_do}") for h in state.holes]
+        for gap, what in missing:
             place = {"metadata_partition": gap.metadata_partition, "offset": gap.end}
             known = user_partitions(state.state, {gap.metadata_partition})
             if not known.num_rows:
-                self.findings.add_one(kind, place, f"{gap}; no user partition is known of it")
+                self.findings.add_one(kind, place, f"{what}; no user partition is known of it")
                 continue
             rows = known.append_column("offset", pa.repeat(pa.scalar(gap.end, pa.int64()), known.num_rows))
-            self.findings.add(kind, rows.append_column("reason", pa.repeat(str(gap), known.num_rows)))
+            self.findings.add(kind, rows.append_column("reason", pa.repeat(what, known.num_rows)))
 
     def _stuck_segments(self, stuck: pa.Table) -> None:
         """Report segments that are being copied or deleted for too long, the oldest first."""

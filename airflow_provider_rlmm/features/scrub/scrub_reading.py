@@ -135,6 +135,8 @@ class ScrubReading:
         found = {number: lost.why for number, lost in self.losses.items()}
         for gap in self.state.gaps:
             found.setdefault(gap.metadata_partition, str(gap))
+        for hole in self.state.holes:
+            found.setdefault(hole.metadata_partition, hole.why)
         for record in self.state.quarantined:
             found.setdefault(record.metadata_partition, str(record))
         return found

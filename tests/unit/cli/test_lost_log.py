@@ -156,6 +156,24 @@ def test_once_it_is_confirmed_by_name_runs_go_on_and_it_stays_in_doubt(
     assert not [line for line in cluster.ours() if line.startswith("DELETE_PARTITION_FINISHED") and "gone" in line]
 
 
+@pytest.mark.slow
+def test_a_gap_whose_cause_is_said_once_puts_nothing_in_doubt(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12, 15):
+        cluster.segment(GONE, number)
+    offset = cluster.log.append(0, b"the marker of a transaction")
+    cluster.log.remove(0, [offset])
+    code, text = said(capsys, *CLEAN, *WRITES)
+    assert code == 4
+    assert f'--confirm-lost-records "0@{offset}-{offset}=the marker of a transaction"' in text
+    cluster.now_ms += 30 * HOUR_MS
+    code, text = said(capsys, *CLEAN, *WRITES, "--confirm-lost-records", f"0@{offset}-{offset}=a transaction of ann")
+    assert code == 0, text
+    assert cluster.keys_of(GONE) == set()
+    assert said(capsys, *CLEAN, *WRITES)[0] == 0, "it is on record"
+
+
 def test_check_says_it(cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConnectionCheck, "findings", lambda self: [])
     assert said(capsys, *SCRUB)[0] == 0

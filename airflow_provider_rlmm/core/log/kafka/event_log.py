@@ -33,7 +33,7 @@ from airflow_provider_rlmm.core.log.kafka.config import CLIENT_ID_PREFIX, KafkaC
 from airflow_provider_rlmm.core.log.kafka.producer import BatchProducer
 from airflow_provider_rlmm.core.log.kafka.subscription import KafkaSubscription, MessageColumns
 from airflow_provider_rlmm.core.log.protocol import EventStream, PublishOutcome, SubscriptionHandle
-from airflow_provider_rlmm.core.records.lost_records import NOTHING_LOST
+from airflow_provider_rlmm.core.records.lost_records import NOTHING_EXPLAINED, NOTHING_LOST
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +75,7 @@ class KafkaMetadataLogReader:
         self._cluster_id = cluster_id
         self._idle_readers: list[_Reader] = []
         self.losses = NOTHING_LOST
+        self.explained_gaps = NOTHING_EXPLAINED
 
     @property
     def partition_count(self) -> int:

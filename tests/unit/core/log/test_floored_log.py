@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -170,6 +171,61 @@ def test_an_era_that_cannot_be_read_ends_a_run_for_real(world: World) -> None:
     name.write_text("{}")
     with pytest.raises(FloorError, match=r"era\.json cannot be read"):
         world.open()
+
+
+def holes(world: World) -> list[int]:
+    """Offsets 5, 6 and 20 of metadata partition 1 hold no record."""
+    world.log.remove(1, [5, 6, 20])
+    return [5, 6, 20]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_the_cause_of_a_gap_is_said_once_and_counts_from_then_on(world: World, dry_run: bool) -> None:
+    holes(world)
+    log = world.open("1@5-6=the marker of a transaction", "1@20-20=another", dry_run=dry_run)
+    assert log.explained_gaps == {1: [(5, 7), (20, 21)]}
+    documents = sorted((world.folder / "floors").glob("*.gap.json"))
+    assert [path.name.split(".", 1)[1] for path in documents] == (
+        [] if dry_run else ["1.20-21.gap.json", "1.5-7.gap.json"]
+    )
+    later = world.open()
+    assert later.explained_gaps == ({} if dry_run else {1: [(20, 21), (5, 7)]})
+    if not dry_run:
+        assert json.loads(documents[1].read_text()) == {
+            "cause": "the marker of a transaction", "at_ms": NOW_MS, "by": "ann",
+        }  # fmt: skip
+        world.open("1@5-6=said again", by="bob")
+        assert len(list((world.folder / "floors").glob("*.gap.json"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("1@5-7=a transaction", "offset 7 holds a record"),
+        ("1@4-5=a transaction", "offset 4 holds a record"),
+        ("1@20-24=a transaction", "has offsets 0 to 23"),
+        ("7@20-20=a transaction", "has offsets 0 to -1"),
+    ],
+)
+def test_only_offsets_that_hold_no_record_have_a_cause(world: World, word: str, why: str) -> None:
+    holes(world)
+    with pytest.raises(LostRecordsError, match=why):
+        world.open(word)
+    assert [name for name in world.files if "gap" in name] == []
+
+
+@pytest.mark.parametrize("word", ["1@5-6", "1@5-6=", "1@5-6= ", "1@6-5=cause", "1@5-6=two\nlines", "1@-6=x", "@5-6=x"])
+def test_what_is_no_word_about_a_gap_is_refused(world: World, word: str) -> None:
+    holes(world)
+    with pytest.raises(ConfigurationError, match="METADATA_PARTITION@FIRST-LAST=CAUSE"):
+        world.open(word)
+
+
+def test_a_cause_is_of_one_metadata_topic(world: World) -> None:
+    holes(world)
+    world.open("1@5-6=a transaction")
+    world.log = InProcessMetadataEventLog(3, topic_id=UUID(int=1), clock=lambda: NOW_MS)
+    assert world.open().explained_gaps == {}
 
 
 def lost(world: World, *confirm: str, dry_run: bool = False) -> dict[int, tuple[str, bool]]:

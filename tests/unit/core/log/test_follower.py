@@ -16,8 +16,7 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.log.event_decoding import BATCH_ROWS
 from airflow_provider_rlmm.core.log.follower import LogFollower, Lost
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.core.log.snapshot import HistoryGap
-from airflow_provider_rlmm.core.records.lost_records import LostRecords
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap, LostRecords
 
 OPEN = LostRecords(1, 24, 12)
 
@@ -217,3 +216,84 @@ def test_no_more_is_read_than_was_asked_for() -> None:
     follower = LogFollower(new_log(3, 4, 5), {0: 0, 1: 1, 2: 0}, lost=Lost.SKIPPED)
     assert follower.ends(most=4) == {0: 3, 1: 2, 2: 0}
     assert follower.ends(only={2}) == {2: 5}
+
+
+def removed(log: InProcessMetadataEventLog, *offsets: int, number: int = 0) -> InProcessMetadataEventLog:
+    log.remove(number, offsets)
+    return log
+
+
+@pytest.mark.parametrize("lost", [Lost.REFUSED, Lost.RECORDED])
+def test_offsets_without_a_record_are_holes_wherever_they_lie(lost: Lost) -> None:
+    log = removed(new_log(10, 4), 0, 3, 4, 9)
+    log.remove(1, [2])
+    reader = Reader(LogFollower(log, {0: 0, 1: 0}, lost=lost))
+    reader.advance()
+    assert sorted(hole.name for hole in reader.follower.holes) == ["0@0-0", "0@3-4", "0@9-9", "1@2-2"]
+    assert reader.follower.open_holes() == reader.follower.holes
+    assert reader.follower.gaps == ()
+    write(log, 2)
+    reader.advance()
+    assert len(reader.follower.holes) == 4, "they were seen once"
+    assert (reader.seen[0], reader.follower.positions) == ([1, 2, 5, 6, 7, 8, 10, 11], {0: 12, 1: 4})
+
+
+@pytest.mark.slow
+def test_holes_at_the_edges_of_what_is_read_at_once_are_seen() -> None:
+    log = removed(new_log(2 * BATCH_ROWS + 2), BATCH_ROWS - 1, BATCH_ROWS, 2 * BATCH_ROWS)
+    reader = Reader(LogFollower.from_beginning(log, [0]))
+    reader.advance()
+    holes = [(hole.start, hole.end) for hole in reader.follower.holes]
+    assert holes == [(BATCH_ROWS - 1, BATCH_ROWS + 1), (2 * BATCH_ROWS, 2 * BATCH_ROWS + 1)]
+
+
+def test_a_hole_is_kept_only_with_what_was_taken() -> None:
+    log = removed(new_log(4), 1)
+    reader = Reader(LogFollower.from_beginning(log, [0]))
+    reader.fails_from = 0
+    with pytest.raises(ZeroDivisionError):
+        reader.advance()
+    assert reader.follower.holes == ()
+    reader.advance()
+    assert [hole.name for hole in reader.follower.holes] == ["0@1-1"]
+
+
+def test_what_is_gone_at_the_beginning_is_a_gap_and_what_is_missing_behind_it_a_hole() -> None:
+    log = removed(new_log(10), 2, 6)
+    log.truncate(0, 4)
+    reader = Reader(LogFollower(log, {0: 0}, lost=Lost.RECORDED))
+    reader.advance()
+    assert reader.follower.gaps == (HistoryGap(0, 0, 4),)
+    assert reader.follower.holes == (HistoryGap(0, 6, 7),)
+
+
+def test_who_only_waits_for_news_looks_for_no_holes() -> None:
+    reader = Reader(LogFollower(removed(new_log(4), 1), {0: 0}, lost=Lost.SKIPPED))
+    reader.advance()
+    assert reader.follower.holes == ()
+
+
+def test_holes_of_which_somebody_has_said_why_are_no_open_ones() -> None:
+    log = removed(new_log(10), 2, 3, 7)
+    log.explained_gaps = {0: [(2, 3), (7, 8)], 1: [(2, 4)]}
+    reader = Reader(LogFollower.from_beginning(log, [0]))
+    reader.advance()
+    assert [hole.name for hole in reader.follower.open_holes()] == ["0@2-3"], "half of it is not enough"
+    log.explained_gaps = {0: [(2, 4), (7, 8)]}
+    assert reader.follower.open_holes() == ()
+
+
+def test_who_needs_a_whole_history_is_told_of_each_hole_that_comes() -> None:
+    log = new_log(3)
+    follower = LogFollower.from_beginning(log, [0])
+    follower.require_whole("so nothing is done")
+    follower.advance(lambda _: None)
+    write(log, 3)
+    removed(log, 4)
+    for _ in range(2):
+        with pytest.raises(
+            TopicInDoubtError, match=r"no record at offsets 4 to 4: .*; so nothing is done\. What to do: find"
+        ):
+            follower.advance(lambda _: None)
+    log.explained_gaps = {0: [(4, 5)]}
+    follower.advance(lambda _: None)

@@ -50,8 +50,17 @@ class TestContract(MetadataEventLogContract):
     @pytest.fixture
     def under_test(self):
         log = InProcessMetadataEventLog(PARTITIONS)
+
+        def append_in_a_transaction(partition, value):
+            log.append(partition, value)
+            log.remove(partition, [log.append(partition, b"its marker")])
+
         return EventLogUnderTest(
-            log, log.append, log.truncate, lambda policy: setattr(log, "policy", frozenset(policy.split(",")))
+            log,
+            log.append,
+            log.truncate,
+            lambda policy: setattr(log, "policy", frozenset(policy.split(","))),
+            append_in_a_transaction,
         )
 
 

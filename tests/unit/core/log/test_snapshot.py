@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm.core.base import file_systems
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, SnapshotRefusedError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
-from airflow_provider_rlmm.core.log.snapshot import HistoryGap, Snapshot, TopicIdentity
+from airflow_provider_rlmm.core.log.snapshot import Snapshot, TopicIdentity
 from airflow_provider_rlmm.core.log.snapshot_file import SNAPSHOT_VERSION, SnapshotFile
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.serde import serialize
 from tests.examples import examples
 from tests.object_store_server import ObjectStoreServer
@@ -47,6 +48,7 @@ def snapshot() -> Snapshot:
             QuarantinedRecord(0, 3, "TOMBSTONE", "the value is null"), QuarantinedRecord(0, 4, "KEYED", "key", PARTITION),
         ),
         routed={0: 5},
+        holes=(HistoryGap(0, 4, 5),),
     )  # fmt: skip
 
 
@@ -163,6 +165,7 @@ def test_a_state_of_another_version_is_refused(path: Path, monkeypatch: pytest.M
         {"next_offsets": [1, 2]},
         {"next_offsets": {"x": 1}},
         {"gaps": [[1]]},
+        {"holes": [[1]]},
         {"partition_count": None},
     ],
 )

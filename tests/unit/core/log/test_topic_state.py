@@ -19,9 +19,9 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
-from airflow_provider_rlmm.core.log.snapshot import HistoryGap
 from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.log.topic_state import Progress, TopicState
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from tests.examples import examples
@@ -173,6 +173,20 @@ def test_records_gone_since_the_snapshot_are_incomplete_history(log: InProcessMe
     again = resumed(log, path)
     again.advance()
     assert (again.refusal, again.gaps) == (None, (HistoryGap(0, 0, 7),))
+
+
+def test_a_snapshot_remembers_the_holes_that_were_read(log: InProcessMetadataEventLog, path: Path) -> None:
+    log.remove(0, [2])
+    first = TopicState(log, topics())
+    first.advance()
+    SnapshotFile(str(path)).write(first.snapshot())
+    put(log, started(9, 900, 999, partition=HERE))
+    again = resumed(log, path)
+    again.advance()
+    assert again.refusal is None
+    assert first.holes == again.holes == (HistoryGap(0, 2, 3),)
+    log.explained_gaps = {0: [(2, 3)]}
+    assert again.holes == ()
 
 
 def test_where_the_last_records_of_a_snapshot_are_gone_nothing_ties_it_to_the_log(

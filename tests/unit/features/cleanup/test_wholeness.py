@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError, StorageAccessError, StorageUnavailableError
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
-from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
@@ -316,3 +317,48 @@ def test_the_guard_itself_refuses_to_finish_a_partition_without_the_proof(cluste
     shown = Belief(replay, shown_whole=frozenset({GONE}))
     assert "no listing has shown" not in (shown.obstacle_to_finish(GONE) or "")
     assert UUID(int=1000) in replay.histories[GONE].known_segments
+
+
+def behind_a_hole(cluster: Cluster, *, hole: bool) -> Cluster:
+    """
+    A segment whose deletion a run of ours is said to have begun, whose objects are nowhere, and of which the log does not say
+    that it was copied: as that record is gone, or as it never was.
+    """
+    cluster.foreign(add(GONE, 3))
+    if hole:
+        cluster.log.remove(0, [cluster.foreign(update(GONE, 3, S.COPY_SEGMENT_FINISHED))])
+    cluster.foreign(replace(update(GONE, 3, S.DELETE_SEGMENT_STARTED), broker_id=OWN_BROKER_ID))
+    cluster.mark_and_wait()
+    return cluster
+
+
+def test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_the_log_is_never_finished(cluster: Cluster) -> None:
+    behind_a_hole(cluster, hole=True)
+    (hole,) = [refusal for refusal in cluster.plan().summary.refusals if refusal.kind is RefusalKind.LOST_RECORDS]
+    assert "has no record at offsets" in hole.why
+    assert "confirm_lost_records" in hole.what_to_do
+    report = cluster.clean(max_missing_segments=1)
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "INCOMPLETE", "other": "FINISHED"}
+    assert "its copy was finished and a run began to delete it, storage lists no object of it" in reasons(report)
+
+
+def test_a_segment_whose_copy_may_have_been_finished_by_a_bad_record_is_never_finished(cluster: Cluster) -> None:
+    cluster.log.append(0, b"\x01\x00\x00garbage")
+    report = behind_a_hole(cluster, hole=False).clean(max_missing_segments=1)
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "INCOMPLETE", "other": "FINISHED"}
+    assert "its copy was finished and a run began to delete it, storage lists no object of it" in reasons(report)
+
+
+def test_without_a_hole_a_segment_that_was_never_copied_is_finished(cluster: Cluster) -> None:
+    assert outcomes(behind_a_hole(cluster, hole=False)) == {"gone": "FINISHED", "other": "FINISHED"}
+
+
+def test_a_hole_puts_everybody_under_proof_and_its_cause_ends_that(cluster: Cluster) -> None:
+    offset = cluster.log.append(0, b"the marker of a transaction")
+    cluster.log.remove(0, [offset])
+    unnamed_object(cluster)
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
+    assert f"has no record at offsets {offset} to {offset}" in reasons(report)
+    cluster.log.explained_gaps = {0: [(offset, offset + 1)]}
+    assert outcomes(cluster)["gone"] == "INCOMPLETE", "what the log names is deleted, as nothing puts it in doubt"

@@ -190,6 +190,18 @@ def test_a_lost_beginning_makes_unknown_what_would_be_unreferenced(cluster: Clus
         assert list(found.doubtful) == [home]
 
 
+def test_a_hole_of_the_log_makes_unknown_what_would_be_unreferenced(cluster: Cluster) -> None:
+    keys = put(cluster, add(TOPIC, 1))
+    cluster.segment(TOPIC, 0)
+    home = cluster.metadata_partition_of(TOPIC)
+    offset = cluster.foreign(update(TOPIC, 0, S.COPY_SEGMENT_FINISHED))
+    assert keys <= classes(scrubbed(cluster))[ScrubClass.UNREFERENCED]
+    cluster.log.remove(home, [offset])
+    found = scrubbed(cluster)
+    assert keys <= classes(found)[ScrubClass.UNKNOWN]
+    assert f"has no record at offsets {offset} to {offset}" in found.doubtful[home]
+
+
 def test_a_segment_that_only_an_inapplicable_record_names_is_not_unreferenced(cluster: Cluster) -> None:
     cluster.segment(TOPIC, 0)
     keys = put(cluster, add(TOPIC, 1))
