@@ -62,18 +62,10 @@ HOLES = [
     Mutation(
         "I2",
         "a segment was never copied where the record that said so may be missing",
-        REPLAY,
-        "        return bool(self.holes) or self.first_quarantined(tip, allowed_quarantine) is not None\n",
-        "        return self.first_quarantined(tip, allowed_quarantine) is not None\n",
+        "features/cleanup/eligibility.py",
+        "    known = not context.replay.holes\n",
+        "    known = True\n",
         _HOLE,
-    ),
-    Mutation(
-        "I2",
-        "a segment was never copied where the record that said so cannot be read",
-        REPLAY,
-        "        return bool(self.holes) or self.first_quarantined(tip, allowed_quarantine) is not None\n",
-        "        return bool(self.holes)\n",
-        f"{_WHOLE}test_a_segment_whose_copy_may_have_been_finished_by_a_bad_record_is_never_finished",
     ),
     Mutation(
         "I2",

@@ -6,15 +6,11 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
 WHOLE = 2000
 """What ``make simulate`` plays; with fewer, runs are killed at every effect of fewer seeds."""
-
-LONGEST_S = 1.0
-"""What one story may take on a busy machine, seconds; a test that plays many may take the sum."""
 
 LAST = 1_000_000_000
 """Where the seeds of a run begin below that."""
@@ -36,14 +32,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.write_line(_again(played(config)))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test the time that its stories take, and say which these are before the first one is played."""
-    least, seeds = float(config.getini("timeout")), played(config)
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.timeout(least + LONGEST_S * len(seeds)))
-    config.get_terminal_writer().line(_again(seeds))
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Say which stories these are before the first one is played: who ends a run of hours can repeat it."""
+    session.config.get_terminal_writer().line(_again(played(session.config)))
 
 
 def _again(seeds: range) -> str:

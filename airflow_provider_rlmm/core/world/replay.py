@@ -97,17 +97,6 @@ class MetadataPartitionView:
         record = self.first_quarantined(tip, allowed_quarantine)
         return None if record is None else Doubt(f"{record} cannot be applied", number, record.offset)
 
-    def leaves_out_steps_of(self, tip: TopicIdPartition, allowed_quarantine: frozenset[str]) -> bool:
-        """
-        Tell whether a step of a segment may be missing although its first event is there.
-
-        Records that are lost at the beginning were all before what is left, so that none of them is a later step.
-
-        :param tip: the user partition of the segment.
-        :param allowed_quarantine: names of error codes that raise no doubt.
-        """
-        return bool(self.holes) or self.first_quarantined(tip, allowed_quarantine) is not None
-
     def first_quarantined(
         self, tip: TopicIdPartition, allowed_quarantine: frozenset[str], start: int = 0
     ) -> QuarantinedRecord | None:

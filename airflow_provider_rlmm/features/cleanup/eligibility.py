@@ -258,8 +258,8 @@ def _why_left(
         return Left(str(segment_id), str(e), UNSAFE_ADVICE, RefusalKind.STORAGE)
     if segment_id.id in listed:
         return None
-    unread = context.replay.leaves_out_steps_of(history.topic_id_partition, context.limits.allowed_quarantine)
-    unseen = as_unseen(history, metadata, context.root, context.storage, context.deletions, copied_is_known=not unread)
+    known = not context.replay.holes
+    unseen = as_unseen(history, metadata, context.root, context.storage, context.deletions, copied_is_known=known)
     decision = decide_unseen(unseen, context.limits.overrides)
     if decision.verdict is UnseenVerdict.MAY_FINISH:
         return None

@@ -342,13 +342,6 @@ def test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_the_log_is_nev
     assert "its copy was finished and a run began to delete it, storage lists no object of it" in reasons(report)
 
 
-def test_a_segment_whose_copy_may_have_been_finished_by_a_bad_record_is_never_finished(cluster: Cluster) -> None:
-    cluster.log.append(0, b"\x01\x00\x00garbage")
-    report = behind_a_hole(cluster, hole=False).clean(max_missing_segments=1)
-    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "INCOMPLETE", "other": "FINISHED"}
-    assert "its copy was finished and a run began to delete it, storage lists no object of it" in reasons(report)
-
-
 def test_without_a_hole_a_segment_that_was_never_copied_is_finished(cluster: Cluster) -> None:
     assert outcomes(behind_a_hole(cluster, hole=False)) == {"gone": "FINISHED", "other": "FINISHED"}
 
