@@ -69,6 +69,15 @@ HOLES = [
     ),
     Mutation(
         "I2",
+        "by hand a segment was never copied where the record that said so may be missing",
+        "features/cleanup/publishing.py",
+        "            not replay.holes,\n",
+        "            True,\n",
+        "features/cleanup/test_publishing.py::"
+        "test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_the_log_is_not_finished",
+    ),
+    Mutation(
+        "I2",
         "what is not known of a copy counts as that there was none",
         "features/cleanup/eligibility.py",
         "        was_copied=segment_id in history.copied or not copied_is_known,\n",

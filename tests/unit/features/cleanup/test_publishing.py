@@ -26,6 +26,7 @@ from airflow_provider_rlmm.core.records.records import (
     RemotePartitionDeleteMetadata,
     kafka_uuid_str,
 )
+from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
@@ -346,6 +347,17 @@ def test_a_segment_that_a_run_has_deleted_by_the_audit_log_is_finished_below_a_f
     take_away(started, 0)
     publish(started, event(S.DELETE_SEGMENT_FINISHED), deletions=lambda ids, since_ms: DeletionRecord(frozenset(ids)))
     assert started.states()[-1] == "DELETE_SEGMENT_FINISHED"
+
+
+def test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_the_log_is_not_finished(started: Cluster) -> None:
+    publish(started, event(S.DELETE_SEGMENT_STARTED))
+    take_away(started, 0)
+    copied = serialize(update(GONE, 0, S.COPY_SEGMENT_FINISHED))
+    rows = [row for batch in started.log.read(0, 0, started.log.high_water_marks()[0]) for row in batch.to_pylist()]
+    started.log.remove(0, [row["offset"] for row in rows if row["value"] == copied])
+    with pytest.raises(EventByHandRefusedError, match="no deletion of it that found an object"):
+        publish(started, event(S.DELETE_SEGMENT_FINISHED))
+    assert started.states()[-1] == "DELETE_SEGMENT_STARTED"
 
 
 def test_below_an_old_root_storage_shows_nothing(started: Cluster) -> None:
