@@ -252,7 +252,7 @@ class Mistakes(Content):
         """How often the log has lost records."""
         return self.happened["beginning lost"] + self.happened["end lost"]
 
-    def looks_denied(self) -> set[str]:
-        """Return the names of topics with work to do that nobody may describe in this run."""
-        wanted = {tip.topic for tip in (*self.gone, *self.alive) if self.model.readable(tip).unfinished}
-        return wanted & self.denied
+    def looks_denied(self) -> set[TopicIdPartition]:
+        """Return the user partitions with work to do whose topics nobody may describe in this run."""
+        known = (tip for tip in (*self.gone, *self.alive) if tip.topic in self.denied)
+        return {tip for tip in known if self.model.readable(tip).unfinished}

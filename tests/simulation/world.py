@@ -340,8 +340,10 @@ class World(Mistakes):
         effects = DryRunMarkerEffects(self.log) if dry_run else RealMarkerEffects(publisher)
         marking = DeletedPartitionMarker(topic, effects, clock=clock).mark()
         topic.keep()
-        # Of a log that loses records meanwhile nobody can say what the marker has read.
-        process.told += check_marking(marking, denied & self.looks_denied() if self.losses == losses else ())
+        # Of a log that loses records meanwhile nobody can say what the marker has read. A topic that was made anew by the name
+        # of another one has its own work: the marker may have looked after the old one had any, and before the new one had.
+        unseen = denied & self.looks_denied() if self.losses == losses else set()
+        process.told += check_marking(marking, {tip.topic for tip in unseen})
         self._end_task(process)
         hurried = self.trouble is not CALM and self.adversary.random() < 0.2
         self.pass_time(MIN_ABSENCE_MS - (self.adversary.choice([MIN_ABSENCE_MS // 2, 3 * MINUTE_MS]) if hurried else 0))
