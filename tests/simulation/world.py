@@ -340,8 +340,8 @@ class World(Mistakes):
         effects = DryRunMarkerEffects(self.log) if dry_run else RealMarkerEffects(publisher)
         marking = DeletedPartitionMarker(topic, effects, clock=clock).mark()
         topic.keep()
-        # Of a log that loses records meanwhile nobody can say what the marker has read. A topic that was made anew by the name
-        # of another one has its own work: the marker may have looked after the old one had any, and before the new one had.
+        # Of a log that loses records meanwhile nobody can say what the marker has read. A topic that was made anew by the
+        # name of another one has its own work: the marker may have looked after the old one had any, and before the new one.
         unseen = denied & self.looks_denied() if self.losses == losses else set()
         process.told += check_marking(marking, {tip.topic for tip in unseen})
         self._end_task(process)
