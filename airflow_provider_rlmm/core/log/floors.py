@@ -219,13 +219,13 @@ class FloorFiles:
 
     def confirmed(self, topic_id: UUID) -> list[ConfirmedLoss]:
         """See :class:`FloorStore`."""
-        found = [m for name in self._names() if (m := _CONFIRMED.fullmatch(name)) and m[1] == str(topic_id)]
-        return sorted((self._confirmed(m[0]) for m in found), key=lambda loss: loss.generation)
+        found = (self._confirmed(m[0]) for m in self._of_topic(_CONFIRMED, topic_id))
+        return sorted(found, key=lambda loss: loss.generation)
 
     def explained(self, topic_id: UUID) -> list[HistoryGap]:
         """See :class:`FloorStore`; the names of the files say it, what is in them is for people."""
-        found = [m for name in self._names() if (m := _GAP.fullmatch(name)) and m[1] == str(topic_id)]
-        return sorted((HistoryGap(*map(int, m.groups()[1:])) for m in found), key=lambda gap: gap.metadata_partition)
+        found = (HistoryGap(*map(int, m.groups()[1:])) for m in self._of_topic(_GAP, topic_id))
+        return sorted(found, key=lambda gap: gap.metadata_partition)
 
     def explain(self, word: ExplainedGap) -> None:
         """See :class:`FloorStore`."""
@@ -236,9 +236,8 @@ class FloorFiles:
     def era(self, topic_id: UUID) -> LogEra:
         """See :class:`FloorStore`."""
         found = PLAIN_ERA
-        for name in self._names():
-            if (m := _ERA.fullmatch(name)) and m[1] == str(topic_id):
-                found = found.or_later(self._era(name, int(m[2])))
+        for m in self._of_topic(_ERA, topic_id):
+            found = found.or_later(self._era(m[0], int(m[2])))
         return found
 
     def keep_era(self, topic_id: UUID, era: LogEra) -> None:
@@ -316,6 +315,10 @@ class FloorFiles:
             raise FloorError(
                 f"{self._uri} cannot be listed: {e}; it holds what earlier runs have read of the log"
             ) from e
+
+    def _of_topic(self, pattern: re.Pattern[str], topic_id: UUID) -> list[re.Match[str]]:
+        """Return the names of one kind of a metadata topic, whose id is their first part."""
+        return [m for name in self._names() if (m := pattern.fullmatch(name)) and m[1] == str(topic_id)]
 
     def _create(self, name: str, document: dict[str, Any]) -> None:
         try:

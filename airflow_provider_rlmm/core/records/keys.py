@@ -12,13 +12,12 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from enum import StrEnum
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
+    SegmentEvent,
     kafka_uuid_str,
     parse_kafka_uuid,
 )
@@ -35,20 +34,10 @@ _NUMBER = r"(-?[0-9]{1,19})"
 _OFFSET_KEY = re.compile(rf"([A-Za-z0-9_-]{{22}}):([^:]*):{_NUMBER}:{_NUMBER}:{_NUMBER}(:{UPDATE_SUFFIX})?", re.DOTALL)
 
 
-class KeyForm(StrEnum):
-    """What keys are made of."""
-
-    SEGMENT = "segment and state"
-    """37 bytes: topic id (16), partition (4), segment id (16), state (1), as apache/kafka pull request 22774 has them."""
-
-    OFFSET = "end offset and leader epoch"
-    """``topicId:topic:partition:endOffset:leaderEpoch[:UPDATE]``, as apache/kafka pull request 22459 has them."""
-
-
 @dataclass(frozen=True, slots=True)
 class SegmentKey:
     """
-    A key that names one state of one segment.
+    A key that names one state of one segment (apache/kafka pull request 22774).
 
     :param topic_id: the topic's id.
     :param partition: the user partition.
@@ -61,8 +50,6 @@ class SegmentKey:
     segment_id: UUID
     state: RemoteLogSegmentState
 
-    form = KeyForm.SEGMENT
-
     def __bytes__(self) -> bytes:
         return _SEGMENT_KEY.pack(self.topic_id.bytes, self.partition, self.segment_id.bytes, self.state)
 
@@ -72,7 +59,7 @@ class SegmentKey:
 
         :param event: what the value of the record says; only those about a segment have a key.
         """
-        if not isinstance(event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate):
+        if not isinstance(event, SegmentEvent):
             return False
         segment_id = event.remote_log_segment_id
         tip = segment_id.topic_id_partition
@@ -83,7 +70,8 @@ class SegmentKey:
 @dataclass(frozen=True, slots=True)
 class OffsetKey:
     """
-    A key that names where a segment ends; two copies of the same offsets in the same leader epoch have the same key.
+    A key that names where a segment ends: ``topicId:topic:partition:endOffset:leaderEpoch[:UPDATE]`` (apache/kafka pull
+    request 22459). Two copies of the same offsets in the same leader epoch have the same key.
 
     :param topic_id: the topic's id.
     :param topic: the topic's name.
@@ -100,8 +88,6 @@ class OffsetKey:
     leader_epoch: int
     is_update: bool
 
-    form = KeyForm.OFFSET
-
     def __bytes__(self) -> bytes:
         parts = (kafka_uuid_str(self.topic_id), self.topic, self.partition, self.end_offset, self.leader_epoch)
         return ":".join(map(str, (*parts, *[UPDATE_SUFFIX] * self.is_update))).encode()
@@ -112,14 +98,14 @@ class OffsetKey:
 
         :param event: what the value of the record says; only those about a segment have a key.
         """
-        if not isinstance(event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate):
+        if not isinstance(event, SegmentEvent):
             return False
         tip = event.remote_log_segment_id.topic_id_partition
-        return (
-            (tip.topic_id, tip.topic, tip.partition) == (self.topic_id, self.topic, self.partition)
-            and isinstance(event, RemoteLogSegmentMetadataUpdate) == self.is_update
-            and (not isinstance(event, RemoteLogSegmentMetadata) or event.end_offset == self.end_offset)
-        )
+        if (tip.topic_id, tip.topic, tip.partition) != (self.topic_id, self.topic, self.partition):
+            return False
+        if isinstance(event, RemoteLogSegmentMetadata):
+            return not self.is_update and event.end_offset == self.end_offset
+        return self.is_update
 
 
 RecordKey = SegmentKey | OffsetKey

@@ -298,7 +298,7 @@ def as_unseen(
     storage: RemoteStorageManager,
     deletions: EarlierDeletions,
     *,
-    copied_is_known: bool = True,
+    copied_is_known: bool,
 ) -> UnseenSegment:
     """
     Put together what is known of a segment of which no listing of this run showed an object.
