@@ -247,10 +247,9 @@ class CopyingWorld(World):
         else:
             super()._old_root()
 
-    def _lose_end(self) -> None:
-        super()._lose_end()
-        for number, offsets in self.undecodable.items():
-            self.undecodable[number] = {offset for offset in offsets if offset < self.model.ends[number]}
+    def _end_at(self, number: int, end: int) -> None:
+        super()._end_at(number, end)
+        self.undecodable[number] = {offset for offset in self.undecodable[number] if offset < end}
 
     # --- what lands --------------------------------------------------------------------------------------------------
 

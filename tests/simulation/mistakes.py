@@ -175,12 +175,16 @@ class Mistakes(Content):
         self.happened["end lost"] += 1
         self.log.cut_off(number, new_end)
         self.damaged |= self.model.cut_off(number, new_end)
-        self.unreadable[number] = {offset for offset in self.unreadable[number] if offset < new_end}
+        self._end_at(number, new_end)
         self.announced = {s: o for s, o in self.announced.items() if o < new_end or not self._lies_in(s, number)}
         tips = [tip for tip in (*self.gone, *self.alive) if self.home_of(tip) == number]
         for _ in range(self.adversary.choice([0, 1, 5]) if tips else 0):
             self.happened["regrown"] += 1
             self.announce(self.adversary.choice(tips))
+
+    def _end_at(self, number: int, end: int) -> None:
+        """Forget what could not be read from an offset on: others may take those offsets."""
+        self.unreadable[number] = {offset for offset in self.unreadable[number] if offset < end}
 
     def _lies_in(self, segment: object, metadata_partition: int) -> bool:
         return self.home_of(segment.topic_id_partition) == metadata_partition  # type: ignore[attr-defined]
