@@ -5,13 +5,14 @@ import ast
 import subprocess
 import sys
 import tomllib
+import warnings
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_rlmm.core.base import extras
-from airflow_provider_rlmm.core.base.extras import AIRFLOW_RANGE, require_airflow
+from airflow_provider_rlmm.core.base.extras import AIRFLOW_RANGE, AIRFLOW_TESTED_BELOW, require_airflow
 from airflow_provider_rlmm.provider_info import get_provider_info
 from tests.matrix.cells import AIRFLOWS, PYTHONS
 
@@ -27,6 +28,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, core: str | None) -> None:
         return core
 
     monkeypatch.setattr(extras, "version", version)
+    extras._warn_of_untested.cache_clear()
 
 
 @pytest.mark.parametrize("core", ["3.1.0", "3.2.2", "3.3.9rc1", None])
@@ -36,11 +38,22 @@ def test_a_tested_airflow_is_taken(monkeypatch: pytest.MonkeyPatch, core: str | 
     assert get_provider_info()["package-name"] == "airflow-provider-rlmm"
 
 
-@pytest.mark.parametrize("core", ["2.11.0", "3.0.6", "3.4.0", "3.4.0b1", "4.0", "unknown"])
+@pytest.mark.parametrize("core", ["3.4.0", "3.4.0b1", "3.10.2"])
+def test_a_later_minor_version_is_loaded_and_warned_of_once(monkeypatch: pytest.MonkeyPatch, core: str) -> None:
+    installed(monkeypatch, core)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        require_airflow()
+        assert get_provider_info()["package-name"] == "airflow-provider-rlmm"
+    (said,) = (str(warning.message) for warning in caught)
+    assert f"tested with Apache Airflow >=3.1,<3.4, and {core} is installed" in said
+
+
+@pytest.mark.parametrize("core", ["2.11.0", "3.0.6", "4.0", "4.0.0rc1", "unknown"])
 def test_any_other_is_refused_in_a_line_when_the_provider_is_loaded(monkeypatch: pytest.MonkeyPatch, core: str) -> None:
     installed(monkeypatch, core)
     with pytest.raises(
-        RuntimeError, match=rf"works with Apache Airflow >=3.1,<3.4, and {core} is installed"
+        RuntimeError, match=rf"works with Apache Airflow >=3.1,<4.0, and {core} is installed"
     ) as refused:
         get_provider_info()
     assert "\n" not in str(refused.value)
@@ -48,11 +61,14 @@ def test_any_other_is_refused_in_a_line_when_the_provider_is_loaded(monkeypatch:
 
 def test_the_extra_has_the_same_range() -> None:
     (core,) = (d for d in extra("airflow") if d.startswith("apache-airflow>"))
-    assert core == "apache-airflow>=" + ",<".join(".".join(map(str, bound)) for bound in AIRFLOW_RANGE)
+    (major, first), above = AIRFLOW_RANGE
+    assert (core, above) == (f"apache-airflow>={major}.{first},<{above[0]}", (major + 1, 0))
 
 
-def test_the_ranges_are_what_the_matrix_runs() -> None:
-    (major, first), (_, above) = AIRFLOW_RANGE
+def test_what_is_not_warned_of_is_what_the_matrix_runs() -> None:
+    (major, first), _ = AIRFLOW_RANGE
+    tested_major, above = AIRFLOW_TESTED_BELOW
+    assert tested_major == major
     assert tuple(f"{major}.{minor}" for minor in range(first, above)) == AIRFLOWS
     prefix = "Programming Language :: Python :: "
     assert tuple(c.removeprefix(prefix) for c in PROJECT["classifiers"] if c.startswith(prefix)) == PYTHONS

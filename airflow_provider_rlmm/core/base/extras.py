@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import re
+import warnings
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-AIRFLOW_RANGE = ((3, 1), (3, 4))
-"""Versions of Airflow that the tests run on: from the first, inclusive, to the second, exclusive; as the extra says."""
+AIRFLOW_RANGE = ((3, 1), (4, 0))
+"""Versions of Airflow that are loaded: from the first, inclusive, to the second, exclusive; as the extra says."""
+
+AIRFLOW_TESTED_BELOW = (3, 4)
+"""The tests run on those of the range that are below this one. A later one is loaded, and a warning says so."""
 
 WITHOUT_SPARK = (
     "remote_log_retention and its operators need Spark: pip install 'airflow-provider-rlmm[airflow,spark]'; "
@@ -18,7 +23,10 @@ WITHOUT_SPARK = (
 
 def require_airflow() -> None:
     """
-    Refuse to load what is made for Airflow where there is none, or another than the tests have seen.
+    Refuse to load what is made for Airflow where there is none, or one of another range.
+
+    A later minor version than the tests have seen is loaded: Airflow's own providers name a lower bound only, and whoever
+    updates Airflow must not lose every DAG for it.
 
     :raises ModuleNotFoundError: naming the extra.
     :raises RuntimeError: naming both versions, as Airflow's own providers do.
@@ -34,10 +42,28 @@ def require_airflow() -> None:
         # The Task SDK alone, as some workers have it.
         return
     lowest, above = AIRFLOW_RANGE
-    found = re.match(r"(\d+)\.(\d+)", installed)
-    if found is None or not lowest <= (int(found[1]), int(found[2])) < above:
-        tested = f">={lowest[0]}.{lowest[1]},<{above[0]}.{above[1]}"
+    parsed = re.match(r"(\d+)\.(\d+)", installed)
+    found = (int(parsed[1]), int(parsed[2])) if parsed else None
+    if found is None or not lowest <= found < above:
         raise RuntimeError(
-            f"airflow-provider-rlmm works with Apache Airflow {tested}, and {installed} is installed: "
-            "take the one or the other in another version"
+            f"airflow-provider-rlmm works with Apache Airflow >={_dotted(lowest)},<{_dotted(above)}, and {installed} is "
+            "installed: take the one or the other in another version"
         )
+    if found >= AIRFLOW_TESTED_BELOW:
+        _warn_of_untested(installed)
+
+
+@cache
+def _warn_of_untested(installed: str) -> None:
+    """Warn once in a process: each package of Airflow's face asks for Airflow when it is imported."""
+    tested = f">={_dotted(AIRFLOW_RANGE[0])},<{_dotted(AIRFLOW_TESTED_BELOW)}"
+    warnings.warn(
+        f"airflow-provider-rlmm was tested with Apache Airflow {tested}, and {installed} is installed: look for a later "
+        "version of this package, and try a dry run first",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def _dotted(bound: tuple[int, int]) -> str:
+    return ".".join(map(str, bound))
