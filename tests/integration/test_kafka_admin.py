@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.core.log.broker_versions import BrokerVersion, versions_of
 from airflow_provider_rlmm.core.log.kafka import client
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -121,6 +122,10 @@ def test_brokers_name_their_storage_plugin_and_hide_its_own_settings(topics):
     assert topics.broker_setting(PLUGIN_CLASS) == {1: "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"}
     assert topics.broker_setting("rsm.config.dir") == {1: None}
     assert topics.broker_setting("there.is.none") == {}
+
+
+def test_a_broker_lists_the_settings_by_which_its_version_is_told(topics):
+    assert versions_of(topics.broker_setting_names()) == {1: BrokerVersion((3, 6), (4, 4))}
 
 
 def test_partitions_that_do_not_exist_have_no_log_start_offset(kafka, topics):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.log.broker_versions import SETTINGS_SINCE, BrokerVersion, version_of
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
@@ -19,9 +22,10 @@ from airflow_provider_rlmm.core.records.records import (
     kafka_uuid_str,
 )
 from airflow_provider_rlmm.core.records.serde import deserialize, serialize
-from dev import formatter, tiering
+from dev import POM, formatter, tiering
 from dev.broker import LocalKafka
 from tests.integration.cleaning import Cleaning
+from tests.integration.kafka_topics import config_of
 from tests.scrub import scrub
 from tests.unit.core.records.recorded import parse_formatted
 
@@ -77,6 +81,15 @@ def test_all_orphans_are_deleted_and_nothing_else(cleaned: Cleaned) -> None:
     assert (cleaned.totals["segments_left"], cleaned.totals["reasons"]) == (0, [])
     with Cleaning.of(cleaned.kafka) as cleaning:
         assert cleaning.segment_states(cleaned.gone) == Counter()
+
+
+def test_its_version_is_told_by_the_settings_that_it_lists(cleaned: Cleaned) -> None:
+    (listed,) = KafkaClusterTopics(config_of(cleaned.kafka)).broker_setting_names().values()
+    (of_the_pom,) = re.findall("<kafka.version>(.+)</kafka.version>", POM.read_text())
+    running = tuple(map(int, (cleaned.version or of_the_pom).split(".")))[:2]
+    newest = max(version for version in SETTINGS_SINCE.values() if version <= running)
+    below = min((version for version in SETTINGS_SINCE.values() if version > running), default=None)
+    assert version_of(listed) == BrokerVersion(newest, below)
 
 
 def test_the_restarted_broker_tiers_on(cleaned: Cleaned) -> None:

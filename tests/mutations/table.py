@@ -9,6 +9,7 @@ from tests.mutations.approvals import APPROVALS
 from tests.mutations.archiving import ARCHIVING
 from tests.mutations.attention import NEEDS_A_PERSON
 from tests.mutations.audit import AUDIT
+from tests.mutations.brokers import BROKERS
 from tests.mutations.clocks import CLOCKS
 from tests.mutations.command import COMMAND
 from tests.mutations.copying import COPYING
@@ -68,6 +69,7 @@ MUTATIONS = [
     *LOG_DIRECTORIES,
     *READING,
     *ANSWERS,
+    *BROKERS,
 ]
 
 

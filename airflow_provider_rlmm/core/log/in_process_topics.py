@@ -19,8 +19,8 @@ class InProcessClusterTopics:
     The topics of a cluster that exists in memory only, beside its metadata topic.
 
     ``denied`` holds names that may not be described; ``metadata_topic_id`` is ``None`` where there is no such topic;
-    ``broker_settings`` holds broker → setting → value, of brokers that tell them. All are attributes that may be set at any
-    time.
+    ``broker_settings`` holds broker → setting → value, ``None`` for a broker that refuses or does not answer. All are
+    attributes that may be set at any time.
 
     :param topics: name → topic id.
     :param cluster_id: the cluster's id.
@@ -40,7 +40,7 @@ class InProcessClusterTopics:
     ) -> None:
         self.topics = dict(topics or {})
         self.denied: set[str] = set()
-        self.broker_settings: dict[int, dict[str, str | None]] = {}
+        self.broker_settings: dict[int, dict[str, str | None] | None] = {}
         self.metadata_topic_id = metadata_topic_id
         self._cluster_id = cluster_id
         self.on_effect = on_effect
@@ -78,7 +78,13 @@ class InProcessClusterTopics:
 
     def broker_setting(self, name: str) -> dict[int, str | None]:
         """See :class:`~airflow_provider_rlmm.core.log.kafka.admin.KafkaClusterTopics`."""
-        return {broker: settings[name] for broker, settings in self.broker_settings.items() if name in settings}
+        told = self.broker_settings.items()
+        return {broker: settings[name] for broker, settings in told if settings is not None and name in settings}
+
+    def broker_setting_names(self) -> dict[int, frozenset[str] | None]:
+        """See :class:`~airflow_provider_rlmm.core.log.kafka.admin.KafkaClusterTopics`."""
+        told = self.broker_settings.items()
+        return {broker: None if settings is None else frozenset(settings) for broker, settings in told}
 
     def _answer(self, name: str, metadata_topic_id: UUID) -> TopicAnswer:
         if name in self.denied:

@@ -49,6 +49,7 @@ from airflow_provider_rlmm.features.doctor.findings import (
     Recovery,
     Severity,
 )
+from airflow_provider_rlmm.features.doctor.known_bugs import topics_concerned
 from airflow_provider_rlmm.features.doctor.rules import LIMIT_PER_KIND, MAX_COPY, MIN_AGE
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def examine(
     segments = state.state.segments
     examination.what_never_ended(state, segments, min_age_ms, max_copy_ms)
     examination.lost_records(log.losses)
+    for found in topics_concerned(served, living, topics):
+        examination.findings.add_one(*found)
     examination.topics_that_do_not_live(state.state.partition_deletes, segments, topics, log)
     findings = examination.findings
     diagnosis = Diagnosis(

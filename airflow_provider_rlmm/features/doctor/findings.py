@@ -50,6 +50,7 @@ class FindingKind(StrEnum):
     KEYED = "KEYED"
     UNSETTLED_MARKER = "UNSETTLED_MARKER"
     STUCK_SEGMENT = "STUCK_SEGMENT"
+    KNOWN_BUG = "KNOWN_BUG"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,13 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
         Severity.WARNING,
         "The copy or the deletion of a segment began and never ended. Its objects may lie in storage and be paid for.",
         "If the topic exists, its retention or its deletion removes the segment; if not, the remote log cleaner does.",
+    ),
+    FindingKind.KNOWN_BUG: Explanation(
+        Severity.WARNING,
+        "A known bug of brokers concerns the topic by one of its settings. A broker's version is told by the settings that "
+        "it lists, which tells no patch release from another.",
+        "Update the brokers to a version in which it is fixed; until then do without the setting where you can. Find out the "
+        "version of a broker of which it is not known, and give the principal DESCRIBE_CONFIGS on the cluster.",
     ),
 }
 """Every kind, explained."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -45,6 +45,10 @@ class TieredClusterTopics(ClusterTopics, Protocol):
         """Return topic → number of partitions."""
         ...
 
+    def broker_setting_names(self) -> Mapping[int, Collection[str] | None]:
+        """Return broker → names of the settings that it lists, ``None`` where it refuses or does not answer."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ServedPartitions:
@@ -53,11 +57,13 @@ class ServedPartitions:
 
     :param by_metadata_partition: metadata partition → topic → its partitions that map there.
     :param copying: ids of the topics whose segments are to be copied.
+    :param tiered: tiered topic → its settings.
     :param unknown: why it is not known which topics are tiered; empty where it is.
     """
 
     by_metadata_partition: Mapping[int, Mapping[str, Sequence[int]]] = field(default_factory=dict)
     copying: frozenset[UUID] = frozenset()
+    tiered: Mapping[str, Mapping[str, int | bool | str]] = field(default_factory=dict)
     unknown: str = ""
 
     def readers_of(self, metadata_partition: int) -> str:
@@ -96,7 +102,7 @@ def served_partitions(
             metadata_partition = metadata_partition_for(TopicIdPartition(living[name], name, number), partition_count)
             found.setdefault(metadata_partition, {}).setdefault(name, []).append(number)
     copying = (living[name] for name in tiered if not settings[name].get("remote.log.copy.disable"))
-    return ServedPartitions(found, frozenset(copying))
+    return ServedPartitions(found, frozenset(copying), {name: settings[name] for name in tiered})
 
 
 class DeletionWatch:

@@ -252,20 +252,37 @@ class KafkaClusterTopics:
         :raises EventLogAccessError: if the login fails.
         :raises EventLogUnavailableError: if no broker answers.
         """
+        told = self._broker_configs()
+        return {broker: e[name].value or None for broker, e in told.items() if e is not None and name in e}
+
+    def broker_setting_names(self) -> dict[int, frozenset[str] | None]:
+        """
+        Return the names of the settings that each broker lists: by them its version is told.
+
+        :return: broker → names, ``None`` where it refuses or does not answer; a broker that is down is not among them.
+        :raises EventLogAccessError: if the login fails.
+        :raises EventLogUnavailableError: if no broker answers.
+        """
+        told = self._broker_configs()
+        return {broker: None if entries is None else frozenset(entries) for broker, entries in told.items()}
+
+    def _broker_configs(self) -> dict[int, Mapping[str, Any] | None]:
+        """Return broker → its entries by name, ``None`` where it refuses or does not answer."""
         api, timeout = admin_api, self._admin.request_timeout_s
         what = "describing the cluster"
         described = self._admin.results(what, lambda client: {what: client.describe_cluster(request_timeout=timeout)})
-        found: dict[int, str | None] = {}
+        found: dict[int, Mapping[str, Any] | None] = {}
         for node in self._admin.checked(what, described[what]).nodes:
             # Each broker answers for itself only, so one request can name one of them.
             resources = [api.ConfigResource(api.ResourceType.BROKER, str(node.id))]
+            found[node.id] = None
             with suppress(EventLogUnavailableError):
                 (outcome,) = self._admin.results(
                     f"describing the configuration of broker {node.id}",
                     partial(api.AdminClient.describe_configs, resources=resources, request_timeout=timeout),
                 ).values()
-                if isinstance(outcome, Mapping) and name in outcome:
-                    found[node.id] = outcome[name].value or None
+                if isinstance(outcome, Mapping):
+                    found[node.id] = outcome
         return found
 
     def close(self) -> None:
