@@ -236,7 +236,7 @@ class World:
             value[:3] = bytes(rng.choice((0, 1, 2, 3, 4, 127, 128, 255)) for _ in range(3))
         elif kind == 3:
             value = bytearray(rng.randbytes(rng.randrange(60)))
-        else:
+        elif value:
             for _ in range(rng.randint(1, 3)):
                 value[rng.randrange(len(value))] = rng.randrange(256)
         return bytes(value) if is_comparable(bytes(value)) else self._repeat()
