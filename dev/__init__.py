@@ -26,6 +26,12 @@ MINIMUM_JAVA = 17
 COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 JAVA_COMPILER = "jdk.compiler/com.sun.tools.javac.Main"
 STAMP = ".pom.sha256"
+BROKER_PROFILE = "kafka-broker"
+KAFKA_PROFILES = f"{BROKER_PROFILE},kafka-tests"
+WITHOUT_TESTS = frozenset({"4.4.0"})
+"""Versions of Kafka that were published without ``kafka-storage:test`` and ``kafka-tools``."""
+BORROWED = ("kafka-storage-*-test.jar", "kafka-tools-[0-9]*.jar", "kafka-clients-[0-9]*.jar")
+"""Jars of the pom's Kafka that those need, in the order of a class path."""
 
 
 class DevEnvironmentError(RuntimeError):
@@ -41,8 +47,26 @@ def ensure_jars(kafka_version: str | None = None) -> Path:
     :raises DevEnvironmentError: if Java or Maven is missing, or Maven fails.
     """
     if kafka_version is None:
-        return _ensure("kafka", LIB_FOLDER / "kafka")
-    return _ensure("kafka", LIB_FOLDER / f"kafka-{kafka_version}", f"-Dkafka.version={kafka_version}")
+        return _ensure(KAFKA_PROFILES, LIB_FOLDER / "kafka")
+    profiles = BROKER_PROFILE if kafka_version in WITHOUT_TESTS else KAFKA_PROFILES
+    return _ensure(profiles, LIB_FOLDER / f"kafka-{kafka_version}", f"-Dkafka.version={kafka_version}")
+
+
+def kafka_class_path(kafka_version: str | None = None) -> list[str]:
+    """
+    The entries of a class path with a Kafka: its broker, ``LocalTieredStorage`` and its command line tools.
+
+    A Kafka that was published without the last two borrows those of the pom. They come last, and with them the classes of
+    the pom's clients that its own no longer have: whatever both have is its own.
+
+    :param kafka_version: another version than the pom's.
+    :raises DevEnvironmentError: as :func:`ensure_jars`.
+    """
+    entries = [f"{ensure_jars(kafka_version)}/*"]
+    if kafka_version in WITHOUT_TESTS:
+        jars = ensure_jars()
+        entries += [str(jar) for pattern in BORROWED for jar in sorted(jars.glob(pattern))]
+    return entries
 
 
 def ensure_spark_jars() -> Path:

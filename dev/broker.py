@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from dev import ensure_jars, java_executable
+from dev import ensure_jars, java_executable, kafka_class_path
 from dev.patience import Patience
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 METADATA_TOPIC = "__remote_log_metadata"
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 META_PROPERTIES = "meta.properties"
-"""In each log folder: which cluster and which node it belongs to."""
-FEATURES = "bootstrap.checkpoint"
-"""Beside it: the features that a new cluster begins with."""
+"""In each log folder: which cluster and which node it belongs to. A checkpoint has the features of a new cluster."""
 FAST_START = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 """JVM options for short lives. Benchmarks pass their own: ``TieredStopAtLevel=1`` forgoes the optimising compiler."""
 CLASS_ARCHIVE = "classes.jsa"
@@ -364,11 +362,13 @@ class LocalKafka:
         )
         if kind not in _FORMATTED:
             self._run_format()
-            _FORMATTED[kind] = {name: (self.log_dir / name).read_bytes() for name in (META_PROPERTIES, FEATURES)}
+            files = [path for path in self.log_dir.rglob("*") if path.is_file()]
+            _FORMATTED[kind] = {str(path.relative_to(self.log_dir)): path.read_bytes() for path in files}
             return
-        self.log_dir.mkdir(exist_ok=True)
         for name, content in _FORMATTED[kind].items():
-            (self.log_dir / name).write_bytes(content)
+            path = self.log_dir / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
         ids = {"cluster.id": self.cluster_id, "directory.id": _new_cluster_id()}
         meta = self.log_dir / META_PROPERTIES
         meta.write_text(
@@ -383,9 +383,8 @@ class LocalKafka:
 
     def _java(self, main_class: str, *arguments: str, options: Sequence[str]) -> list[str]:
         log4j = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}"
-        jars = ensure_jars(self._kafka_version)
-        class_path = os.pathsep.join([f"{jars}/*", *map(str, self._class_path)])
-        archive = jars / CLASS_ARCHIVE
+        class_path = os.pathsep.join([*kafka_class_path(self._kafka_version), *map(str, self._class_path)])
+        archive = ensure_jars(self._kafka_version) / CLASS_ARCHIVE
         # One of another Java is ignored, and nothing said about it.
         shared = (
             [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=error:stderr"] if archive.exists() else []

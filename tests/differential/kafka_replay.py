@@ -36,10 +36,14 @@ class KafkaAnswer:
 
 
 class KafkaReplay:
-    """A JVM with Kafka's serde and store of metadata; it ends with the block."""
+    """
+    A JVM with Kafka's serde and store of metadata; it ends with the block.
 
-    def __init__(self) -> None:
-        command = peer_command("MetadataReplay", options=SHORT_LIFE)
+    :param kafka_version: another Kafka than the one of ``dev/pom.xml``.
+    """
+
+    def __init__(self, kafka_version: str | None = None) -> None:
+        command = peer_command("MetadataReplay", options=SHORT_LIFE, kafka_version=kafka_version)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> Self:
