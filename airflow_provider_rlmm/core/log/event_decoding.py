@@ -11,6 +11,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, DECODED_CODES
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
@@ -169,7 +170,8 @@ def decode_records(records: pa.RecordBatch | pa.Table, metadata_partition: int |
 
 def applicable(decoded: Any) -> Any:
     """
-    Tell of each record whether it is applied: the good ones and, as brokers look at no key, the keyed ones.
+    Tell of each record whether it is applied: the good ones and those that say for certain what happened, such as, since
+    brokers look at no key, the keyed ones.
 
     :param decoded: what :func:`decode_records` returned.
     :return: one boolean per row.
@@ -177,10 +179,8 @@ def applicable(decoded: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.core.records.columnar import ErrorCode
-
     codes = decoded.column("error_code")
-    return pc.is_in(codes, value_set=pa.array([int(ErrorCode.GOOD), int(ErrorCode.KEYED)], type=codes.type))
+    return pc.is_in(codes, value_set=pa.array(list(APPLIED_CODES), type=codes.type))
 
 
 def written_by_brokers(decoded: Any) -> Any:
@@ -214,7 +214,7 @@ def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
     for row in bad.select(columns).to_pylist():
         code = ErrorCode(row["error_code"])
         # Only what was decoded whole says for certain whom it is about.
-        whole = code in (ErrorCode.KEYED, ErrorCode.MISROUTED)
+        whole = code in DECODED_CODES
         tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"]) if whole else None
         place = row["metadata_partition"], row["offset"]
         records.append(QuarantinedRecord(*place, code.name, row["error"] or code.name, tip))

@@ -13,7 +13,11 @@ class ErrorCode(IntEnum):
     ``TOMBSTONE`` (a null value), ``NEWER_VERSION``, ``UNKNOWN_API_KEY``, ``MALFORMED`` and ``SNAPSHOT`` end a
     broker's consumer. ``KEYED`` and ``MISROUTED`` (a metadata partition that is not the user partition's) do not, as
     a broker looks at neither; the fields of these and of snapshots are decoded. A record that is both is ``MISROUTED``:
-    keyed ones are applied, and events of one user partition from two metadata partitions have no order.
+    keyed ones are applied, and events of one user partition from two metadata partitions have no order. For the same reason
+    it goes before ``BEYOND_LIMITS``.
+
+    ``BEYOND_LIMITS`` ends a consumer of Kafka 4.4 and newer, which read so many tagged fields and leader epochs and no more;
+    older brokers apply it. It is applied here: it says what happened, whoever reads it.
     """
 
     GOOD = 0
@@ -24,6 +28,14 @@ class ErrorCode(IntEnum):
     MALFORMED = 5
     SNAPSHOT = 6
     MISROUTED = 7
+    BEYOND_LIMITS = 9
+
+
+APPLIED_CODES = frozenset({ErrorCode.GOOD, ErrorCode.KEYED, ErrorCode.BEYOND_LIMITS})
+"""Of records that are applied; what is quarantined among them is so for what it does to brokers, or may come to mean."""
+
+DECODED_CODES = APPLIED_CODES | {ErrorCode.MISROUTED}
+"""Of records that say for certain whom they are about."""
 
 
 class EventFate(IntEnum):

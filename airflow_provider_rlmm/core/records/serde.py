@@ -72,7 +72,16 @@ def deserialize(data: bytes) -> RemoteLogMetadata:
     :raises MalformedMetadataError: if Kafka would not accept it; as its subclasses ``UnknownApiKeyError`` and
         ``NewerVersionError`` where a newer Kafka may have written it.
     """
-    reader = Reader(bytes(data))
+    return read_value(Reader(bytes(data)))
+
+
+def read_value(reader: Reader) -> RemoteLogMetadata:
+    """
+    Return the record that a value holds; the reader says then whether newer Kafkas refuse it.
+
+    :param reader: at the beginning of the value.
+    :raises MalformedMetadataError: as :func:`deserialize`.
+    """
     frame_version = _int16(reader, "frame version")
     if frame_version != _FRAME_VERSION:
         raise MalformedMetadataError(f"frame version {frame_version} is not {_FRAME_VERSION}")
@@ -140,6 +149,7 @@ def _read_leader_epochs(reader: Reader, what: str) -> tuple[tuple[int, int], ...
     count = reader.length(what)
     if not 0 <= count <= reader.remaining:
         raise MalformedMetadataError(f"{what} claim {count} entries, {reader.remaining} bytes are left")
+    reader.note_limit(count, wire.MAX_ELEMENTS, what)
     epochs: dict[int, int] = {}
     for _ in range(count):
         leader_epoch = reader.int32("leader epoch")
@@ -162,7 +172,7 @@ def _write_txn_idx_empty(out: bytearray, txn_idx_empty: bool) -> None:
 def _read_txn_idx_empty(reader: Reader, what: str) -> bool:
     """Read the closing tagged fields of a segment; of the known one Kafka ignores the size and takes one byte."""
     txn_idx_empty = False
-    for _ in range(reader.uvarint(what)):
+    for _ in range(reader.tag_count(what)):
         tag = reader.uvarint(what)
         size = reader.uvarint(what)
         if tag == _TXN_INDEX_EMPTY_TAG:

@@ -17,6 +17,12 @@ from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 MAX_STRING_BYTES = 0x7FFF
 """The longest string that Kafka's generated classes read or write, in bytes of UTF-8."""
 
+MAX_TAGGED_FIELDS = 10_000
+"""The most tagged fields of one section that the generated classes of Kafka 4.4 and newer read; older ones know no limit."""
+
+MAX_ELEMENTS = 1_000_000
+"""The most elements of an array that they read, likewise."""
+
 _INT8 = struct.Struct(">b")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -93,13 +99,16 @@ class Reader:
     Reads primitives from front to back; every refusal is a :class:`MalformedMetadataError` that names the byte and the field.
 
     :param data: the bytes.
+    :ivar beyond_limits: what of the bytes read so far Kafka 4.4 and newer refuse to read, while older ones read it; ``None``
+        where there is nothing of that kind.
     """
 
-    __slots__ = ("_data", "_position")
+    __slots__ = ("_data", "_position", "beyond_limits")
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
+        self.beyond_limits: str | None = None
 
     @property
     def remaining(self) -> int:
@@ -179,9 +188,22 @@ class Reader:
         size = self.length(what)
         return None if size < 0 else self.array(size, what)
 
+    def tag_count(self, what: str) -> int:
+        """Return the number of tagged fields in a section; a negative one stands for none, up to Kafka 4.3."""
+        count = self.uvarint(what)
+        self.note_limit(count, MAX_TAGGED_FIELDS, what)
+        return count
+
+    def note_limit(self, count: int, most: int, what: str) -> None:
+        """Note it where Kafka 4.4 and newer refuse to read that many; the first such thing is kept."""
+        if not 0 <= count <= most and self.beyond_limits is None:
+            self.beyond_limits = (
+                f"{count} {what}; Kafka 4.4 and newer read 0 to {most} of them and throw at any other number"
+            )
+
     def skip_tags(self, what: str) -> None:
         """Skip a section of tagged fields, all of them unknown."""
-        for _ in range(self.uvarint(what)):
+        for _ in range(self.tag_count(what)):
             self.uvarint(what)
             self.array(self.uvarint(what), what)
 

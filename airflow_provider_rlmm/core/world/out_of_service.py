@@ -9,16 +9,14 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
-from airflow_provider_rlmm.core.records.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES, ErrorCode
 from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.core.world.visibility import why_not_all_seen
 
-_ENDS_CONSUMERS = frozenset(
-    code.name for code in ErrorCode if code not in (ErrorCode.GOOD, ErrorCode.KEYED, ErrorCode.MISROUTED)
-)
+_UNREADABLE = frozenset(code.name for code in ErrorCode if code not in DECODED_CODES)
 
 
 def unseen_in_words(topic: TopicReplay, limits: CleanerLimits) -> str:
@@ -62,7 +60,7 @@ def _why_out_of_service(view: MetadataPartitionView, allowed_quarantine: frozens
     bad = [record for record in view.quarantined if record.code not in allowed_quarantine]
     misrouted = [record for record in bad if record.code == ErrorCode.MISROUTED.name]
     lie_wrong = misrouted if misrouted and not Belief(view).routing_verified() else []
-    worst = lie_wrong or [record for record in bad if record.code in _ENDS_CONSUMERS]
+    worst = lie_wrong or [record for record in bad if record.code in _UNREADABLE]
     if not worst:
         return None
     return (

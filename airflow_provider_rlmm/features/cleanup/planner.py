@@ -16,7 +16,7 @@ from airflow_provider_rlmm.core.plans.plan import MAX_QUARANTINED_LISTED, PlanSu
 from airflow_provider_rlmm.core.plans.plan_files import plan_schema
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.world.absence import Presence, refusal_of
@@ -131,7 +131,7 @@ class CleanupPlanner:
         before = len(draft.rows)
         cleanable = False
         # Beside a record that cannot be applied nobody knows for certain what a segment has become.
-        exact = all(record.code == ErrorCode.KEYED.name for record in replay.quarantined)
+        exact = all(ErrorCode[record.code] in APPLIED_CODES for record in replay.quarantined)
         for history in work:
             observation = observations[history.topic_id_partition.topic_id]
             tip = history.topic_id_partition

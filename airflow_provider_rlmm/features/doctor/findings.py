@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from airflow_provider_rlmm.core.records.wire import MAX_ELEMENTS, MAX_TAGGED_FIELDS
+
 NAMED = 20
 """User partitions that a text names; all are counted."""
 
@@ -34,6 +36,7 @@ class FindingKind(StrEnum):
     UNKNOWN_API_KEY = "UNKNOWN_API_KEY"
     NEWER_VERSION = "NEWER_VERSION"
     SNAPSHOT = "SNAPSHOT"
+    BEYOND_LIMITS = "BEYOND_LIMITS"
     ADD_IN_OTHER_STATE = "ADD_IN_OTHER_STATE"
     UPDATE_TO_COPY_STARTED = "UPDATE_TO_COPY_STARTED"
     EVENT_AFTER_FINISHED = "EVENT_AFTER_FINISHED"
@@ -93,6 +96,14 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
     FindingKind.UNKNOWN_API_KEY: _poison("it is of a kind that Kafka 4.3 does not know"),
     FindingKind.NEWER_VERSION: _poison("it is of a version that Kafka 4.3 does not know"),
     FindingKind.SNAPSHOT: _poison("a snapshot record names no topic partition and belongs into no topic"),
+    FindingKind.BEYOND_LIMITS: Explanation(
+        Severity.CRITICAL,
+        "From Kafka 4.4 on the consumer of each broker that reads this metadata partition ends at this record, again after "
+        f"each restart: it throws at more than {MAX_TAGGED_FIELDS:,} tagged fields of one section, at a negative number of "
+        f"them, and at more than {MAX_ELEMENTS:,} leader epochs. Brokers up to Kafka 4.3 read it and go on.",
+        "Do not update these brokers to Kafka 4.4 or newer before the record is gone. "
+        f"{_RECOVER}. Find out who wrote it first: no broker does.",
+    ),
     FindingKind.ADD_IN_OTHER_STATE: _poison_where_served("The first event of a segment must be COPY_SEGMENT_STARTED."),
     FindingKind.UPDATE_TO_COPY_STARTED: _poison_where_served("An update cannot set COPY_SEGMENT_STARTED."),
     FindingKind.EVENT_AFTER_FINISHED: _poison_where_served(

@@ -13,6 +13,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
+from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
@@ -191,9 +192,7 @@ class ProofWatch:
         """
         import pyarrow.compute as pc
 
-        from airflow_provider_rlmm.core.records.columnar import ErrorCode
-
-        bad = quarantined.filter(pc.invert(among(quarantined, "error_code", (ErrorCode.KEYED, ErrorCode.MISROUTED))))
+        bad = quarantined.filter(pc.invert(among(quarantined, "error_code", DECODED_CODES)))
         places = (bad.column(name).to_pylist() for name in ("metadata_partition", "offset", "timestamp_ms"))
         for metadata_partition, offset, timestamp_ms in zip(*places, strict=True):
             self._first_unreadable.setdefault(metadata_partition, (offset, timestamp_ms))

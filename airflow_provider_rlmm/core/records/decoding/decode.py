@@ -32,9 +32,10 @@ from airflow_provider_rlmm.core.records.serde import (
     PARTITION_DELETE_API_KEY,
     SEGMENT_API_KEY,
     SNAPSHOT_API_KEY,
-    deserialize,
+    read_value,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.wire import Reader
 
 _MURMUR2_MULTIPLIER = np.uint32(0x5BD1E995)
 _MURMUR2_START = np.uint32(((0x9747B28C ^ 4) * 0x5BD1E995) & 0xFFFFFFFF)
@@ -167,10 +168,14 @@ def _decode_values(array: Any) -> tuple[Fields, Array, dict[int, str]]:
     _flag(code, errors, np.flatnonzero(~present), ErrorCode.TOMBSTONE, "the value is null")
     for row in np.flatnonzero(present & (fields["api_key"] == NO_KIND)).tolist():
         try:
-            fields.add_event(row, deserialize(data[start[row] : end[row]].tobytes()))
+            reader = Reader(data[start[row] : end[row]].tobytes())
+            fields.add_event(row, read_value(reader))
         except MalformedMetadataError as e:
             code[row] = _code_of(e)
             errors[row] = str(e)
+            continue
+        if reader.beyond_limits is not None:
+            _flag(code, errors, np.array([row]), ErrorCode.BEYOND_LIMITS, reader.beyond_limits)
     snapshots = np.flatnonzero(fields["api_key"] == SNAPSHOT_API_KEY)
     _flag(code, errors, snapshots, ErrorCode.SNAPSHOT, "a snapshot record, which belongs into no topic")
     return fields, code, errors
@@ -196,9 +201,11 @@ def _flag_misrouted(
 ) -> None:
     expected = metadata_partitions(fields["topic_id"], fields["partition"], num_partitions)
     actual = metadata_partition.fill_null(-1).to_numpy(zero_copy_only=False)
-    for row in np.flatnonzero((code == ErrorCode.GOOD) & (expected != actual)).tolist():
+    decoded = (code == ErrorCode.GOOD) | (code == ErrorCode.BEYOND_LIMITS)
+    for row in np.flatnonzero(decoded & (expected != actual)).tolist():
         code[row] = ErrorCode.MISROUTED
-        errors[row] = f"belongs into metadata partition {expected[row]}, was read from {actual[row]}"
+        besides = f"; {errors[row]}" if row in errors else ""
+        errors[row] = f"belongs into metadata partition {expected[row]}, was read from {actual[row]}{besides}"
 
 
 def metadata_partitions(topic_id: Array, partition: Array, num_partitions: int) -> Array:

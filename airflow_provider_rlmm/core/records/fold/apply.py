@@ -18,12 +18,12 @@ from airflow_provider_rlmm.core.records.fold.deletions import (
     apply_deletions,
     opens_again,
 )
-from airflow_provider_rlmm.core.records.fold.events import APPLIED_CODES, Events, partitions_of
+from airflow_provider_rlmm.core.records.fold.events import Events, partitions_of
 from airflow_provider_rlmm.core.records.fold.segments import Part, SegmentFields, note_copies, settle
 from airflow_provider_rlmm.core.records.fold.steps import APPLIED, DROPPED, THROWN, steps_of, thrown_reason
 from airflow_provider_rlmm.core.records.fold.store import NO_DELETION, NO_OFFSET, Store
 from airflow_provider_rlmm.core.records.fold.unresolved import note_unresolved
-from airflow_provider_rlmm.core.records.outcomes import ErrorCode, EventFate
+from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES, ErrorCode, EventFate
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
@@ -120,7 +120,7 @@ def _find_bad_rows(outcome: Outcome, events: Events) -> None:
     for row, code, error in zip(bad.tolist(), events.error_code.take(bad).tolist(), errors, strict=True):
         reason = f"{ErrorCode(code).name}: {error}"
         outcome.quarantined.add(np.array([row]), EventFate.BAD_RECORD, reason)
-        if code not in (*APPLIED_CODES, ErrorCode.MISROUTED):
+        if code not in DECODED_CODES:
             outcome.would_end_consumer.add(np.array([row]), EventFate.BAD_RECORD, reason)
 
 

@@ -12,13 +12,11 @@ import pyarrow.compute as pc
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.index import hash_of
 from airflow_provider_rlmm.core.records.fold.store import NO_DELETION, NO_METADATA_PARTITION, NO_OFFSET, Store
-from airflow_provider_rlmm.core.records.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 
 _FIRST_LOOK = 4096
 _AT_ONCE = 1 << 15  # what is compared at once stays in the processor's cache
-
-APPLIED_CODES = (ErrorCode.GOOD, ErrorCode.KEYED)
 
 
 class Events:
@@ -27,8 +25,10 @@ class Events:
     def __init__(self, batch: Any) -> None:
         self.batch = batch
         self.error_code = numpy_of(batch.column("error_code"))
-        good = (self.error_code == ErrorCode.GOOD) | (self.error_code == ErrorCode.KEYED)
-        self.rows = np.flatnonzero(good)
+        applied = self.error_code == ErrorCode.GOOD
+        for code in APPLIED_CODES - {ErrorCode.GOOD}:
+            applied |= self.error_code == code
+        self.rows = np.flatnonzero(applied)
         self._all = self.rows.size == batch.num_rows
         self.api_key = self.column("api_key")
         self.state = self.column("state")

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog
 from airflow_provider_rlmm.core.log.protocol import Acked
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.core.records import wire
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
@@ -202,6 +203,20 @@ def test_what_could_harm_a_broker_or_lose_data_is_not_written(log: InProcessMeta
     with pytest.raises(UnsafeEventError, match=message):
         publisher(log).publish_copy(event, state)
     assert written(log) == 0
+
+
+def test_more_leader_epochs_than_newer_brokers_read_are_not_written(
+    log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert wire.MAX_ELEMENTS == 1_000_000
+    monkeypatch.setattr(wire, "MAX_ELEMENTS", 2)
+    assert publisher(log).publish_copy(ADD, Copies(None)) == Acked(0)
+    many = replace(ADD, segment_leader_epochs=((3, 10), (4, 12), (5, 15)))
+    with pytest.raises(
+        UnsafeEventError, match=r"is not written: 3 leader epochs; Kafka 4\.4 and newer read 0 to 2 of them"
+    ):
+        publisher(log).publish_copy(many, Copies(None))
+    assert written(log) == 1
 
 
 @pytest.mark.parametrize("asked", [UUID(int=3), None])

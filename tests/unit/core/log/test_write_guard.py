@@ -320,7 +320,7 @@ def test_an_event_that_reads_back_differently_is_refused(
     log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = segment_event(event_timestamp_ms=99)
-    monkeypatch.setattr("airflow_provider_rlmm.core.log.event_encoding.deserialize", lambda value: other)
+    monkeypatch.setattr("airflow_provider_rlmm.core.log.event_encoding.read_value", lambda reader: other)
     with pytest.raises(UnsafeEventError, match="reads back differently"):
         GuardedPublisher(log, allow_writes=True).publish([segment_event()], State())
     assert written(log) == 0

@@ -50,7 +50,10 @@ def test_a_limit_out_of_range_is_refused(limits: dict[str, Any], allowed: str) -
 
 @pytest.mark.parametrize("kind", ["GOOD", "keyed", "ANY"])
 def test_an_unknown_kind_of_record_is_refused_and_the_known_ones_named(kind: str) -> None:
-    known = r"\['KEYED', 'MALFORMED', 'MISROUTED', 'NEWER_VERSION', 'SNAPSHOT', 'TOMBSTONE', 'UNKNOWN_API_KEY'\]"
+    known = (
+        r"\['BEYOND_LIMITS', 'KEYED', 'MALFORMED', 'MISROUTED', 'NEWER_VERSION', 'SNAPSHOT', 'TOMBSTONE', "
+        r"'UNKNOWN_API_KEY'\]"
+    )
     with pytest.raises(ConfigurationError, match=rf"unknown allowed_quarantine \['{kind}'\]; known are {known}"):
         CleanerLimits(allowed_quarantine=frozenset({kind, "KEYED"}))
 

@@ -13,8 +13,9 @@ from airflow_provider_rlmm.core.records.decoding import decode as _columnar_deco
 from airflow_provider_rlmm.core.records.decoding.decode import CARRIED
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot
-from airflow_provider_rlmm.core.records.serde import deserialize, serialize
+from airflow_provider_rlmm.core.records.serde import deserialize, read_value, serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from tests.record_limits import MOST_TAGS, NEGATIVE, SECTIONS, tags, with_section
 from tests.unit.core.records import events
 from tests.unit.core.records.recorded import (
     FORMATTED,
@@ -31,6 +32,16 @@ UPDATE = serialize(events.copied(1))
 
 def codes(batch):
     return [ErrorCode(code) for code in batch.column("error_code").to_pylist()]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_limits_of_newer_kafkas(section):
+    event, _ = SECTIONS[section]
+    written = (tags(0), tags(1), tags(MOST_TAGS), tags(MOST_TAGS + 1), NEGATIVE)
+    batch = decode([with_section(section, how) for how in written])
+    assert codes(batch) == [ErrorCode.GOOD] * 3 + [ErrorCode.BEYOND_LIMITS] * 2
+    assert list(iter_events(batch)) == [event] * 5
+    assert batch.column("error").to_pylist()[3].startswith("10001 tagged fields of a")
 
 
 @pytest.mark.slow
@@ -77,8 +88,8 @@ def test_kafkas_own_layout_never_needs_the_scalar_serde(monkeypatch):
         if len(case.get("leader_epochs", ())) < 127
     ]
     assert len(usual) > 450
-    scalar = Mock(wraps=deserialize)
-    monkeypatch.setattr(_columnar_decode, "deserialize", scalar)
+    scalar = Mock(wraps=read_value)
+    monkeypatch.setattr(_columnar_decode, "read_value", scalar)
     decode(usual)
     scalar.assert_not_called()
 

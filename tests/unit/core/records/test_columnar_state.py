@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.records.fold import events, steps, store, unreso
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from tests.record_limits import ADD, MOST_TAGS, tags, with_section
 from tests.unit.core.records.events import (
     PARTITION,
     copied,
@@ -154,6 +155,19 @@ def test_keyed_records_are_quarantined_and_applied_misrouted_ones_are_not_applie
     state, report = ColumnarState.empty().apply(batch)
     assert (state.segments.num_rows, report.applied, report.would_end_consumer.num_rows) == (0, 0, 0)
     assert report.quarantined.column("error_code").to_pylist() == [ErrorCode.MISROUTED]
+
+
+def test_what_newer_kafkas_refuse_is_quarantined_and_applied():
+    many = with_section("segment", tags(MOST_TAGS + 1))
+    state, report = ColumnarState.empty().apply(decode([many]))
+    assert (state.segments.num_rows, report.applied, report.would_end_consumer.num_rows) == (1, 1, 0)
+    assert report.quarantined.column("error_code").to_pylist() == [ErrorCode.BEYOND_LIMITS]
+    partitions = {
+        decode([serialize(ADD)], metadata_partition=p, num_partitions=2)["error_code"][0].as_py(): p for p in (0, 1)
+    }
+    batch = decode([many], metadata_partition=partitions[ErrorCode.MISROUTED], num_partitions=2)
+    assert "; 10001 tagged fields of a segment; Kafka 4.4" in batch["error"][0].as_py()
+    assert ColumnarState.empty().apply(batch)[1].applied == 0
 
 
 @pytest.mark.parametrize(

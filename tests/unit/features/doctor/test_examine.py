@@ -29,6 +29,7 @@ from airflow_provider_rlmm.features.doctor.findings import (
     Severity,
     since,
 )
+from tests.record_limits import MOST_TAGS, tags
 from tests.unit.core.records.events import copied, deleted, deleting, partition_delete, started, update
 from tests.unit.library.topics import NOW_MS, TieredTopics, new_log, put, topics, user_partition_of
 
@@ -231,6 +232,19 @@ def test_misrouted_and_keyed_records(log: InProcessMetadataEventLog) -> None:
     assert found(diagnosis) == [(K.MISROUTED, 1, misrouted), (K.KEYED, 0, keyed)]
     assert [f.severity for f in diagnosis.findings] == [Severity.WARNING, Severity.NOTICE]
     assert diagnosis.findings[0].detail == "belongs into metadata partition 0, was read from 1"
+
+
+def test_what_newer_kafkas_refuse_is_critical_before_they_are_there(log: InProcessMetadataEventLog) -> None:
+    many = log.append(0, ADDED[:-1] + tags(MOST_TAGS + 1))
+    diagnosis = diagnose(log)
+    [finding] = only(diagnosis, K.BEYOND_LIMITS)
+    assert (finding.severity, finding.offset) == (Severity.CRITICAL, many)
+    assert finding.segment_id == kafka_uuid_str(UUID(int=7))
+    assert finding.detail.startswith("10001 tagged fields of a segment; Kafka 4.4 and newer read 0 to 10000 of them")
+    assert "Do not update these brokers to Kafka 4.4" in EXPLANATIONS[K.BEYOND_LIMITS].what_to_do
+    [recovery] = diagnosis.recoveries
+    # It is applied: its segment is known, and lost with it.
+    assert (recovery.delete_before_offset, recovery.segments, diagnosis.segments) == (many + 1, 2, 3)
 
 
 def test_markers_that_are_never_settled(log: InProcessMetadataEventLog) -> None:
