@@ -124,6 +124,13 @@ def test_brokers_name_their_storage_plugin_and_hide_its_own_settings(topics):
     assert topics.broker_setting("there.is.none") == {}
 
 
+def test_kafkas_own_brokers_know_no_topics_without_disks(kafka, topics):
+    name = create_topic(kafka, 1)
+
+    assert topics.diskless_topics([name, METADATA_TOPIC, "missing"]) == {}
+    assert "diskless.enable" not in topics.topic_settings([name])[name]
+
+
 def test_a_broker_lists_the_settings_by_which_its_version_is_told(topics):
     assert versions_of(topics.broker_setting_names()) == {1: BrokerVersion((3, 6), (4, 4))}
 

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutations of what is said of brokers: their versions, and the bugs that these have."""
+"""Mutations of what is known of brokers: their versions, the bugs that these have, and topics that only some can have."""
 
 from __future__ import annotations
 
-from tests.mutations.mutation import Mutation, switched_off
+from tests.mutations.mutation import LOOK, Mutation, switched_off
 
 VERSIONS = "core/log/broker_versions.py"
 KNOWN_BUGS = "features/doctor/known_bugs.py"
+ADMIN = "core/log/kafka/admin.py"
 _BUGS = "features/doctor/test_known_bugs.py::"
 _WITHHELD = f"{_BUGS}test_a_broker_that_withholds_or_does_not_answer_is_never_taken_as_fine"
+_MAY_BE = (
+    "core/log/kafka/test_admin.py::"
+    "test_a_topic_that_may_not_be_described_is_none_only_where_brokers_do_not_know_the_setting"
+)
 
 BROKERS = [
     Mutation(
@@ -41,5 +46,52 @@ BROKERS = [
         "topics whose settings may not be described are concerned by nothing",
         "    if served.unknown:",
         f"{_BUGS}test_where_the_topics_settings_may_not_be_described_it_says_that_it_does_not_know",
+    ),
+    # -- topics without disks
+    Mutation(
+        "I7",
+        "a topic that is gone is deleted though one without disks has its name",
+        LOOK,
+        "    return {**observations, **told}\n",
+        "    return observations\n",
+        "features/cleanup/test_cleaner.py::test_a_topic_without_disks_that_gets_the_name_stops_before_the_next_batch",
+    ),
+    Mutation(
+        "I7",
+        "of several ids with the name of a topic without disks one is told apart",
+        LOOK,
+        "        if name in diskless\n    }\n",
+        "        if name in diskless\n    }\n    told = dict(list(told.items())[-1:])\n",
+        "core/world/test_cluster_look.py::test_every_id_is_told_apart_whose_name_a_topic_without_disks_has",
+    ),
+    Mutation(
+        "I13",
+        "a scrub deletes what lies under the name of a topic without disks",
+        "features/scrub/scrub_cleaner.py",
+        '        return [row for row in rows if row["topic"] not in diskless]\n',
+        "        return list(rows)\n",
+        "features/scrub/test_scrub_plan.py::test_what_lies_under_the_name_of_a_topic_without_disks_stays",
+    ),
+    switched_off(
+        "features/copying/rules.py",
+        "may copy",
+        "copies a topic without disks",
+        "    if configs.diskless_enable:",
+        "features/copying/test_copier.py::test_a_topic_that_must_not_be_copied_is_refused",
+    ),
+    switched_off(
+        ADMIN,
+        "I18",
+        "a topic whose configuration may not be described has disks",
+        "        if denied and self._may_know(_DISKLESS):",
+        _MAY_BE,
+    ),
+    Mutation(
+        "I18",
+        "brokers that do not say what they know do not know topics without disks",
+        ADMIN,
+        "        return not isinstance(outcome, Mapping) or setting in outcome\n",
+        "        return isinstance(outcome, Mapping) and setting in outcome\n",
+        _MAY_BE,
     ),
 ]

@@ -295,8 +295,8 @@ SCRUBS = [
         "I9",
         "does not look whether log and cluster are one before it deletes",
         DELETER,
-        "        look(self.topics, self.log, {})\n",
-        "",
+        "        seen = look(self.topics, self.log, {})\n",
+        '        seen = type("Seen", (), {"living": {}})\n',
         _PLAN_TEST + "test_another_cluster_is_noticed",
     ),
     Mutation(

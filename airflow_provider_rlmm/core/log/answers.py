@@ -21,6 +21,7 @@ class CopyConfigs:
     :param cleanup_policy: the names in ``cleanup.policy``.
     :param retention_ms: ``retention.ms``, -1 for unlimited.
     :param retention_bytes: ``retention.bytes``, -1 for unlimited.
+    :param diskless_enable: ``diskless.enable`` of Inkless; Kafka's own brokers do not know it.
     """
 
     remote_storage_enable: bool
@@ -28,6 +29,7 @@ class CopyConfigs:
     cleanup_policy: frozenset[str]
     retention_ms: int
     retention_bytes: int
+    diskless_enable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

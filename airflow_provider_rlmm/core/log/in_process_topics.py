@@ -19,6 +19,7 @@ class InProcessClusterTopics:
     The topics of a cluster that exists in memory only, beside its metadata topic.
 
     ``denied`` holds names that may not be described; ``metadata_topic_id`` is ``None`` where there is no such topic;
+    ``diskless`` holds names of topics without disks;
     ``broker_settings`` holds broker → setting → value, ``None`` for a broker that refuses or does not answer. All are
     attributes that may be set at any time.
 
@@ -40,6 +41,7 @@ class InProcessClusterTopics:
     ) -> None:
         self.topics = dict(topics or {})
         self.denied: set[str] = set()
+        self.diskless: set[str] = set()
         self.broker_settings: dict[int, dict[str, str | None] | None] = {}
         self.metadata_topic_id = metadata_topic_id
         self._cluster_id = cluster_id
@@ -75,6 +77,13 @@ class InProcessClusterTopics:
         """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`."""
         answers = self.describe_topics(self.topic_names()).answers
         return {name: answer for name, answer in answers.items() if isinstance(answer, UUID)}
+
+    def diskless_topics(self, names: Collection[str]) -> Mapping[str, str]:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`."""
+        self.on_effect("diskless_topics", frozenset(names))
+        found = dict.fromkeys(self.diskless.intersection(names, self.topics), "diskless.enable is true")
+        self.after_effect("diskless_topics", frozenset(names))
+        return found
 
     def broker_setting(self, name: str) -> dict[int, str | None]:
         """See :class:`~airflow_provider_rlmm.core.log.kafka.admin.KafkaClusterTopics`."""

@@ -278,6 +278,18 @@ class ClusterTopics(Protocol):
         :raises EventLogUnavailableError: if an answer is partial or late.
         """
 
+    def diskless_topics(self, names: Collection[str]) -> Mapping[str, str]:
+        """
+        Return which topics have ``diskless.enable`` (Inkless): where their logs begin ListOffsets does not say.
+
+        Where a topic's configuration may not be described, it is one unless the brokers do not know the setting.
+
+        :param names: topics; those that do not exist are left out.
+        :return: name → what shows it, in words.
+        :raises EventLogAccessError: if the login fails.
+        :raises EventLogUnavailableError: if an answer is partial or late.
+        """
+
     def list_topics(self) -> Mapping[str, UUID]:
         """
         Return every topic that may be described, name → topic id.

@@ -18,6 +18,7 @@ class RefusalKind(StrEnum):
     TOPIC_PRESENT = "TOPIC_PRESENT"  # the topic id still exists
     AMBIGUOUS = "AMBIGUOUS"  # it cannot be shown that the topic id is absent: several names, contradicting answers
     ACCESS_DENIED = "ACCESS_DENIED"  # the cluster does not allow the look that the rule needs
+    DISKLESS = "DISKLESS"  # a topic without disks (Inkless) has the name
     INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"  # segment events without their beginning, or not shown to be all there
     QUARANTINED = "QUARANTINED"  # a record that cannot be applied
     MISROUTED = "MISROUTED"  # too many records of a metadata partition lie where our partitioner would not put them

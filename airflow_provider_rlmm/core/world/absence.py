@@ -3,8 +3,8 @@
 When is a topic id absent? The rule that stands between this package and the deletion of living data.
 
 All of: no topic of the cluster answers with the id; describing the one name that its metadata gives answers
-UNKNOWN_TOPIC_OR_PARTITION or another id, and no refusal; it was observed at least twice, ``min_absence`` apart, the first
-observation being the marker; no foreign segment event came since that marker.
+UNKNOWN_TOPIC_OR_PARTITION or another id, which is not that of a topic without disks, and no refusal; it was observed at least
+twice, ``min_absence`` apart, the first observation being the marker; no foreign segment event came since that marker.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.core.records.topic_names import is_legal_topic_name
+from airflow_provider_rlmm.core.world.diskless import DISKLESS_ADVICE
 
 
 class Presence(StrEnum):
@@ -34,18 +35,21 @@ class Presence(StrEnum):
     PRESENT = "present"
     AMBIGUOUS = "ambiguous"
     DENIED = "denied"
+    DISKLESS = "diskless"  # it is gone, and a topic without disks has its name
 
 
 PRESENCE_KINDS = {
     Presence.PRESENT: RefusalKind.TOPIC_PRESENT,
     Presence.AMBIGUOUS: RefusalKind.AMBIGUOUS,
     Presence.DENIED: RefusalKind.ACCESS_DENIED,
+    Presence.DISKLESS: RefusalKind.DISKLESS,
 }
 
 _PRESENCE_ADVICE = {
     Presence.PRESENT: "a living topic is never cleaned: find out who wrote this marker",
     Presence.AMBIGUOUS: "look at its records",
     Presence.DENIED: "give the principal DESCRIBE on every topic, then run again",
+    Presence.DISKLESS: DISKLESS_ADVICE,
 }
 
 

@@ -19,10 +19,11 @@ from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader, ProvenLook
-from airflow_provider_rlmm.core.records.topic_answers import NoTopic
+from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.core.records.topic_names import is_legal_topic_name
 from airflow_provider_rlmm.core.world.absence import Observation, Presence, observe_all
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.diskless import why_diskless
 
 logger = logging.getLogger(__name__)
 
@@ -64,11 +65,36 @@ def look(topics: ClusterTopics, log: MetadataLogReader, names: Mapping[UUID, fro
             "cluster only in the Kafka connection, then run again"
         )
     answers = described.answers
-    observations = observe_all(names, answers, listed)
+    observations = _told_from_diskless(topics, observe_all(names, answers, listed), names, answers)
     absent = frozenset(topic_id for topic_id, o in observations.items() if o.presence is Presence.ABSENT)
     living = {name: answer for name, answer in answers.items() if isinstance(answer, UUID)}
     denied = frozenset(name for name, answer in answers.items() if answer is NoTopic.DENIED)
     return ClusterLook(ProvenLook(log.topic_id, absent), observations, living, denied, names)
+
+
+def _told_from_diskless(
+    topics: ClusterTopics,
+    observations: Mapping[UUID, Observation],
+    names: Mapping[UUID, frozenset[str]],
+    answers: Mapping[str, TopicAnswer],
+) -> Mapping[UUID, Observation]:
+    """Tell apart the absent ids whose name a topic without disks has now; most looks need not ask for that."""
+    came_back = {
+        topic_id: name
+        for topic_id, seen in observations.items()
+        if seen.presence is Presence.ABSENT
+        for name in names[topic_id]
+        if isinstance(answers.get(name), UUID)
+    }
+    if not came_back:
+        return observations
+    diskless = topics.diskless_topics(frozenset(came_back.values()))
+    told = {
+        topic_id: Observation(Presence.DISKLESS, why_diskless(name, diskless[name]))
+        for topic_id, name in came_back.items()
+        if name in diskless
+    }
+    return {**observations, **told}
 
 
 class ObservableCluster(ClusterTopics, Protocol):

@@ -22,6 +22,7 @@ class Question(StrEnum):
     PACE = "the pace"  # how long does a batch rest?
     CLUSTER = "the cluster"  # is it the one whose log is read? (:mod:`~airflow_provider_rlmm.core.world.cluster_look`)
     ABSENCE = "absence"  # is the topic id gone? (:mod:`~airflow_provider_rlmm.core.world.absence`)
+    DISKLESS = "topics without disks"  # has one of them the name? (:mod:`~airflow_provider_rlmm.core.world.diskless`)
     ARCHIVE = "the archive"  # is it kept elsewhere? (``features.archiving.archive_guard``)
     LEADER = "the leader"  # what does the leader of a living topic say? (``features.copying.leader``)
     ROOT = "the root"  # is the storage the one that brokers write to? (:mod:`~airflow_provider_rlmm.core.world.root_proof`)

@@ -17,6 +17,7 @@ RESTORE = Writer(
         Question.TIME_OF_DAY: "not",
         Question.PACE: "has none",
         Question.ABSENCE: "not",
+        Question.DISKLESS: "not: it writes records as any producer does",
         Question.LEADER: "not",
         Question.ROOT: "not",
     },

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePart
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.absence import PRESENCE_KINDS, Observation, Presence, first_observation
 from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.diskless import DISKLESS_ADVICE
 from airflow_provider_rlmm.core.world.effects import describe_event
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
@@ -35,6 +36,7 @@ PRESENCE_ADVICE = {
     Presence.PRESENT: "nothing, if the topic is meant to exist; otherwise delete the topic first",
     Presence.AMBIGUOUS: "look at the records of this topic id",
     Presence.DENIED: "give the principal DESCRIBE on every topic, then run again",
+    Presence.DISKLESS: DISKLESS_ADVICE,
 }
 
 ROUTING_ADVICE = "compare the metadata topic's partition count with the brokers' configuration; the others were marked"

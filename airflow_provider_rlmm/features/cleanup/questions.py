@@ -14,6 +14,7 @@ CLEANER = Writer(
         Question.PACE: "objects in a second, between batches",
         Question.CLUSTER: "at every look: before STARTED, before objects go, before FINISHED",
         Question.ABSENCE: "by the full rule, at every look",
+        Question.DISKLESS: "at every look, where a name that is gone came back",
         Question.ARCHIVE: "where one is demanded, before every batch",
         Question.ROOT: "proven before the first event, the same one around every listing and deletion",
     },
@@ -29,6 +30,7 @@ MARKER = Writer(
         Question.HOLD: "before the markers of a metadata partition",
         Question.CLUSTER: "at every look",
         Question.ABSENCE: "one look, which is the first observation",
+        Question.DISKLESS: "at every look, where a name that is gone came back",
         Question.ROOT: "only whether living copies lie where nobody looks",
     },
     does_not_ask={

@@ -13,6 +13,7 @@ COPIER = Writer(
         Question.PACE: "bytes in a second, within a segment",
         Question.CLUSTER: "disk, leader and connection are of the same one",
         Question.ABSENCE: "the topic must exist",
+        Question.DISKLESS: "with what the leader says",
         Question.LEADER: "right before STARTED and right before FINISHED",
         Question.ROOT: "the one that brokers copy to now",
     },

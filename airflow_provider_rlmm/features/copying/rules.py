@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.log.answers import LeaderAnswer
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache, end_of_epoch
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.world.diskless import WITHOUT_A_BEGINNING
 from airflow_provider_rlmm.core.world.freshness import MISSING_LIVING_SEGMENTS
 
 COPY_WITHOUT_LEADER: Final = "copy_without_leader"
@@ -157,6 +158,8 @@ def may_write_about(answer: LeaderAnswer, directory: TopicIdPartition) -> str | 
         )
     if answer.is_internal:
         return f"topic {directory.topic!r} is internal"
+    if configs.diskless_enable:
+        return f"topic {directory.topic!r} is diskless: {WITHOUT_A_BEGINNING}"
     if not configs.remote_storage_enable:
         return (
             f"remote.storage.enable of topic {directory.topic!r} is not true: its brokers would not read what is copied"

@@ -14,6 +14,7 @@ SCRUB = Writer(
         Question.PACE: "objects in a second, between batches",
         Question.CLUSTER: "before every batch",
         Question.ABSENCE: "by the full rule for what no record names; not for finished segments",
+        Question.DISKLESS: "before every batch, living and gone",
         Question.ROOT: "proven before the plan is applied, place by place",
     },
     does_not_ask={

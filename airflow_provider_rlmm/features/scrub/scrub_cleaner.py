@@ -20,6 +20,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError, StorageRootError
 from airflow_provider_rlmm.core.base.file_systems import read_file
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.plans.guards import ScrubLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_COPY
@@ -29,7 +30,8 @@ from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.core.storage.root import RootCheck
-from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.cluster_look import ClusterLook, look
+from airflow_provider_rlmm.core.world.diskless import DISKLESS_ADVICE, why_diskless
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
@@ -126,6 +128,22 @@ class ScrubDeletion:
         self.barred += objects
         self.left_objects += objects
         logger.warning("left: %d objects that no record names: %s", objects, why)
+
+    def note_diskless(self, objects: int, name: str, why: str) -> None:
+        """
+        Count objects of a topic without disks as left.
+
+        :param objects: how many.
+        :param name: of the topic.
+        :param why: what shows it.
+        """
+        self.left_objects += objects
+        logger.warning("left: %d objects of topic %r: %s", objects, name, why)
+        what = f"objects of topic {in_quotes(name)}"
+        refusal = Refusal(what, why, DISKLESS_ADVICE, RefusalKind.DISKLESS, topic=name)
+        # Each batch may meet it: it is one problem.
+        if refusal not in self.left:
+            self.left.append(refusal)
 
     def note_problem(self, refusal: Refusal | None) -> None:
         """
@@ -272,10 +290,11 @@ class ScrubCleaner:
             for row in rows:
                 report.note_left(row, why, RefusalKind.NEXT_RUN)
             return
-        look(self.topics, self.log, {})
+        seen = look(self.topics, self.log, {})
         hold = self._gate.hold()
         free = [row for row in rows if hold.refusal_of(_tip(row), ()) is None]
         report.held += len(rows) - len(free)
+        free = self._without_diskless(free, seen, report)
         going = {row["key"]: row for row in self._still_as_planned(free, reading, report, guard)}
         if not going:
             return
@@ -286,6 +305,14 @@ class ScrubCleaner:
             else:
                 report.note_deleted(row["class"], row["bytes"])
         self.effects.rest(self._gate.rest_s(len(going), (monotonic_clock() - began) / 1000))
+
+    def _without_diskless(self, rows: Sequence[Row], seen: ClusterLook, report: ScrubDeletion) -> list[Row]:
+        """Leave out what lies under the name of a topic without disks, living or gone, and say so."""
+        names = seen.living.keys() & {row["topic"] for row in rows}
+        diskless = self.topics.diskless_topics(names) if names else {}
+        for name, shown_by in sorted(diskless.items()):
+            report.note_diskless(sum(row["topic"] == name for row in rows), name, why_diskless(name, shown_by))
+        return [row for row in rows if row["topic"] not in diskless]
 
     def _still_as_planned(
         self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion, guard: UnnamedGuard

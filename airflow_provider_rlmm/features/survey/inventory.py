@@ -79,7 +79,7 @@ TOPIC_COLUMNS: tuple[tuple[str, str], ...] = (
     ("topic", "string"),
     ("topic_id", "binary"),  # 16 bytes
     ("state", "string"),  # a SurveyedState: of its user partitions, the one that most needs to be seen
-    ("presence", "string"),  # what one look at the cluster said: present, absent, ambiguous or denied
+    ("presence", "string"),  # what one look at the cluster said: present, absent, ambiguous, denied or diskless
     ("partitions", "int32"),  # those with unfinished segments or a deletion under way
     ("segments", "int64"),  # not finished
     ("bytes", "int64"),  # of these, summed

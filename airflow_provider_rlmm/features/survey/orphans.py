@@ -28,7 +28,7 @@ class TopicInventory:
 
     :param topic: its name; several are separated by commas, which is no legal name.
     :param topic_id: its id, in Kafka's text form.
-    :param presence: ``present``, ``absent``, ``ambiguous`` or ``denied``, by one look at the cluster.
+    :param presence: ``present``, ``absent``, ``ambiguous``, ``denied`` or ``diskless``, by one look at the cluster.
     :param partitions: user partitions that the metadata topic names.
     :param segments: segments that are not finished.
     :param bytes: their sizes, summed.

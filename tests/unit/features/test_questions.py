@@ -31,6 +31,8 @@ PROOFS = {
         Question.CLUSTER: f"{_CLEANUP}/test_shrinking_log.py::"
         "test_a_cluster_that_is_swapped_between_two_batches_ends_the_run",
         Question.ABSENCE: f"{_CLEANUP}/test_cleaner.py::test_a_topic_that_comes_back_stops_before_the_next_batch",
+        Question.DISKLESS: f"{_CLEANUP}/test_cleaner.py::"
+        "test_a_topic_without_disks_that_gets_the_name_stops_before_the_next_batch",
         Question.ARCHIVE: "unit/features/archiving/test_archiving.py::"
         "test_an_archive_that_goes_while_it_is_deleted_by_ends_the_deletion",
         Question.ROOT: f"{_CLEANUP}/test_cleaner_refusals.py::test_a_root_that_goes_away_stops_the_run",
@@ -44,6 +46,7 @@ PROOFS = {
         Question.PACE: f"{_SCRUB}/test_scrub_plan.py::test_nothing_goes_outside_the_window_and_no_faster_than_it_may",
         Question.CLUSTER: f"{_SCRUB}/test_scrub_plan.py::test_another_cluster_is_noticed",
         Question.ABSENCE: f"{_SCRUB}/test_unnamed_objects.py::test_a_marker_that_is_void_by_now_keeps_what_the_plan_names",
+        Question.DISKLESS: f"{_SCRUB}/test_scrub_plan.py::test_what_lies_under_the_name_of_a_topic_without_disks_stays",
         Question.ROOT: f"{_SCRUB}/test_scrub_plan.py::test_a_place_that_is_not_shown_to_be_the_clusters_is_left",
     },
     MARKER.name: {
@@ -53,6 +56,8 @@ PROOFS = {
         Question.CLUSTER: f"{_CLEANUP}/test_shrinking_log.py::"
         "test_a_cluster_that_answers_with_another_metadata_topic_ends_the_run_before_anything_is_done",
         Question.ABSENCE: f"{_CLEANUP}/test_marker.py::test_a_topic_that_only_describing_finds_is_not_marked",
+        Question.DISKLESS: f"{_CLEANUP}/test_marker.py::"
+        "test_an_id_whose_name_a_topic_without_disks_has_now_is_refused_by_name",
         Question.ROOT: "unit/airflow/operators/test_scrub_operators.py::"
         "test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step",
     },
@@ -63,6 +68,7 @@ PROOFS = {
         "test_within_a_segment_it_waits_for_the_quota_and_asks_on_while_it_waits",
         Question.CLUSTER: f"{_COPIER}::test_a_leader_of_another_cluster_is_not_believed",
         Question.ABSENCE: f"{_COPIER}::test_a_topic_that_is_gone_is_archived_never_copied",
+        Question.DISKLESS: f"{_COPIER}::test_a_topic_that_must_not_be_copied_is_refused",
         Question.LEADER: f"{_COPIER}::test_what_changes_while_a_segment_is_copied_has_it_taken_back",
         Question.ROOT: f"{_COPIER}::test_a_storage_that_lacks_the_newest_copy_is_not_the_brokers",
     },

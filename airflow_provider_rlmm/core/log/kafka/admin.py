@@ -31,8 +31,10 @@ _INT_SETTINGS = (
     "max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "min.insync.replicas",
     "retention.bytes", "retention.ms",
 )  # fmt: skip
-_BOOL_SETTINGS = ("remote.storage.enable", "remote.log.copy.disable")
+_BOOL_SETTINGS = ("diskless.enable", "remote.storage.enable", "remote.log.copy.disable")
 _TEXT_SETTINGS = ("cleanup.policy", "message.timestamp.type")
+_DISKLESS = "diskless.enable"
+_DENIED = "TOPIC_AUTHORIZATION_FAILED"
 
 TopicSettings = Mapping[str, int | bool | str]
 """Kafka's name of a topic setting → its effective value; ms, bytes, booleans as such."""
@@ -139,7 +141,7 @@ class KafkaClusterTopics:
     def _answer(self, name: str, outcome: Any) -> TopicAnswer:
         if is_error(outcome, UNKNOWN_TOPIC):
             return NoTopic.UNKNOWN
-        if is_error(outcome, "TOPIC_AUTHORIZATION_FAILED"):
+        if is_error(outcome, _DENIED):
             return NoTopic.DENIED
         if is_error(outcome, "TOPIC_EXCEPTION"):
             raise EventLogAccessError(f"topic {name!r} cannot be described: no topic can have this name")
@@ -160,6 +162,29 @@ class KafkaClusterTopics:
                     what = f"describing the configuration of topic {name!r}"
                     settings[name] = _settings(self._admin.checked(what, outcome))
         return settings
+
+    def diskless_topics(self, names: Collection[str]) -> Mapping[str, str]:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`."""
+        found: dict[str, str] = {}
+        denied: list[str] = []
+        for chunk in chunks(sorted(names)):
+            for name, outcome in self._admin.describe_configs(chunk).items():
+                if is_error(outcome, _DENIED):
+                    denied.append(name)
+                elif not is_error(outcome, UNKNOWN_TOPIC):
+                    entries = self._admin.checked(f"describing the configuration of topic {name!r}", outcome)
+                    if _DISKLESS in entries and entries[_DISKLESS].value != "false":
+                        found[name] = f"{_DISKLESS} is {entries[_DISKLESS].value or 'withheld'}"
+        # Brokers list a setting of every topic that they know at all: Kafka's own do not know this one.
+        if denied and self._may_know(_DISKLESS):
+            why = "DESCRIBE_CONFIGS is missing on it, and the brokers of this cluster may know diskless.enable"
+            found.update(dict.fromkeys(denied, why))
+        return found
+
+    def _may_know(self, setting: str) -> bool:
+        """Tell whether brokers know a setting of topics, or nobody can tell."""
+        outcome = self._admin.describe_configs([self.metadata_topic])[self.metadata_topic]
+        return not isinstance(outcome, Mapping) or setting in outcome
 
     def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
         """

@@ -174,6 +174,7 @@ def _copy_configs(topic: str, settings: TopicSettings) -> CopyConfigs:
         cleanup_policy=policy_of(str(settings["cleanup.policy"])),
         retention_ms=int(settings["retention.ms"]),
         retention_bytes=int(settings["retention.bytes"]),
+        diskless_enable=bool(settings.get("diskless.enable", False)),
     )
 
 

@@ -49,6 +49,30 @@ def test_a_name_that_may_not_be_described_is_refused_and_the_others_go_on(cluste
     assert (seen.proof.absent, seen.denied) == ({OTHER.topic_id}, {"gone"})
 
 
+def test_every_id_is_told_apart_whose_name_a_topic_without_disks_has(cluster: Cluster) -> None:
+    before = tip("gone", 0, 12)
+    cluster.topics.create("gone")
+    cluster.topics.create("other")
+    cluster.topics.diskless = {"gone", "alive"}
+    seen = look(cluster.topics, cluster.log, names(GONE, before, OTHER, cluster.alive))
+    presence = {topic_id: observation.presence for topic_id, observation in seen.observations.items()}
+    assert presence == {
+        GONE.topic_id: Presence.DISKLESS,
+        before.topic_id: Presence.DISKLESS,
+        OTHER.topic_id: Presence.ABSENT,
+        cluster.alive.topic_id: Presence.PRESENT,
+    }
+    assert seen.proof.absent == {OTHER.topic_id}
+
+
+def test_nobody_is_asked_for_topics_without_disks_unless_a_name_came_back(cluster: Cluster) -> None:
+    asked = []
+    cluster.topics.create("other")
+    cluster.topics.on_effect = lambda name, detail: asked.append((name, detail))
+    look(cluster.topics, cluster.log, names(GONE, OTHER))
+    assert asked[-1] == ("diskless_topics", {"other"})
+
+
 def test_the_topics_of_another_cluster_are_no_look(cluster: Cluster) -> None:
     cluster.topics.metadata_topic_id = GONE.topic_id
     with pytest.raises(ClusterMismatchError, match="two clusters"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from itertools import chain
+from uuid import UUID
 
 import pytest
 
@@ -18,6 +19,7 @@ from airflow_provider_rlmm.features.cleanup.report_document import cleanup_repor
 from tests.builders import Cluster, add, deletion, on_nth_publish, once, reasons, tip, update
 
 GONE = tip()
+OTHER_ID = UUID(int=8)
 
 
 @pytest.fixture
@@ -195,6 +197,22 @@ def test_a_new_observation_in_the_middle_does_not_excuse_a_foreign_event(cluster
     report = cluster.clean(batch_segments=1)
     assert "less than min_absence" in reasons(report)
     assert len(cluster.keys_of(GONE)) == 15
+
+
+def test_a_topic_without_disks_that_gets_the_name_stops_before_the_next_batch(cluster: Cluster) -> None:
+    cluster.topics.diskless = {GONE.topic}
+    cluster.log.after_effect = on_nth_publish(
+        S.DELETE_SEGMENT_FINISHED, lambda: cluster.topics.create(GONE.topic, OTHER_ID)
+    )
+    report = cluster.clean(batch_segments=1)
+    assert report.partitions[0].segments_deleted == 1
+    assert "topic 'gone' of the cluster is diskless" in reasons(report)
+    assert len(cluster.keys_of(GONE)) == 10
+
+
+def test_a_topic_with_disks_that_gets_the_name_stops_nothing(cluster: Cluster) -> None:
+    cluster.topics.create(GONE.topic, OTHER_ID)
+    assert cluster.clean().partitions[0].outcome == "FINISHED"
 
 
 def test_a_topic_that_comes_back_stops_before_the_next_batch(cluster: Cluster) -> None:

@@ -102,6 +102,16 @@ def test_a_topic_created_again_keeps_its_new_id_unmarked(cluster: Cluster) -> No
     assert cluster.ours() == [f"DELETE_PARTITION_MARKED {GONE}"]
 
 
+def test_an_id_whose_name_a_topic_without_disks_has_now_is_refused_by_name(cluster: Cluster) -> None:
+    cluster.topics.create("gone")
+    cluster.topics.diskless = {"gone"}
+    report = cluster.mark()
+    assert (report.marked, cluster.ours()) == ((), [])
+    (refusal,) = report.refusals
+    assert (refusal.kind, refusal.topic, refusal.what) == (RefusalKind.DISKLESS, "gone", str(GONE))
+    assert "topic 'gone' of the cluster is diskless (diskless.enable is true)" in refusal.why
+
+
 def test_a_topic_that_only_describing_finds_is_not_marked(cluster: Cluster) -> None:
     """A listing that lags behind."""
 

@@ -186,6 +186,7 @@ def test_a_hole_that_others_have_left_is_copied_first(world: CopyWorld) -> None:
 
 FORBIDDEN: dict[str, tuple[Any, str]] = {
     "not tiered": (replace(MAY_COPY, remote_storage_enable=False), "remote.storage.enable"),
+    "without disks": (replace(MAY_COPY, diskless_enable=True), "topic 'living' is diskless"),
     "the broker copies": (replace(MAY_COPY, remote_log_copy_disable=False), "remote.log.copy.disable"),
     "compacted": (
         replace(MAY_COPY, cleanup_policy=frozenset({"compact"})),
@@ -529,6 +530,7 @@ def at_the_first_log(world: CopyWorld, happens: Callable[[], object]) -> None:
 CHANGES: dict[str, Callable[[CopyWorld], object]] = {
     "copying is enabled": lambda w: w.leads(replace(MAY_COPY, remote_log_copy_disable=False)),
     "tiering is disabled": lambda w: w.leads(replace(MAY_COPY, remote_storage_enable=False)),
+    "it gives up its disks": lambda w: w.leads(replace(MAY_COPY, diskless_enable=True)),
     "compaction is enabled": lambda w: w.leads(replace(MAY_COPY, cleanup_policy=frozenset({"compact"}))),
     "it has no leader": lambda w: answer(w, offsets=None),
     "the log start moves past it": lambda w: w.leads(log_start=10),

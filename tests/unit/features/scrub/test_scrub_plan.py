@@ -304,6 +304,24 @@ def test_what_a_hold_names_stays(scrubs: Scrubs) -> None:
     assert keys <= scrubs.cluster.storage.keys
 
 
+@pytest.mark.parametrize("topic_id", [TOPIC.topic_id, UUID(int=70)])
+def test_what_lies_under_the_name_of_a_topic_without_disks_stays(scrubs: Scrubs, topic_id: UUID) -> None:
+    """Whether the topic itself lives, or another one has its name."""
+    keys, others = scrubs.finished(1), scrubs.finished(2)
+    scrubs.scrub()
+    scrubs.plan()
+    scrubs.cluster.topics.create("orders", topic_id)
+    scrubs.cluster.topics.diskless = {"orders"}
+    report = scrubs.delete(limits=replace(ScrubLimits(), batch_segments=1))
+    assert (report.left_objects, report.deleted, len(report.left)) == (6, {}, 1)
+    assert (report.left[0].kind, report.left[0].topic) == (RefusalKind.DISKLESS, "orders")
+    assert [problem.kind for problem in report.problems()] == ["DISKLESS"]
+    assert keys | others <= scrubs.cluster.storage.keys
+
+    scrubs.cluster.topics.diskless = set()
+    assert scrubs.delete().deleted["FINISHED"].objects == 6
+
+
 def test_objects_that_the_layout_does_not_know_stay(scrubs: Scrubs) -> None:
     keys = scrubs.finished(1)
     note = min(keys).rpartition(".")[0] + ".note"
