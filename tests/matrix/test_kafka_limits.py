@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode
 from tests.differential.kafka_replay import KafkaReplay
 from tests.differential.world import World
+from tests.matrix.test_kafka_versions import NEWEST
 from tests.record_limits import beyond, within
 
 pytestmark = pytest.mark.matrix
@@ -25,7 +26,7 @@ def older() -> Iterator[KafkaReplay]:
 
 @pytest.fixture(scope="module")
 def newer() -> Iterator[KafkaReplay]:
-    with KafkaReplay("4.4.0") as peer:
+    with KafkaReplay(NEWEST) as peer:
         yield peer
 
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -25,14 +26,19 @@ from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 from dev import POM, formatter, tiering
 from dev.broker import LocalKafka
 from tests.integration.cleaning import Cleaning
+from tests.integration.copying.adopting import check_a_broker_goes_on_from_our_copies
 from tests.integration.kafka_topics import config_of
 from tests.scrub import scrub
 from tests.unit.core.records.recorded import parse_formatted
 
 pytestmark = [pytest.mark.matrix, pytest.mark.integration]
 
-VERSIONS = ["3.9.2", "4.0.2", "4.1.2", "4.2.1", None]
-"""The newest of each line that came out with ``LocalTieredStorage``; none: the one of ``dev/pom.xml``, of all other tests."""
+NEWEST = "4.4.0"
+VERSIONS = ["3.9.2", "4.0.2", "4.1.2", "4.2.1", None, NEWEST]
+"""
+The newest of each line that came out with ``LocalTieredStorage``; none: the one of ``dev/pom.xml``, of all other tests. The
+newest of all borrows the one of that.
+"""
 KNOWS_EMPTY_TRANSACTION_INDEXES = 4
 """Major version since which a segment's record says whether its transaction index is empty."""
 PARTITIONS, SEGMENTS = 3, 4
@@ -95,6 +101,10 @@ def test_its_version_is_told_by_the_settings_that_it_lists(cleaned: Cleaned) -> 
 def test_the_restarted_broker_tiers_on(cleaned: Cleaned) -> None:
     tiering.tiering_alive(cleaned.kafka, "orders")
     assert scrub(cleaned.kafka) == []
+
+
+def test_the_newest_goes_on_from_our_copies_of_its_disk(tmp_path: Path) -> None:
+    check_a_broker_goes_on_from_our_copies(tmp_path, NEWEST)
 
 
 def test_every_record_means_the_same_to_this_kafka_and_to_us(cleaned: Cleaned) -> None:

@@ -7,10 +7,13 @@ import re
 from pathlib import Path
 
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, TopicIdPartition
+from airflow_provider_rlmm.features.copying.log_directory.snapshot import take_snapshot
+from dev import tiering
 from dev.broker import LocalKafka, await_condition
-from tests.integration.copying.copies import Copies, check_copies, copies_of
-from tests.integration.copying.world import last_stable_offset
-from tests.integration.copying.writing import Record, alter_topic, read_records
+from tests.integration.copying.copies import Copies, check_copies, check_hard, copied_by_a_broker, copies_of
+from tests.integration.copying.our_copier import OurCopier
+from tests.integration.copying.world import last_stable_offset, living_topic, make_world, not_copied_topic, to_be_copied
+from tests.integration.copying.writing import TIMEOUT_S, Record, alter_topic, read_records
 
 ADOPT = {"remote.log.copy.disable": "false", "local.retention.ms": "1000", "local.retention.bytes": "-1"}
 """From now on the broker copies, and keeps on its own disk only what is not remote."""
@@ -60,3 +63,44 @@ def check_adopted(kafka: LocalKafka, tip: TopicIdPartition, ours: Copies) -> Non
     theirs = {segment.broker_id for segment in segments[len(ours.segments) :]}
     assert theirs
     assert COPIER_BROKER_ID not in theirs
+
+
+def check_a_broker_goes_on_from_our_copies(
+    folder: Path, kafka_version: str | None = None, topic: str = "uncopied"
+) -> None:
+    """
+    Copy a broker's own disk, compare that with what a broker makes of it, and let the broker go on.
+
+    :param folder: an empty one.
+    :param kafka_version: another Kafka than the one of ``dev/pom.xml``.
+    :param topic: name of the topic.
+    """
+    with LocalKafka(kafka_version=kafka_version) as kafka:
+        living_topic(kafka)
+        not_copied_topic(kafka, topic)
+        world = make_world(kafka, topic, kafka.restart)
+        expected = to_be_copied(kafka.bootstrap_servers, kafka.log_dir / f"{topic}-0", topic)
+        kafka.stop()
+        take_snapshot(kafka.log_dir, folder / "snapshot")
+        theirs = copied_by_a_broker(kafka.log_dir, folder / "other", world.tip, expected, kafka_version)
+        kafka.start()
+        before = read_everything(kafka, topic)
+
+        report = OurCopier.of(kafka).copy(folder / "snapshot", world.tip)
+
+        assert report.stopped_by is None
+        ours = check_copies(kafka, world.tip)
+        assert ours.objects == theirs.objects
+        assert ours.bare_segments == theirs.bare_segments
+        check_hard(ours, before)
+        enable_copying(kafka, topic)
+        world.open_transaction.commit_transaction(TIMEOUT_S)
+        world.writer.write(90)
+        await_all_remote(kafka, world.tip)
+        after = read_everything(kafka, topic)
+        assert after["read_uncommitted"][: len(before["read_uncommitted"])] == before["read_uncommitted"]
+        assert after["read_committed"][: len(before["read_committed"])] == before["read_committed"]
+        kafka.restart()
+        assert read_everything(kafka, topic) == after
+        check_adopted(kafka, world.tip, ours)
+        tiering.tiering_alive(kafka, "living")

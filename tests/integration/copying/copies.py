@@ -154,7 +154,9 @@ def check_hard(copies: Copies, everything: Mapping[str, Sequence[tuple[int, obje
     assert min(aborted) <= segments[-1].end_offset
 
 
-def copied_by_a_broker(log_dir: Path, folder: Path, tip: TopicIdPartition, expected: Sequence[int]) -> Copies:
+def copied_by_a_broker(
+    log_dir: Path, folder: Path, tip: TopicIdPartition, expected: Sequence[int], kafka_version: str | None = None
+) -> Copies:
     """
     Let a broker copy what a stopped broker's disk holds, into a remote storage of its own.
 
@@ -162,9 +164,10 @@ def copied_by_a_broker(log_dir: Path, folder: Path, tip: TopicIdPartition, expec
     :param folder: takes a copy of it, and the remote storage.
     :param tip: the user partition.
     :param expected: start offsets of the segments that it has to copy.
+    :param kafka_version: another Kafka than the one of ``dev/pom.xml``.
     """
     shutil.copytree(log_dir, folder / "logs")
-    broker = LocalKafka(folder)
+    broker = LocalKafka(folder, kafka_version=kafka_version)
     try:
         broker.start()
         alter_topic(broker.bootstrap_servers, tip.topic, **{"remote.log.copy.disable": "false"})

@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.features.copying.log_directory.snapshot import take_snapshot
 from dev import tiering
-from dev.broker import LocalKafka
-from tests.integration.copying.adopting import await_all_remote, check_adopted, enable_copying, read_everything
-from tests.integration.copying.copies import check_copies, check_hard, copied_by_a_broker
+from tests.integration.copying.adopting import (
+    await_all_remote,
+    check_a_broker_goes_on_from_our_copies,
+    check_adopted,
+    enable_copying,
+    read_everything,
+)
+from tests.integration.copying.copies import check_copies, check_hard
 from tests.integration.copying.followers import FIRST, SECOND, replicated_topic, two_brokers
 from tests.integration.copying.our_copier import OurCopier
-from tests.integration.copying.world import living_topic, make_world, not_copied_topic, to_be_copied
+from tests.integration.copying.world import make_world
 from tests.integration.copying.writing import TIMEOUT_S
 
 pytestmark = [pytest.mark.integration, pytest.mark.copying]
@@ -23,35 +27,7 @@ TOPIC = "uncopied"
 
 
 def test_a_broker_goes_on_from_our_copies_of_its_own_disk(tmp_path: Path) -> None:
-    with LocalKafka() as kafka:
-        living_topic(kafka)
-        not_copied_topic(kafka, TOPIC)
-        world = make_world(kafka, TOPIC, kafka.restart)
-        expected = to_be_copied(kafka.bootstrap_servers, kafka.log_dir / f"{TOPIC}-0", TOPIC)
-        kafka.stop()
-        take_snapshot(kafka.log_dir, tmp_path / "snapshot")
-        theirs = copied_by_a_broker(kafka.log_dir, tmp_path / "other", world.tip, expected)
-        kafka.start()
-        before = read_everything(kafka, TOPIC)
-
-        report = OurCopier.of(kafka).copy(tmp_path / "snapshot", world.tip)
-
-        assert report.stopped_by is None
-        ours = check_copies(kafka, world.tip)
-        assert ours.objects == theirs.objects
-        assert ours.bare_segments == theirs.bare_segments
-        check_hard(ours, before)
-        enable_copying(kafka, TOPIC)
-        world.open_transaction.commit_transaction(TIMEOUT_S)
-        world.writer.write(90)
-        await_all_remote(kafka, world.tip)
-        after = read_everything(kafka, TOPIC)
-        assert after["read_uncommitted"][: len(before["read_uncommitted"])] == before["read_uncommitted"]
-        assert after["read_committed"][: len(before["read_committed"])] == before["read_committed"]
-        kafka.restart()
-        assert read_everything(kafka, TOPIC) == after
-        check_adopted(kafka, world.tip, ours)
-        tiering.tiering_alive(kafka, "living")
+    check_a_broker_goes_on_from_our_copies(tmp_path)
 
 
 def test_brokers_go_on_from_our_copies_of_a_stopped_brokers_disk() -> None:
