@@ -7,9 +7,10 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
-from airflow_provider_rlmm.core.log.kafka.health import HealthSeverity, check_metadata_topic
+from airflow_provider_rlmm.core.log.kafka.health import check_metadata_topic
 from airflow_provider_rlmm.core.log.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
 from airflow_provider_rlmm.core.log.kafka.provisioning import provision_metadata_topic
+from airflow_provider_rlmm.core.log.metadata_settings import HealthSeverity
 from dev.broker import METADATA_TOPIC
 from tests.integration.kafka_topics import config_of, create_topic, existing_topics
 

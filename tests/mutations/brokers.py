@@ -8,8 +8,10 @@ from tests.mutations.mutation import LOOK, Mutation, switched_off
 VERSIONS = "core/log/broker_versions.py"
 KNOWN_BUGS = "features/doctor/known_bugs.py"
 ADMIN = "core/log/kafka/admin.py"
+SETTINGS = "core/log/metadata_settings.py"
 _BUGS = "features/doctor/test_known_bugs.py::"
 _WITHHELD = f"{_BUGS}test_a_broker_that_withholds_or_does_not_answer_is_never_taken_as_fine"
+_HEALTH = "core/log/kafka/test_health.py::"
 _MAY_BE = (
     "core/log/kafka/test_admin.py::"
     "test_a_topic_that_may_not_be_described_is_none_only_where_brokers_do_not_know_the_setting"
@@ -46,6 +48,22 @@ BROKERS = [
         "topics whose settings may not be described are concerned by nothing",
         "    if served.unknown:",
         f"{_BUGS}test_where_the_topics_settings_may_not_be_described_it_says_that_it_does_not_know",
+    ),
+    # -- the settings of the metadata topic
+    switched_off(
+        SETTINGS,
+        "I22",
+        "advises to set the policy back under brokers that write keys",
+        "    if writers.key_seen is not None:",
+        f"{_HEALTH}test_where_keys_were_read_it_is_left_as_it_is_whatever_the_versions_say",
+    ),
+    Mutation(
+        "I22",
+        "advises to set the policy back though some brokers may write keys",
+        SETTINGS,
+        "    if writers.versions and not writers.may_write_keys:\n",
+        "    if writers.versions:\n",
+        f"{_HEALTH}test_where_brokers_may_write_keys_their_version_comes_first",
     ),
     # -- topics without disks
     Mutation(

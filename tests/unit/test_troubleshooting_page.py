@@ -23,13 +23,15 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
     UnprovenClockError,
 )
+from airflow_provider_rlmm.core.log.broker_versions import BrokerVersion
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.log.kafka.admin import MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.core.log.kafka.client import METADATA_TOPIC, open_client
 from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, check_files
-from airflow_provider_rlmm.core.log.kafka.health import TieredRetention, metadata_topic_findings
+from airflow_provider_rlmm.core.log.kafka.health import metadata_topic_findings
 from airflow_provider_rlmm.core.log.kafka.manager_config import TopicBasedRemoteLogMetadataManagerConfig
+from airflow_provider_rlmm.core.log.metadata_settings import MetadataWriters, TieredRetention
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.runs.access import CLEANER_GROUP_ID, CLOCK_GROUP_ID
 from airflow_provider_rlmm.core.storage.deadline import Deadline
@@ -163,7 +165,8 @@ def test_health(settings: Mapping[str, Any], in_sync: int) -> None:
     healthy = {"min.insync.replicas": 2, "cleanup.policy": "delete", "retention.ms": -1}
     description = MetadataTopicDescription(uuid4(), 5, healthy | settings, None, replicas)
 
-    (finding,) = metadata_topic_findings(METADATA_TOPIC, description, TieredRetention("orders", 7 * DAY_MS))
+    writers = MetadataWriters(versions={1: BrokerVersion((3, 6), (4, 4))})
+    (finding,) = metadata_topic_findings(METADATA_TOPIC, description, TieredRetention("orders", 7 * DAY_MS), writers)
 
     assert quoted(str(finding))
 

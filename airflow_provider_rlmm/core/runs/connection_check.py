@@ -112,7 +112,8 @@ class ConnectionCheck:
         return f"Topic {settings.metadata_topic} has {topic.partition_count} partitions, {may}."
 
     def _health(self, description: MetadataTopicDescription) -> list[ConnectionFinding]:
-        from airflow_provider_rlmm.core.log.kafka.health import HealthFinding, HealthSeverity, check_metadata_topic
+        from airflow_provider_rlmm.core.log.kafka.health import check_metadata_topic
+        from airflow_provider_rlmm.core.log.metadata_settings import HealthFinding, HealthSeverity
 
         found: list[HealthFinding] = []
 

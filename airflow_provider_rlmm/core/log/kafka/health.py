@@ -3,60 +3,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from functools import partial
 
-from airflow_provider_rlmm.core.log.kafka.admin import (
-    KafkaClusterTopics,
-    MetadataTopicDescription,
-    PartitionReplicas,
-    TopicSettings,
-)
+from airflow_provider_rlmm.core.log.broker_versions import versions_of
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics, MetadataTopicDescription, PartitionReplicas
 from airflow_provider_rlmm.core.log.kafka.client import METADATA_TOPIC
+from airflow_provider_rlmm.core.log.metadata_settings import (
+    HealthFinding,
+    HealthSeverity,
+    MetadataWriters,
+    TieredRetention,
+    is_compacted,
+    is_kept_for_ever,
+    longest_tiered_retention,
+    setting_findings,
+)
 
 _SHOWN_PARTITIONS = 10
-_FOR_EVER = -1
-
-
-class HealthSeverity(StrEnum):
-    """How bad a finding is: by an error events are refused or lost, now or in the course of time."""
-
-    ERROR = "error"
-    WARNING = "warning"  # one more failure makes it an error
-
-
-@dataclass(frozen=True, slots=True)
-class HealthFinding:
-    """One thing that is not as it must be."""
-
-    severity: HealthSeverity  # how bad it is
-    what: str  # what was found
-    why: str  # what comes of it
-    what_to_do: str  # how to mend it
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.why}; {self.what_to_do}"
 
 
 _error = partial(HealthFinding, HealthSeverity.ERROR)
 _warning = partial(HealthFinding, HealthSeverity.WARNING)
 
 
-@dataclass(frozen=True, slots=True)
-class TieredRetention:
-    """How long data are kept."""
-
-    topic: str  # a topic with remote storage
-    retention_ms: int  # its retention, ms; -1 for ever
-
-
 def check_metadata_topic(
     topics: KafkaClusterTopics, description: MetadataTopicDescription, topic: str = METADATA_TOPIC
 ) -> list[HealthFinding]:
     """
-    Look at the metadata topic, and at the retention of the tiered topics where that matters. Changes nothing.
+    Look at the metadata topic, and where that matters at the retention of the tiered topics and the versions of the brokers.
+    Changes nothing, and reads no topic.
 
     :param topics: the cluster.
     :param description: the metadata topic, by
@@ -68,24 +44,16 @@ def check_metadata_topic(
     """
     longest = None
     # Where metadata are kept for ever, nobody needs the permission to see every topic's settings.
-    if _retention_ms(description.settings) != _FOR_EVER:
+    if not is_kept_for_ever(description.settings):
         longest = longest_tiered_retention(topics.topic_settings(topics.topic_names()))
-    return metadata_topic_findings(topic, description, longest)
-
-
-def longest_tiered_retention(settings: Mapping[str, TopicSettings]) -> TieredRetention | None:
-    """
-    Return the topic with remote storage that keeps its data for the longest time.
-
-    :param settings: name → settings of every topic.
-    :return: ``None`` if no topic has remote storage.
-    """
-    tiered = [TieredRetention(name, _retention_ms(s)) for name, s in settings.items() if s.get("remote.storage.enable")]
-    return max(tiered, key=lambda t: float("inf") if t.retention_ms == _FOR_EVER else t.retention_ms, default=None)
+    writers = MetadataWriters()
+    if is_compacted(description.settings):
+        writers = MetadataWriters(versions=versions_of(topics.broker_setting_names()))
+    return metadata_topic_findings(topic, description, longest, writers)
 
 
 def metadata_topic_findings(
-    topic: str, description: MetadataTopicDescription, longest: TieredRetention | None
+    topic: str, description: MetadataTopicDescription, longest: TieredRetention | None, writers: MetadataWriters
 ) -> list[HealthFinding]:
     """
     Say what is wrong with the metadata topic.
@@ -93,9 +61,13 @@ def metadata_topic_findings(
     :param topic: its name.
     :param description: what the cluster says about it.
     :param longest: the tiered topic whose data are kept longest, ``None`` if there is none.
+    :param writers: what is known of its brokers.
     :return: the worst first; empty if all is well.
     """
-    findings = [*_replica_findings(topic, description), *_setting_findings(topic, description.settings, longest)]
+    findings = [
+        *_replica_findings(topic, description),
+        *setting_findings(topic, description.settings, longest, writers),
+    ]
     return sorted(findings, key=lambda finding: finding.severity is not HealthSeverity.ERROR)
 
 
@@ -123,30 +95,6 @@ def _replica_findings(topic: str, description: MetadataTopicDescription) -> Iter
             "one more failure, and brokers may refuse the events that belong there",
             catch_up,
         )
-
-
-def _setting_findings(topic: str, settings: TopicSettings, longest: TieredRetention | None) -> Iterator[HealthFinding]:
-    policy = settings.get("cleanup.policy", "delete")
-    if policy != "delete":
-        yield _error(
-            f"topic {topic} has cleanup.policy={policy}",
-            "a compacted topic refuses records without a key, and metadata events have none",
-            f"set cleanup.policy=delete on {topic}",
-        )
-    lost = "brokers forget remote segments whose data still exist, and nobody deletes these any more"
-    retention_ms = _retention_ms(settings)
-    if retention_ms != _FOR_EVER and longest and not 0 <= longest.retention_ms <= retention_ms:
-        kept = "for ever" if longest.retention_ms == _FOR_EVER else f"for {longest.retention_ms} ms"
-        found = f"topic {topic} has retention.ms={retention_ms}, and topic {longest.topic} keeps its data {kept}"
-        yield _error(found, lost, f"set retention.ms=-1 on {topic}")
-    retention_bytes = settings.get("retention.bytes", _FOR_EVER)
-    if retention_bytes != _FOR_EVER:
-        found = f"topic {topic} has retention.bytes={retention_bytes}"
-        yield _error(found, lost, f"set retention.bytes=-1 on {topic}")
-
-
-def _retention_ms(settings: TopicSettings) -> int:
-    return int(settings.get("retention.ms", _FOR_EVER))
 
 
 def _least(partitions: Sequence[PartitionReplicas]) -> str:

@@ -5,18 +5,22 @@ from uuid import uuid4
 
 import pytest
 
+from airflow_provider_rlmm.core.log.broker_versions import versions_of
 from airflow_provider_rlmm.core.log.kafka.admin import MetadataTopicDescription, PartitionReplicas
-from airflow_provider_rlmm.core.log.kafka.health import (
+from airflow_provider_rlmm.core.log.kafka.health import check_metadata_topic, metadata_topic_findings
+from airflow_provider_rlmm.core.log.metadata_settings import (
     HealthSeverity,
+    MetadataWriters,
     TieredRetention,
-    check_metadata_topic,
     longest_tiered_retention,
-    metadata_topic_findings,
 )
 
 DAY_MS = 86_400_000
 TOPIC = "__remote_log_metadata"
 ORDERS = TieredRetention("orders", 7 * DAY_MS)
+NOBODY_ASKED = MetadataWriters()
+OLDER, NEWER = frozenset({"log.local.retention.ms"}), frozenset({"log.local.retention.ms", "log.remote.copy.lag.ms"})
+SET_BACK = "set cleanup.policy=delete on __remote_log_metadata"
 
 
 def described(*in_sync: int, replicas: int = 3, leader: bool = True, **settings: int | str) -> MetadataTopicDescription:
@@ -30,8 +34,8 @@ def described(*in_sync: int, replicas: int = 3, leader: bool = True, **settings:
     )
 
 
-def findings_of(description, longest=ORDERS):
-    return metadata_topic_findings(TOPIC, description, longest)
+def findings_of(description, longest=ORDERS, writers=NOBODY_ASKED):
+    return metadata_topic_findings(TOPIC, description, longest, writers)
 
 
 def test_a_topic_as_it_must_be_has_no_findings():
@@ -82,12 +86,46 @@ def test_a_partition_without_a_leader_is_an_error_of_its_own():
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-def test_compaction_is_an_error(policy):
-    (error,) = findings_of(described(3, cleanup_policy=policy))
+def test_compaction_is_an_error_and_brokers_that_write_no_keys_have_it_set_back(policy):
+    writers = MetadataWriters(versions=versions_of({1: OLDER, 2: OLDER}))
+    (error,) = findings_of(described(3, cleanup_policy=policy), writers=writers)
 
     assert error.severity is HealthSeverity.ERROR
     assert f"cleanup.policy={policy}" in error.what
-    assert error.what_to_do == "set cleanup.policy=delete on __remote_log_metadata"
+    assert "brokers older than 4.4 write no others" in error.why
+    assert error.what_to_do == f"{SET_BACK}; what was dropped meanwhile stays lost"
+
+
+@pytest.mark.parametrize(
+    ("listed", "of_whom"),
+    [
+        ({1: OLDER, 2: NEWER}, " of broker 2, by the settings that they list"),
+        ({1: OLDER, 2: None}, " of broker 2, by the settings that they list"),
+        ({}, ""),
+    ],
+)
+def test_where_brokers_may_write_keys_their_version_comes_first(listed, of_whom):
+    writers = MetadataWriters(versions=versions_of(listed))
+    (error,) = findings_of(described(3, cleanup_policy="compact"), writers=writers)
+
+    assert error.why.endswith(f"whether its brokers write keys (KIP-1266) is not known{of_whom}")
+    assert error.what_to_do.startswith(
+        "find out the version of every broker: Kafka up to 4.4.0 writes no keys, then set"
+    )
+    assert error.what_to_do.endswith("else leave it as it is")
+
+
+def test_where_keys_were_read_it_is_left_as_it_is_whatever_the_versions_say():
+    writers = MetadataWriters("metadata partition 3 at offset 7", versions_of({1: OLDER}))
+    (error,) = findings_of(described(3, cleanup_policy="compact,delete"), writers=writers)
+
+    assert "its brokers write records with keys (metadata partition 3 at offset 7)" in error.why
+    assert error.what_to_do.startswith("leave cleanup.policy of __remote_log_metadata as it is")
+    assert SET_BACK not in str(error)
+
+
+def test_a_topic_without_any_policy_keeps_its_records():
+    assert findings_of(described(3, cleanup_policy="")) == []
 
 
 @pytest.mark.parametrize(
@@ -142,6 +180,10 @@ class Topics:
         self.asked += 1
         return {name: {"remote.storage.enable": True, "retention.ms": 7 * DAY_MS} for name in names}
 
+    def broker_setting_names(self):
+        self.asked += 1
+        return {1: OLDER}
+
 
 def test_all_topics_are_asked_only_where_their_retention_matters():
     topics = Topics()
@@ -150,3 +192,10 @@ def test_all_topics_are_asked_only_where_their_retention_matters():
     assert topics.asked == 0
     assert len(check_metadata_topic(topics, described(3, retention_ms=DAY_MS))) == 1
     assert topics.asked == 1
+
+
+def test_brokers_are_asked_for_their_versions_only_where_the_topic_is_compacted():
+    topics = Topics()
+
+    (error,) = check_metadata_topic(topics, described(3, cleanup_policy="compact"))
+    assert (topics.asked, error.what_to_do.partition(";")[0]) == (1, SET_BACK)
