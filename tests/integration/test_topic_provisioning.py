@@ -105,6 +105,7 @@ def test_what_would_lose_events_is_found(kafka, topics, topic):
     found = findings_of(topics, topic)
 
     assert [finding.severity for finding in found] == [HealthSeverity.ERROR] * 3
-    assert [finding.what_to_do for finding in found] == [
+    # The versions of the running brokers tell that they write no keys.
+    assert [finding.what_to_do.partition(";")[0] for finding in found] == [
         f"set {setting} on {topic}" for setting in ("cleanup.policy=delete", "retention.ms=-1", "retention.bytes=-1")
     ]
