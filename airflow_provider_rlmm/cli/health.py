@@ -87,6 +87,7 @@ def _print(invocation: Invocation, diagnosis: Diagnosis) -> None:
         output.line(f"{kind} ({count:,}): {explanation.meaning} What to do: {explanation.what_to_do}")
     for recovery in diagnosis.recoveries:
         output.line(f"What recovery costs: {recovery}")
+    output.line(str(diagnosis.preflight))
     output.line("Nothing is wrong." if not diagnosis.counts else f"{diagnosis.critical:,} findings need a person.")
 
 

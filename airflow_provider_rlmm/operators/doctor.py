@@ -103,6 +103,7 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator[_DoctorArguments]):
             self.log.warning("%s", finding)
         for recovery in diagnosis.recoveries:
             self.log.warning("What recovery costs: %s", recovery)
+        self.log.info("%s", diagnosis.preflight)
         result = self.told(
             {
                 "records": document.records,

@@ -100,8 +100,11 @@ def test_a_clean_topic_has_no_findings_and_each_finding_is_produced_for_real(fre
     diagnosis = diagnose(kafka)
     assert {(f.kind, f.metadata_partition, f.offset) for f in diagnosis.findings} == expected
     assert len(diagnosis.findings) == sum(diagnosis.counts.values()) == len(expected)
-    # Everything may be described here, no earlier run has read more, and no topic has a limit of bytes.
-    assert {f.kind for f in diagnosis.findings} == set(K) - {K.ACCESS_DENIED, K.LOST_RECORDS, K.KNOWN_BUG}
+    # Everything may be described here, no earlier run has read more, and all topics are configured as they must be.
+    of_another_world = {K.ACCESS_DENIED, K.LOST_RECORDS, K.KNOWN_BUG, K.TOPIC_SETTINGS}
+    # Where Kafka ends at it: tests/matrix/test_kafka_limits.py.
+    of_another_world.add(K.BEYOND_LIMITS)
+    assert {f.kind for f in diagnosis.findings} == set(K) - of_another_world
     # The broker serves the living topic: what ends its consumer there is critical.
     harmless = {K.ILLEGAL_TRANSITION, K.UPDATE_WITHOUT_BASE, K.INCOMPLETE_HISTORY, K.MISROUTED, K.KEYED}
     harmless |= {K.UNSETTLED_MARKER, K.STUCK_SEGMENT, K.UNDER_PROOF}
@@ -209,6 +212,26 @@ def test_a_poison_pill_ends_the_brokers_consumer_until_it_is_recovered_as_the_do
     assert {f.kind for f in recovered.findings} == {K.INCOMPLETE_HISTORY, K.UNDER_PROOF}
 
 
+def test_topics_that_a_bug_of_this_broker_concerns_are_named_and_what_compaction_would_drop(
+    fresh_kafka: LocalKafka,
+) -> None:
+    kafka = fresh_kafka
+    tiering.create_tiered_topic(kafka, LIVING, 1)
+    tiering.create_tiered_topic(kafka, "sized", 1, **{"retention.bytes": str(2**40)})
+    for topic in (LIVING, "sized"):
+        tiering.produce_until_remote(kafka, topic, 1)
+    diagnosis = diagnose(kafka)
+    (finding,) = diagnosis.findings
+    assert (finding.kind, finding.topic, finding.severity) == (K.KNOWN_BUG, "sized", Severity.WARNING)
+    assert "KAFKA-20732" in finding.detail
+    assert (
+        "retention.bytes=1099511627776; older than 4.4, unless 4.3.2 or later in its line: broker 1" in finding.detail
+    )
+    keyless = diagnosis.preflight.keyless
+    assert (keyless.count, keyless.ours) == (diagnosis.records, 0)
+    assert abs((keyless.newest_ms or 0) - system_clock()) < HOUR_MS
+
+
 def test_a_principal_that_may_not_describe_one_topic_is_told_of_it_and_of_all_the_rest() -> None:
     user, hidden = "examiner", "hidden"
     with AuthorizedKafka({user: "not-secret"}) as kafka:
@@ -221,12 +244,19 @@ def test_a_principal_that_may_not_describe_one_topic_is_told_of_it_and_of_all_th
         config = KafkaClientConfig(kafka.login(user))
         with KafkaMetadataEventLog(config) as log:
             diagnosis = examine(log, KafkaClusterTopics(config))
-        [finding] = diagnosis.findings
+        finding, *unknown = diagnosis.findings
         assert (finding.kind, finding.severity) == (K.ACCESS_DENIED, Severity.CRITICAL)
         assert (finding.topic, finding.topic_id) == (hidden, kafka_uuid_str(topic_id))
         assert "it needs DESCRIBE on every topic" in finding.detail
         assert "2 unfinished segments" in finding.detail
-        # Without DESCRIBE_CONFIGS nobody knows which topics are tiered.
+        # Without DESCRIBE_CONFIGS nobody knows which topics are tiered, how the metadata topic is configured, and what the
+        # broker runs.
+        assert [(f.kind, f.severity) for f in unknown] == [
+            (k, Severity.WARNING) for k in (K.KNOWN_BUG, K.TOPIC_SETTINGS)
+        ]
+        assert "which topics it concerns is not known" in unknown[0].detail
+        assert "of an unknown version, as it withholds its settings or does not answer: broker 1" in unknown[0].detail
+        assert "how it is configured is not known" in unknown[1].detail
         home, _ = send(kafka, 0, None)
         with KafkaMetadataEventLog(config) as log:
             pill = next(f for f in examine(log, KafkaClusterTopics(config)).findings if f.kind is K.TOMBSTONE)

@@ -9,8 +9,10 @@ VERSIONS = "core/log/broker_versions.py"
 KNOWN_BUGS = "features/doctor/known_bugs.py"
 ADMIN = "core/log/kafka/admin.py"
 SETTINGS = "core/log/metadata_settings.py"
+PREFLIGHT = "features/doctor/preflight.py"
 _BUGS = "features/doctor/test_known_bugs.py::"
 _WITHHELD = f"{_BUGS}test_a_broker_that_withholds_or_does_not_answer_is_never_taken_as_fine"
+_PREFLIGHT = "features/doctor/test_preflight.py::"
 _HEALTH = "core/log/kafka/test_health.py::"
 _MAY_BE = (
     "core/log/kafka/test_admin.py::"
@@ -64,6 +66,29 @@ BROKERS = [
         "    if writers.versions and not writers.may_write_keys:\n",
         "    if writers.versions:\n",
         f"{_HEALTH}test_where_brokers_may_write_keys_their_version_comes_first",
+    ),
+    Mutation(
+        "I22",
+        "a key that names another record has the doctor leave the policy as it is",
+        PREFLIGHT,
+        "            if key is not None and event is not None and key.names(event):\n",
+        "            if key is not None and event is not None:\n",
+        f"{_PREFLIGHT}test_it_depends_on_the_keys_that_were_read_and_anybody_may_write_one",
+    ),
+    Mutation(
+        "I21",
+        "the copier's records without a key are nobody's",
+        PREFLIGHT,
+        "_OURS: Final = (OWN_BROKER_ID, COPIER_BROKER_ID)\n",
+        "_OURS: Final = (OWN_BROKER_ID,)\n",
+        f"{_PREFLIGHT}test_records_without_a_key_are_counted_with_the_newest_time_and_ours_among_them",
+    ),
+    switched_off(
+        "features/doctor/topic_settings.py",
+        "I21",
+        "a short retention of the metadata topic is right where the topics' retention may not be seen",
+        "        if served.unknown and not is_kept_for_ever(settings):",
+        f"{_PREFLIGHT}test_what_may_not_be_described_is_said_and_no_zero",
     ),
     # -- topics without disks
     Mutation(

@@ -74,8 +74,12 @@ def _report(text: str) -> None:
 
 
 def _diagnosis(text: str) -> None:
-    DOCUMENT_PAGES["doctor"].show("recorded", json.loads(text))
-    assert json.dumps(plain_of(read_diagnosis(json.loads(text))), indent=2) == text
+    recorded = json.loads(text)
+    DOCUMENT_PAGES["doctor"].show("recorded", recorded)
+    written = plain_of(read_diagnosis(recorded))
+    # What was not said yet is absent, and nobody makes it up.
+    assert {written.pop(name) for name in written.keys() - recorded.keys()} <= {None}
+    assert json.dumps(written, indent=2) == text
 
 
 def _approval(kind: type[Approval | ApprovalRequest], text: str) -> None:

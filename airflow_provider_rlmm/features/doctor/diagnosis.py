@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, reader_of
 from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, Diagnosis, Finding, Recovery, Severity, since
+from airflow_provider_rlmm.features.doctor.preflight import CompactionPreflight
 
 
 def _of_bits(bits: int) -> strict.Reader[int]:
@@ -104,6 +105,37 @@ class ReportedRecovery:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportedPreflight:
+    """A :class:`~airflow_provider_rlmm.features.doctor.preflight.CompactionPreflight`, and the same in words."""
+
+    keyless_records: int
+    newest_ms: Int64 | None
+    ours: int
+    newest_of_ours_ms: Int64 | None
+    longest_topic: Text | None
+    longest_retention_ms: Int64 | None
+    text: Text
+
+    @classmethod
+    def of(cls, preflight: CompactionPreflight) -> ReportedPreflight:
+        """
+        Report what is lost if the topic is ever compacted.
+
+        :param preflight: of the metadata topic.
+        """
+        keyless, longest = preflight.keyless, preflight.longest
+        return cls(
+            keyless.count,
+            keyless.newest_ms,
+            keyless.ours,
+            keyless.newest_of_ours_ms,
+            longest.topic if longest else None,
+            longest.retention_ms if longest else None,
+            str(preflight),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ReportedExplanation:
     """What a kind of finding means, and what an operator can do."""
 
@@ -126,6 +158,7 @@ class ReportedDiagnosis:
     :param findings: the first ones of each kind.
     :param recoveries: one per metadata partition with a record that ends brokers' consumers.
     :param explanations: kind of finding → what it means.
+    :param preflight: what is lost if the topic is ever compacted; earlier releases did not say it.
     """
 
     cluster_id: Text
@@ -138,6 +171,9 @@ class ReportedDiagnosis:
     findings: tuple[Annotated[ReportedFinding, reader_of(ReportedFinding, further=True)], ...]
     recoveries: tuple[Annotated[ReportedRecovery, reader_of(ReportedRecovery, further=True)], ...]
     explanations: Mapping[Text, Annotated[ReportedExplanation, reader_of(ReportedExplanation, further=True)]]
+    preflight: Annotated[
+        Annotated[ReportedPreflight, reader_of(ReportedPreflight, further=True)] | None, AbsentAs(None)
+    ] = None
 
     @classmethod
     def of(cls, diagnosis: Diagnosis) -> ReportedDiagnosis:
@@ -160,6 +196,7 @@ class ReportedDiagnosis:
                 kind.value: ReportedExplanation(EXPLANATIONS[kind].meaning, EXPLANATIONS[kind].what_to_do)
                 for kind in diagnosis.counts
             },
+            preflight=ReportedPreflight.of(diagnosis.preflight),
         )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
+from airflow_provider_rlmm.core.log.metadata_settings import longest_tiered_retention
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_state import (
     CHUNK_ROWS,
@@ -50,7 +51,9 @@ from airflow_provider_rlmm.features.doctor.findings import (
     Severity,
 )
 from airflow_provider_rlmm.features.doctor.known_bugs import topics_concerned
+from airflow_provider_rlmm.features.doctor.preflight import CompactionPreflight, KeyWatch
 from airflow_provider_rlmm.features.doctor.rules import LIMIT_PER_KIND, MAX_COPY, MIN_AGE
+from airflow_provider_rlmm.features.doctor.topic_settings import wrong_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +109,10 @@ def examine(
     segments = state.state.segments
     examination.what_never_ended(state, segments, min_age_ms, max_copy_ms)
     examination.lost_records(log.losses)
-    for found in topics_concerned(served, living, topics):
+    keys = examination.keys
+    for found in chain(
+        topics_concerned(served, living, topics), wrong_settings(served, living, topics, log.topic_id, keys.key_seen)
+    ):
         examination.findings.add_one(*found)
     examination.topics_that_do_not_live(state.state.partition_deletes, segments, topics, log)
     findings = examination.findings
@@ -120,6 +126,7 @@ def examine(
         critical=findings.critical,
         findings=findings.kept(),
         recoveries=examination.recoveries(segments),
+        preflight=CompactionPreflight(keys.keyless, longest_tiered_retention(served.tiered), served.unknown),
     )
     logger.info(
         "%d records examined, findings: %s", diagnosis.records, {k.value: n for k, n in diagnosis.counts.items()}
@@ -147,6 +154,7 @@ class _Examination:
         self._copying = served.copying
         self._deletions = watches.DeletionWatch(living, beginnings, now_ms + MAX_CLOCK_SKEW_MS)
         self._proof = watches.ProofWatch(beginnings)
+        self.keys = KeyWatch()
         self._not_living: dict[FindingKind, list[Any]] = {}
 
     # --- what records say ----------------------------------------------------------------------------------------------
@@ -156,6 +164,7 @@ class _Examination:
         import pyarrow.compute as pc
 
         self.records += decoded.num_rows
+        self.keys.note(decoded)
         self._bad_records(report.quarantined)
         ends = report.would_end_consumer
         thrown, after_finished = (

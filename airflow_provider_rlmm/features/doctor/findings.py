@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from airflow_provider_rlmm.core.records.wire import MAX_ELEMENTS, MAX_TAGGED_FIELDS
+from airflow_provider_rlmm.features.doctor.preflight import NOTHING_READ, CompactionPreflight
 
 NAMED = 20
 """User partitions that a text names; all are counted."""
@@ -54,6 +55,7 @@ class FindingKind(StrEnum):
     UNSETTLED_MARKER = "UNSETTLED_MARKER"
     STUCK_SEGMENT = "STUCK_SEGMENT"
     KNOWN_BUG = "KNOWN_BUG"
+    TOPIC_SETTINGS = "TOPIC_SETTINGS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +172,8 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
         Severity.WARNING,
         "Records of this metadata partition are gone. Segments that only they name are unknown to every broker that starts "
         "now; what is left can look dangling or without base.",
-        "Check that the topic has retention.ms=-1 and cleanup.policy=delete. Its user partitions are under proof: each is "
-        "used as before only if log and storage agree about every segment.",
+        "Check the topic's settings: TOPIC_SETTINGS says what is wrong with them. Its user partitions are under proof: each "
+        "is used as before only if log and storage agree about every segment.",
     ),
     FindingKind.MISROUTED: Explanation(
         Severity.WARNING,
@@ -200,6 +202,12 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
         "it lists, which tells no patch release from another.",
         "Update the brokers to a version in which it is fixed; until then do without the setting where you can. Find out the "
         "version of a broker of which it is not known, and give the principal DESCRIBE_CONFIGS on the cluster.",
+    ),
+    FindingKind.TOPIC_SETTINGS: Explanation(
+        Severity.CRITICAL,
+        "The metadata topic is configured so that records of it are refused or lost: brokers copy no more, or forget "
+        "segments whose data still exist. It is a warning where nobody can tell.",
+        "Do what the finding says, and nothing else: what is right for cleanup.policy depends on the brokers' version.",
     ),
 }
 """Every kind, explained."""
@@ -297,6 +305,7 @@ class Diagnosis:
     critical: int = 0  # exact number of those that need a person
     findings: tuple[Finding, ...] = ()  # the first ones of each kind
     recoveries: tuple[Recovery, ...] = ()  # one per metadata partition with a poison pill
+    preflight: CompactionPreflight = NOTHING_READ  # what is lost if the topic is ever compacted
 
 
 def since(timestamp_ms: int | None) -> str:
