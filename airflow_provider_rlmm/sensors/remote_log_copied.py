@@ -40,8 +40,9 @@ class RemoteLogCopiedSensor(ProvingSensor[_CopiedArguments, "CopiesLook"]):
     Waits until all records of a living topic up to a time are in remote storage: a task behind it can read them there.
 
     The leaders say at which offset each partition reaches the time, or ends before it. All offsets from the partition's
-    first one to there must lie in copied segments of the leader's history. A broker copies a segment after it has rolled:
-    the end of a partition to which nobody writes any more comes only by ``segment.ms``.
+    first one to there must lie in copied segments of the leader's history. A broker copies a segment after it has rolled,
+    and has waited for the topic's copy lag (Kafka 4.4), which the log names: the end of a partition to which nobody writes
+    any more comes only by ``segment.ms``.
 
     Deferred, it takes no worker slot between two looks. The return value has ``topic_id``, ``up_to_ms`` and
     ``end_offsets``, which fit as ``end_offsets`` of

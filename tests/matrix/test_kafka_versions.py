@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.log.broker_versions import SETTINGS_SINCE, BrokerVersion, version_of
+from airflow_provider_rlmm.core.log.copy_lag import CopyLag
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
@@ -24,9 +25,10 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 from dev import POM, formatter, tiering
-from dev.broker import LocalKafka
+from dev.broker import LocalKafka, await_condition
 from tests.integration.cleaning import Cleaning
 from tests.integration.copying.adopting import check_a_broker_goes_on_from_our_copies
+from tests.integration.copying.writing import alter_topic
 from tests.integration.kafka_topics import config_of
 from tests.scrub import scrub
 from tests.unit.core.records.recorded import parse_formatted
@@ -128,6 +130,24 @@ def test_every_record_means_the_same_to_this_kafka_and_to_us(cleaned: Cleaned) -
     for line, event, value in zip(lines, events, values, strict=True):
         assert serialize(event) == value
         check_printed(line, event, transaction_index=knows)
+
+
+def test_a_copy_lag_is_told_where_brokers_know_one_and_keeps_segments_back(cleaned: Cleaned) -> None:
+    kafka, topics = cleaned.kafka, KafkaClusterTopics(config_of(cleaned.kafka))
+    assert topics.copy_lags(["orders"]) == {}
+    if cleaned.version != NEWEST:
+        return
+    late = {"remote.copy.lag.ms": "3600000", "remote.copy.lag.bytes": "-1", "local.retention.ms": "7200000"}
+    topic_id = tiering.create_tiered_topic(kafka, "late", 1, **late)
+    tiering.produce(kafka, "late", {0: 3 * tiering.RECORDS_PER_SEGMENT})
+    # What is copied at once, and began later, shows that there was time to copy it.
+    tiering.tiering_alive(kafka, "orders")
+    assert len(list((kafka.log_dir / "late-0").glob("*.log"))) > 1
+    assert not tiering.remote_files(kafka, topic_id)
+    assert topics.copy_lags(["orders", "late"]) == {"late": CopyLag(3_600_000, -1)}
+    alter_topic(kafka.bootstrap_servers, "late", **{"remote.copy.lag.ms": "0"})
+    await_condition(lambda: tiering.remote_files(kafka, topic_id), "the topic is copied once it has no lag", 60)
+    assert topics.copy_lags(["late"]) == {}
 
 
 def check_printed(line: str, event: RemoteLogMetadata, *, transaction_index: bool) -> None:

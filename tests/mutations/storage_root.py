@@ -425,6 +425,30 @@ STORAGE_ROOT = [
         "core/storage/test_opening.py::test_two_spellings_of_one_option_must_agree",
     ),
     Mutation(
+        "I21",
+        "takes a copy lag that nobody can tell for none",
+        "core/log/copy_lag.py",
+        "        return not self.why_unknown and 0 in",
+        "        return 0 in",
+        "core/log/test_copy_lag.py::test_a_segment_is_copied_at_once_only_where_that_is_known",
+    ),
+    switched_off(
+        "core/log/kafka/admin.py",
+        "I21",
+        "takes a topic whose settings may not be described for one without a copy lag",
+        "        if denied and self._may_know(LAG_MS):",
+        "core/log/kafka/test_admin.py::"
+        "test_the_copy_lag_of_a_topic_that_may_not_be_described_is_not_known_where_brokers_may_know_one",
+    ),
+    Mutation(
+        "I21",
+        "does not say that topics are copied late where no newer copy tells",
+        CURRENT_ROOT,
+        "    copied_late = late()\n",
+        '    copied_late = ""\n',
+        "core/world/test_current_root.py::test_topics_that_are_copied_late_are_named_where_no_newer_copy_tells",
+    ),
+    Mutation(
         "I2",
         "does not tell the tasks which root the connection expects",
         STORAGE_ACCESS,

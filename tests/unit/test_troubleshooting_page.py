@@ -203,7 +203,9 @@ def test_the_storage_root() -> None:
         assert quoted(str(caught.value))
     log = InProcessMetadataEventLog(1)
     for overrides in ((), ("short_min_absence",)):
-        why = why_not_current(check, Freshness(samples), NOTHING_RECORDED, log, named=False, overrides=overrides)
+        why = why_not_current(
+            check, Freshness(samples), NOTHING_RECORDED, log, named=False, late=str, overrides=overrides
+        )
         assert quoted(f"nothing is deleted: {why}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.copy_lag import NO_LAG, CopyLag
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 
@@ -22,6 +23,7 @@ class CopyConfigs:
     :param retention_ms: ``retention.ms``, -1 for unlimited.
     :param retention_bytes: ``retention.bytes``, -1 for unlimited.
     :param diskless_enable: ``diskless.enable`` of Inkless; Kafka's own brokers do not know it.
+    :param copy_lag: how long its leaders wait before they copy a closed segment, once they copy again.
     """
 
     remote_storage_enable: bool
@@ -30,6 +32,7 @@ class CopyConfigs:
     retention_ms: int
     retention_bytes: int
     diskless_enable: bool = False
+    copy_lag: CopyLag = NO_LAG
 
 
 @dataclass(frozen=True, slots=True)

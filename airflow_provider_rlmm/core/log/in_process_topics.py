@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.core.log.copy_lag import CopyLag
 from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC, METADATA_TOPIC_ID, EffectHook, no_effect_hook
 from airflow_provider_rlmm.core.log.protocol import DescribedTopics
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
@@ -19,7 +20,7 @@ class InProcessClusterTopics:
     The topics of a cluster that exists in memory only, beside its metadata topic.
 
     ``denied`` holds names that may not be described; ``metadata_topic_id`` is ``None`` where there is no such topic;
-    ``diskless`` holds names of topics without disks;
+    ``diskless`` holds names of topics without disks; ``lags`` holds topic → copy lag, of topics that have one;
     ``broker_settings`` holds broker → setting → value, ``None`` for a broker that refuses or does not answer. All are
     attributes that may be set at any time.
 
@@ -42,6 +43,7 @@ class InProcessClusterTopics:
         self.topics = dict(topics or {})
         self.denied: set[str] = set()
         self.diskless: set[str] = set()
+        self.lags: dict[str, CopyLag] = {}
         self.broker_settings: dict[int, dict[str, str | None] | None] = {}
         self.metadata_topic_id = metadata_topic_id
         self._cluster_id = cluster_id
@@ -83,6 +85,13 @@ class InProcessClusterTopics:
         self.on_effect("diskless_topics", frozenset(names))
         found = dict.fromkeys(self.diskless.intersection(names, self.topics), "diskless.enable is true")
         self.after_effect("diskless_topics", frozenset(names))
+        return found
+
+    def copy_lags(self, names: Collection[str]) -> Mapping[str, CopyLag]:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`."""
+        self.on_effect("copy_lags", frozenset(names))
+        found = {name: lag for name, lag in self.lags.items() if name in self.topics and name in names}
+        self.after_effect("copy_lags", frozenset(names))
         return found
 
     def broker_setting(self, name: str) -> dict[int, str | None]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.log.copy_lag import CopyLag
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.topic_answers import TopicAnswer
 
@@ -286,6 +287,18 @@ class ClusterTopics(Protocol):
 
         :param names: topics; those that do not exist are left out.
         :return: name → what shows it, in words.
+        :raises EventLogAccessError: if the login fails.
+        :raises EventLogUnavailableError: if an answer is partial or late.
+        """
+
+    def copy_lags(self, names: Collection[str]) -> Mapping[str, CopyLag]:
+        """
+        Return which tiered topics are not surely copied as soon as a segment is closed.
+
+        Where a topic's configuration may not be described, its lag is unknown unless the brokers do not know the settings.
+
+        :param names: topics; those that do not exist are left out.
+        :return: name → its copy lag; topics without one are left out.
         :raises EventLogAccessError: if the login fails.
         :raises EventLogUnavailableError: if an answer is partial or late.
         """

@@ -33,6 +33,7 @@ def obstacle_to_copies(layout: Layout) -> str | None:
     except ConfigurationError as e:
         return (
             f"nothing can be copied into the storage layout {layout.name}: {e}. Let brokers copy, whose plugin writes it: "
-            "start one on this disk, then set remote.log.copy.disable of the topic to false"
+            "start one on this disk, then set remote.log.copy.disable of the topic to false, and remote.copy.lag.ms to 0 "
+            "where it has a copy lag (Kafka 4.4)"
         )
     return None

@@ -10,7 +10,7 @@ no time for such a copy, and names the root.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
@@ -99,6 +99,7 @@ def why_not_current(
     log: MetadataLogReader,
     *,
     named: bool,
+    late: Callable[[], str],
     overrides: Collection[str] = (),
 ) -> NotCurrent | None:
     """
@@ -111,6 +112,7 @@ def why_not_current(
     :param ledger: since when it is known.
     :param log: the metadata event log.
     :param named: whether a person has named every place.
+    :param late: tells which living topics are copied late, in words; asked only where no copy tells.
     :param overrides: overrides in force.
     :raises PlanError: if what was recorded cannot be read.
     :raises EventLogError: if the log does not answer.
@@ -132,8 +134,9 @@ def why_not_current(
     there = [sample for sample in freshness.samples if sample.place == place and sample not in freshness.missing]
     if known is not None and known.where == where and any(map(known.is_before, there)):
         return None
+    copied_late = late()
     return NotCurrent(
         f"no broker has copied a segment of a living topic to {place} since this work folder first recorded that it lies at "
-        f"{where}, so it may be a current copy of the root that brokers write to",
+        f"{where}, so it may be a current copy of the root that brokers write to{copied_late and f'; {copied_late}'}",
         f"look again when one has, or {pinned}",
     )

@@ -94,11 +94,13 @@ class Freshness:
     :param samples: what counts: segments that were COPY_SEGMENT_FINISHED before and after storage was listed.
     :param missing: those of them of which an object was not listed.
     :param lost: metadata partitions that have lost their first records while topics live that may have had copies there.
+    :param late: which living topics are copied late, in words, where that may be why there are no samples.
     """
 
     samples: tuple[Sample, ...]
     missing: tuple[Sample, ...] = ()
     lost: tuple[int, ...] = ()
+    late: str = ""
 
     def verdict(self, place: str) -> FreshnessVerdict:
         """Return what is known about a place."""
@@ -172,11 +174,12 @@ class Freshness:
         if not samples and self.lost:
             return (
                 f"metadata partitions {list(self.lost)} have lost their first records, and no other record tells of a copied "
-                f"segment of a living topic at {place}: nothing can tell whether it is up to date"
+                f"segment of a living topic at {place}: nothing can tell whether it is up to date{self._may_be_late}"
             )
         if not samples:
             return (
-                f"no living topic has a copied segment at {place}, so nothing there can tell whether it is up to date"
+                f"no living topic has a copied segment at {place}, so nothing there can tell whether it is up to "
+                f"date{self._may_be_late}"
             )
         if not missing:
             return f"the newest copied segments of {samples} living topics are at {place}"
@@ -185,6 +188,10 @@ class Freshness:
             f"of the newest copied segments of {samples} living topics {len(missing)} are not at {place}: "
             f"{', '.join(missing[:_NAMED])}{more}"
         )
+
+    @property
+    def _may_be_late(self) -> str:
+        return f"; {self.late}" if self.late else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types, for plans and reports."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -46,6 +47,7 @@ from airflow_provider_rlmm.core.world.current_root import (
 )
 from airflow_provider_rlmm.core.world.freshness import Freshness, FreshnessVerdict, Sample
 from airflow_provider_rlmm.core.world.known_places import require_known_places
+from airflow_provider_rlmm.core.world.late_copies import late_copies
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
 if TYPE_CHECKING:
@@ -285,7 +287,8 @@ def prove_root(
     :raises EventLogAccessError: if nothing tells whether the root is up to date but topics that may not be described.
     :raises EventLogError: if the topic or the cluster cannot be read.
     """
-    living = _that_may_be_tiered(look(topic.topics, topic.log, {}).living, topic.log)
+    names = look(topic.topics, topic.log, {}).living
+    living, late = _that_may_be_tiered(names, topic.log), cache(lambda: late_copies(topic.topics, names))
     # A former place gets no new copies: nothing can tell whether it is up to date, so nobody asks.
     places = [storage.layout.places[0].name]
     check = storage.check_root(living.union(topic.names()), cluster_id, expectation)
@@ -304,15 +307,16 @@ def prove_root(
     begun_late = {number for number, begin in topic.log.beginning_offsets().items() if begin > 0}
     lost = tuple(sorted(begun_late.union(topic.log.losses)))
     freshness = replace(freshness, lost=lost if living else ())
+    freshness = _told_why(freshness, places, check.expected_places, late)
     freshness.require(places, check.expected_places, overrides, hint=_hint(freshness, storage), to_paste=check.to_paste)
     named = bool(expectation.expected)
-    not_current = why_not_current(check, freshness, ledger, topic.log, named=named, overrides=overrides)
+    not_current = why_not_current(check, freshness, ledger, topic.log, named=named, late=late, overrides=overrides)
     if not_current is not None and samples is not None:
         # What was copied since the plan was made may tell.
         newer, living = _of_all_that_lives(topic, living, storage)
         freshness = replace(freshness, samples=newer.samples, missing=newer.missing)
         freshness.require(places, check.expected_places, overrides)
-        not_current = why_not_current(check, freshness, ledger, topic.log, named=named, overrides=overrides)
+        not_current = why_not_current(check, freshness, ledger, topic.log, named=named, late=late, overrides=overrides)
     if not_current is not None:
         if not dry_run:
             raise StorageRootError(f"nothing is deleted: {not_current}")
@@ -347,21 +351,33 @@ def require_brokers_root(
     :raises EventLogAccessError: if nothing tells whether the root is up to date but topics that may not be described.
     :raises EventLogError: if the topic or the cluster cannot be read.
     """
-    living = _that_may_be_tiered(look(topic.topics, topic.log, {}).living, topic.log)
+    names = look(topic.topics, topic.log, {}).living
+    living, late = _that_may_be_tiered(names, topic.log), cache(lambda: late_copies(topic.topics, names))
     check = storage.check_root(living.union(topic.names()), cluster_id, expectation)
     freshness, living = _of_all_that_lives(topic, living, storage)
     require_known_places(topic, living, storage.layout, nothing="nothing is copied")
+    places = [storage.layout.places[0].name]
+    freshness = _told_why(freshness, places, check.expected_places, late)
     freshness.require(
-        [storage.layout.places[0].name],
+        places,
         check.expected_places,
         overrides,
         nothing="nothing is copied there",
         hint=_hint(freshness, storage),
         to_paste=check.to_paste,
     )
-    why = why_not_current(check, freshness, ledger, topic.log, named=bool(expectation.expected))
+    why = why_not_current(check, freshness, ledger, topic.log, named=bool(expectation.expected), late=late)
     if why is not None:
         raise StorageRootError(f"nothing is copied: {why}")
+
+
+def _told_why(
+    freshness: Freshness, places: Sequence[str], expected: Collection[str], late: Callable[[], str]
+) -> Freshness:
+    """Add what may be the cause where no living topic has a copy, and that is going to be refused: some are copied late."""
+    without = (FreshnessVerdict.NOTHING_LIVES, FreshnessVerdict.UNKNOWN)
+    is_cause = any(freshness.verdict(p) in without and not freshness.is_fresh(p, expected) for p in places)
+    return replace(freshness, late=late()) if is_cause else freshness
 
 
 def _hint(freshness: Freshness, storage: RemoteStorageManager) -> str:

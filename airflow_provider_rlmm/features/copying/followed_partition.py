@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import logging
+
 from airflow_provider_rlmm.core.base.errors import CopyRefusedError
 from airflow_provider_rlmm.features.copying.copy_context import CopyContext
 from airflow_provider_rlmm.features.copying.copy_replay import CopyReplay
 from airflow_provider_rlmm.features.copying.copy_situation import CopySituation
 from airflow_provider_rlmm.features.copying.copy_source import CopySource
+
+logger = logging.getLogger(__name__)
 
 
 class FollowedPartition:
@@ -37,6 +41,11 @@ class FollowedPartition:
         situation = self.look()
         if (obstacle := situation.obstacle()) is not None:
             raise CopyRefusedError(f"{self._source.topic_id_partition} is not copied: {obstacle}")
+        if situation.answer is not None and not situation.answer.configs.copy_lag.copies_at_once:
+            lag = situation.answer.configs.copy_lag
+            logger.info(
+                "%s: behind what is copied now, once its leader copies, it is %s", self._source.topic_id_partition, lag
+            )
         return situation
 
     def look(self, proven_end: int | None = None) -> CopySituation:

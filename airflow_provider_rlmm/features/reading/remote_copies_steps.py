@@ -15,6 +15,7 @@ from airflow_provider_rlmm.core.log.answers import OffsetsByTime
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.segments.lineage import is_remote_segment_within_leader_epochs
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange
+from airflow_provider_rlmm.core.world.late_copies import late_copies
 from airflow_provider_rlmm.features.reading.remote_copies import why_not_copied
 from airflow_provider_rlmm.features.reading.steps import RemoteLogOfTopic, remote_log_of
 
@@ -57,6 +58,8 @@ def look_for_copies(
     wanted = {p: o for p, o in offsets.items() if partitions is None or p in partitions}
     log = remote_log_of(session, [TopicIdPartition(topic_id, topic, p) for p in wanted])
     why_not = [why for p in sorted(wanted) if (why := _why_not(log, TopicIdPartition(topic_id, topic, p), wanted[p]))]
+    if why_not and (late := late_copies(session.topics, [topic])):
+        why_not.append(late)
     if session.clock() < up_to_ms:
         why_not.insert(0, f"{time_text(up_to_ms)} is still to come: records before it may be, too")
     proof = {

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
 from airflow_provider_rlmm.core.log.answers import OffsetsByTime
+from airflow_provider_rlmm.core.log.copy_lag import LAG_BYTES, LAG_MS, CopyLag, copy_lag_of
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
@@ -29,11 +30,12 @@ from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswe
 
 _INT_SETTINGS = (
     "max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "min.insync.replicas",
-    "retention.bytes", "retention.ms",
+    "retention.bytes", "retention.ms", LAG_MS, LAG_BYTES,
 )  # fmt: skip
-_BOOL_SETTINGS = ("diskless.enable", "remote.storage.enable", "remote.log.copy.disable")
 _TEXT_SETTINGS = ("cleanup.policy", "message.timestamp.type")
 _DISKLESS = "diskless.enable"
+_TIERED = "remote.storage.enable"
+_BOOL_SETTINGS = (_DISKLESS, _TIERED, "remote.log.copy.disable")
 _DENIED = "TOPIC_AUTHORIZATION_FAILED"
 
 TopicSettings = Mapping[str, int | bool | str]
@@ -165,7 +167,31 @@ class KafkaClusterTopics:
 
     def diskless_topics(self, names: Collection[str]) -> Mapping[str, str]:
         """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`."""
-        found: dict[str, str] = {}
+        told, denied = self._configurations(names)
+        found = {
+            name: f"{_DISKLESS} is {values[_DISKLESS] or 'withheld'}"
+            for name, values in told.items()
+            if values.get(_DISKLESS, "false") != "false"
+        }
+        # Brokers list a setting of every topic that they know at all: Kafka's own do not know this one.
+        if denied and self._may_know(_DISKLESS):
+            why = "DESCRIBE_CONFIGS is missing on it, and the brokers of this cluster may know diskless.enable"
+            found.update(dict.fromkeys(denied, why))
+        return found
+
+    def copy_lags(self, names: Collection[str]) -> Mapping[str, CopyLag]:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`."""
+        told, denied = self._configurations(names)
+        lags = {name: copy_lag_of(values) for name, values in told.items() if values.get(_TIERED, "false") != "false"}
+        found = {name: lag for name, lag in lags.items() if not lag.copies_at_once}
+        # Brokers up to Kafka 4.3 do not know these settings, of whatever topic.
+        if denied and self._may_know(LAG_MS):
+            found.update(dict.fromkeys(denied, CopyLag(why_unknown="DESCRIBE_CONFIGS is missing on it")))
+        return found
+
+    def _configurations(self, names: Collection[str]) -> tuple[dict[str, dict[str, str | None]], list[str]]:
+        """Return topic → setting → value, as brokers list them, and the topics whose configuration may not be described."""
+        told: dict[str, dict[str, str | None]] = {}
         denied: list[str] = []
         for chunk in chunks(sorted(names)):
             for name, outcome in self._admin.describe_configs(chunk).items():
@@ -173,13 +199,8 @@ class KafkaClusterTopics:
                     denied.append(name)
                 elif not is_error(outcome, UNKNOWN_TOPIC):
                     entries = self._admin.checked(f"describing the configuration of topic {name!r}", outcome)
-                    if _DISKLESS in entries and entries[_DISKLESS].value != "false":
-                        found[name] = f"{_DISKLESS} is {entries[_DISKLESS].value or 'withheld'}"
-        # Brokers list a setting of every topic that they know at all: Kafka's own do not know this one.
-        if denied and self._may_know(_DISKLESS):
-            why = "DESCRIBE_CONFIGS is missing on it, and the brokers of this cluster may know diskless.enable"
-            found.update(dict.fromkeys(denied, why))
-        return found
+                    told[name] = {setting: entry.value for setting, entry in entries.items()}
+        return told, denied
 
     def _may_know(self, setting: str) -> bool:
         """Tell whether brokers know a setting of topics, or nobody can tell."""

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Topic
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.core.log.copy_lag import copy_lag_of
 from airflow_provider_rlmm.core.log.era import policy_of
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics, TopicSettings
 from airflow_provider_rlmm.core.log.kafka.client import (
@@ -175,6 +176,7 @@ def _copy_configs(topic: str, settings: TopicSettings) -> CopyConfigs:
         retention_ms=int(settings["retention.ms"]),
         retention_bytes=int(settings["retention.bytes"]),
         diskless_enable=bool(settings.get("diskless.enable", False)),
+        copy_lag=copy_lag_of(settings),
     )
 
 

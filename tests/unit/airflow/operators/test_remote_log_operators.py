@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.core.log.answers import OffsetsByTime
+from airflow_provider_rlmm.core.log.copy_lag import CopyLag
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -213,6 +214,19 @@ def test_what_is_not_copied_is_waited_for(world: TieredOrders, offsets: OffsetsB
     with pytest.raises(AirflowSensorTimeout, match=said):
         sensor(deferrable=True, timeout=0).execute(context())
     sensor(partitions=[0]).execute(context())
+
+
+def test_a_copy_lag_is_told_where_something_is_waited_for(world: TieredOrders) -> None:
+    reach(world, OffsetsByTime(0, 60, 500), OffsetsByTime(0, 91, 500))
+    world.topics.lags = {"orders": CopyLag(60_000, -1), "others": CopyLag(-1, -1)}
+    with pytest.raises(
+        AirflowSensorTimeout, match=r"have one: 'orders' \(copied late: remote.copy.lag.ms=60000"
+    ) as late:
+        sensor(deferrable=True, timeout=0).execute(context())
+    assert "others" not in str(late.value)
+    world.topics.lags = {}
+    with pytest.raises(AirflowSensorTimeout, match=r"remote storage$"):
+        sensor(deferrable=True, timeout=0).execute(context())
 
 
 def test_a_hole_below_the_time_is_waited_for(world: TieredOrders) -> None:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.core.base.errors import StorageRootError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageRootError
+from airflow_provider_rlmm.core.log.copy_lag import CopyLag
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
@@ -50,6 +52,41 @@ def test_what_was_copied_before_proves_nothing_and_what_is_copied_after_does(fol
     found = proven(cluster, folder)
     assert found.not_current is None
     assert f"expected_root = {HERE} (compare it with rsm.config.*" in ". ".join(found.sentences)
+
+
+def test_topics_that_are_copied_late_are_named_where_no_newer_copy_tells(folder: str) -> None:
+    cluster = Cluster()
+    why = proven(cluster, folder).not_current
+    assert "proves nothing" not in str(why)
+    cluster.topics.lags = {cluster.alive.topic: CopyLag(86_400_000, -1)}
+    why = proven(cluster, folder).not_current
+    assert why is not None
+    assert f"'{cluster.alive.topic}' (copied late: remote.copy.lag.ms=86400000, remote.copy.lag.bytes=-1)" in why.why
+    assert "that a topic with a copy lag has no newer copy proves nothing" in why.why
+    cluster.topics.on_effect = refused("copy_lags")
+    assert "whether living topics are copied late is not known: no answer" in str(proven(cluster, folder).not_current)
+    cluster.segment(cluster.alive, 1)
+    cluster.topics.on_effect = refused("copy_lags", AssertionError("what was copied tells"))
+    assert proven(cluster, folder).not_current is None
+
+
+def test_topics_that_are_copied_late_are_named_where_no_living_topic_has_a_copy(folder: str) -> None:
+    cluster = Cluster(living_topic=False)
+    cluster.topics.create("young")
+    cluster.topics.lags = {"young": CopyLag(-1, -1)}
+    with pytest.raises(StorageRootError, match=r"'young' \(copied only when local retention is reached") as refusal:
+        prove_root(cluster.topic(), cluster.storage, cluster_id=CLUSTER_ID, expectation=RootExpectation(), overrides=())
+    assert "no living topic has a copied segment" in str(refusal.value)
+
+
+def refused(wanted: str, error: Exception | None = None) -> Callable[[str, object], None]:
+    """A cluster that does not answer one question."""
+
+    def answer(effect: str, _: object) -> None:
+        if effect == wanted:
+            raise error or EventLogUnavailableError("no answer")
+
+    return answer
 
 
 def test_a_copy_that_had_begun_before_proves_nothing_whatever_its_time_says(folder: str) -> None:

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.base.errors import (
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.core.log.answers import LeaderOffsets
+from airflow_provider_rlmm.core.log.copy_lag import CopyLag
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -481,6 +482,13 @@ def test_a_segment_expires_with_the_youngest_below_it(world: CopyWorld) -> None:
     world.source.timestamps_ms = {10: 0, 20: 0}
     report = world.copy()
     assert ([m.start_offset for m in report.copied], report.expiring) == ([0, 10, 20, 30], ())
+
+
+def test_a_copy_lag_is_told_and_not_waited_for(world: CopyWorld, caplog: pytest.LogCaptureFixture) -> None:
+    world.leads(replace(MAY_COPY, copy_lag=CopyLag(86_400_000, -1)))
+    with caplog.at_level("INFO"):
+        assert [m.start_offset for m in world.copy().copied] == [0, 10, 20, 30]
+    assert "once its leader copies, it is copied late: remote.copy.lag.ms=86400000" in caplog.text
 
 
 def test_a_young_remote_segment_keeps_the_old_local_ones(world: CopyWorld) -> None:

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataTopicNotFoundError,
 )
 from airflow_provider_rlmm.core.log.answers import LeaderOffsets
+from airflow_provider_rlmm.core.log.copy_lag import NO_LAG, CopyLag
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.leader import KafkaLeader
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
@@ -109,6 +110,19 @@ def test_a_partition_without_a_leader_has_no_offsets(leader: KafkaLeader, cluste
     answer = leader.ask(TOPIC, 0)
     assert answer is not None
     assert answer.offsets is None
+
+
+def test_a_copy_lag_is_what_the_cluster_lists_and_none_where_it_knows_none(
+    leader: KafkaLeader, cluster: Callable[..., Cluster]
+) -> None:
+    asked = cluster()
+    lags = []
+    for listed in ({}, {"remote.copy.lag.ms": 60_000, "remote.copy.lag.bytes": -1}):
+        asked.settings = {TOPIC: SETTINGS | listed}
+        answer = leader.ask(TOPIC, 0)
+        assert answer is not None
+        lags.append(answer.configs.copy_lag)
+    assert lags == [NO_LAG, CopyLag(60_000, -1)]
 
 
 @pytest.mark.parametrize("name", SETTINGS)
