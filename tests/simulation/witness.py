@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BATCH_SEGMENTS = 2
 MIN_ABSENCE_MS = 24 * 3_600_000
-LOOKING = {"list_topics", "describe_topics", "read", "cluster_id", "beginning_offsets"}
+LOOKING = {"list_topics", "describe_topics", "diskless_topics", "copy_lags", "read", "cluster_id", "beginning_offsets"}
 
 
 @dataclass
