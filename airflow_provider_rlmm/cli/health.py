@@ -80,6 +80,7 @@ def _print(invocation: Invocation, diagnosis: Diagnosis) -> None:
     output = invocation.output
     output.line(_work_folder(invocation.work_uri))
     output.line(f"{diagnosis.records:,} records were examined, {diagnosis.segments:,} segments are not finished.")
+    output.line(f"The metadata topic is {diagnosis.era}.")
     for finding in diagnosis.findings:
         output.line(str(finding), "bold red" if finding.severity == "CRITICAL" else "")
     for kind, count in diagnosis.counts.items():

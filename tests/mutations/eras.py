@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import WRITE_GUARD, Mutation, switched_off
+from tests.mutations.mutation import EVENT_ENCODING, WRITE_GUARD, Mutation, switched_off
 
 ERA = "core/log/era.py"
 FLOORED_LOG = "core/log/floored_log.py"
 FLOORS = "core/log/floors.py"
 KEYS = "core/records/keys.py"
+SERDE = "core/records/serde.py"
+DECODE = "core/records/decoding/decode.py"
+_KEYED = "core/records/test_keyed_records.py::"
 _FLOOR = "core/log/test_floored_log.py::"
 _GUARD = "core/log/test_write_guard.py::"
 _ONCE = f"{_FLOOR}test_a_topic_that_was_compacted_once_stays_compacted"
@@ -193,7 +196,7 @@ ERAS = [
         "I22",
         "a key that names another record shows that brokers write keys",
         ERA,
-        "        return key.names(deserialize(value))\n",
+        "        return key.names(deserialize(value, keyed=True))\n",
         "        return True\n",
         _KEY,
     ),
@@ -220,5 +223,94 @@ ERAS = [
         "        if (tip.topic_id, tip.topic, tip.partition) != (self.topic_id, self.topic, self.partition):\n",
         "        if (tip.topic_id, tip.topic) != (self.topic_id, self.topic):\n",
         "core/records/test_keys.py::test_a_key_names_what_its_record_names_as_far_as_both_do",
+    ),
+    Mutation(
+        "I22",
+        "records of api version 1 show nothing",
+        ERA,
+        "        return key.names(deserialize(value, keyed=True))\n",
+        "        return key.names(deserialize(value))\n",
+        f"{_FLOOR}test_a_record_of_version_1_shows_that_brokers_write_keys",
+    ),
+    Mutation(
+        "I22",
+        "a record with a key that names another segment is simply good",
+        DECODE,
+        "        _flag_keyed(columns, keyed, code, errors)\n",
+        "",
+        f"{_KEYED}test_only_a_key_that_names_what_its_value_names_is_good",
+    ),
+    Mutation(
+        "I22",
+        "a key names the state of another record of its segment",
+        "core/records/decoding/key_match.py",
+        '    for name in ("partition", "state"):\n        expected[name] =',
+        '    expected["state"] = (keys.to_pylist()[rows[0]] or b"0")[-1]\n    for name in ("partition",):\n        expected[name] =',
+        f"{_KEYED}test_only_a_key_that_names_what_its_value_names_is_good",
+    ),
+    Mutation(
+        "I22",
+        "api version 1 is simply accepted: without a key, too",
+        SERDE,
+        "    newest = len(bodies) - 1 if keyed else _API_VERSION\n",
+        "    newest = len(bodies) - 1\n",
+        f"{_KEYED}test_a_record_of_version_1_without_a_key_is_not_read",
+    ),
+    Mutation(
+        "I22",
+        "in columns api version 1 is accepted without a key, too",
+        "core/records/decoding/layout.py",
+        "np.flatnonzero(later & keyed.take(rows))",
+        "np.flatnonzero(later)",
+        f"{_KEYED}test_a_record_of_version_1_without_a_key_is_not_read",
+    ),
+    Mutation(
+        "I22",
+        "an update's key may name another end offset than the update",
+        KEYS,
+        "        return event.end_offset in (self.end_offset, NOT_SAID) and event",
+        "        return event",
+        f"{_KEYED}test_only_a_key_that_names_what_its_value_names_is_good",
+    ),
+    Mutation(
+        "I22",
+        "a null value with whatever key is no poison pill",
+        DECODE,
+        "        if key is None:\n            continue\n        if num_partitions",
+        "        if num_partitions",
+        f"{_KEYED}test_a_null_value_is_forgotten_only_where_its_key_names_a_segment_and_lies_where_it_belongs",
+    ),
+    Mutation(
+        "I22",
+        "what is to be forgotten lies anywhere",
+        DECODE,
+        '            if columns["metadata_partition"][row].as_py() != metadata_partition_for(tip, num_partitions):\n',
+        "            if False:\n",
+        f"{_KEYED}test_a_null_value_is_forgotten_only_where_its_key_names_a_segment_and_lies_where_it_belongs",
+    ),
+    Mutation(
+        "I22",
+        "what is to be forgotten is no poison pill of brokers that do not compact",
+        "features/doctor/examine.py",
+        "Severity.WARNING if self._compacted else None)",
+        "Severity.WARNING)",
+        "features/doctor/test_examine.py::"
+        "test_what_is_to_be_forgotten_ends_the_consumers_of_brokers_that_do_not_compact",
+    ),
+    Mutation(
+        "I22",
+        "an update may say another end offset than its add",
+        "core/records/fold/segments.py",
+        "        differs |= (mine != known) & (mine != NOT_SAID) & (known != NOT_SAID)\n",
+        "",
+        "core/records/test_columnar_state.py::test_an_update_that_says_another_end_or_epoch_than_its_add_is_told_and_applied",
+    ),
+    Mutation(
+        "I7",
+        "an event of api version 1 is written without a key",
+        EVENT_ENCODING,
+        "        read_back = read_value(reader)\n",
+        "        read_back = read_value(reader, keyed=True)\n",
+        f"{_GUARD}test_an_event_that_only_version_1_can_say_is_not_written",
     ),
 ]

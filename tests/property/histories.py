@@ -301,5 +301,5 @@ def _segment(segment):
     return (
         segment.remote_log_segment_id.id.bytes, segment.start_offset, segment.end_offset, segment.max_timestamp_ms,
         segment.broker_id, segment.event_timestamp_ms, segment.segment_size_in_bytes, segment.custom_metadata,
-        segment.state, epochs, segment.txn_idx_empty,
+        segment.state, epochs, segment.txn_idx_empty, None,
     )  # fmt: skip

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.records.records import (
@@ -62,3 +64,10 @@ snapshots = st.builds(
     st.booleans(),
 )
 records = segments() | updates | partition_deletes | snapshots
+
+keyed_segments = st.builds(lambda event, epoch: replace(event, broker_leader_epoch=epoch), segments(), int32)
+keyed_updates = st.builds(
+    RemoteLogSegmentMetadataUpdate, segment_ids, int64, custom_metadata, segment_states, int32, int64, int32
+)
+keyed_records = keyed_segments | keyed_updates
+"""Records of api version 1, but for those that say nothing that version 0 could not."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_provider_rlmm.core.base.errors import NewerVersionError
 from airflow_provider_rlmm.core.records.columnar import decode, iter_events
 from airflow_provider_rlmm.core.records.decoding.decode import metadata_partitions
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -30,6 +31,18 @@ def test_columns_hold_what_was_written(events):
     batch = decode([serialize(event) for event in events])
     batch.validate(full=True)
     assert list(iter_events(batch)) == events
+
+
+@pytest.mark.slow
+@given(strategies.keyed_records)
+@settings(max_examples=examples(300), deadline=None)
+def test_a_record_of_version_1_is_read_back_where_it_has_a_key_and_refused_where_it_has_none(event):
+    value = serialize(event)
+    assert deserialize(value, keyed=True) == event
+    assert serialize(deserialize(value, keyed=True)) == value
+    if value[2] == 1:
+        with pytest.raises(NewerVersionError):
+            deserialize(value)
 
 
 @given(st.lists(strategies.partitions, max_size=20), st.integers(1, 2**31 - 1))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +29,7 @@ from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
 from airflow_provider_rlmm.core.plans.plan_files import planned_topics, read_plan
+from airflow_provider_rlmm.core.records.fold.ipc import VERSION
 from airflow_provider_rlmm.core.runs.run_decision import RunDecision
 from airflow_provider_rlmm.core.runs.steps import seconds_of_steps
 from airflow_provider_rlmm.core.world.audit_files import audit_rows
@@ -171,14 +172,20 @@ def test_a_snapshot_that_does_not_say_which_offsets_held_no_record_is_made_anew(
         SnapshotFile(str(snapshot)).read()
 
 
-def test_a_job_goes_on_from_recorded_generations() -> None:
+def test_a_job_reads_the_topic_anew_where_a_fold_that_refused_version_1_has_made_its_generations() -> None:
     (data_set,) = DEMO.glob("segments-*")
     store = GenerationStore(str(data_set))
     assert store.numbers() == [2, 1]
     for number in store.numbers():
-        parts = store.read(number).parts
-        whole = [_read_state(store.folder(number), part)[0] for part in parts.values() if part.state]
-        assert sum(state.segments.num_rows for state in whole) == {1: 140, 2: 20}[number]
+        made = store.read(number)
+        now = replace(made, fold_version=VERSION)
+        ends = {n: part.next_offset for n, part in made.parts.items()}
+        assert made.misfit(now, dict.fromkeys(ends, 0), ends) == "its fold version is 5, the topic that is read has 6"
+        states = [part for part in made.parts.values() if part.state]
+        assert states
+        for part in states:
+            with pytest.raises(SnapshotRefusedError, match="not a columnar state of version 6"):
+                _read_state(store.folder(number), part)
 
 
 def test_a_recorded_scrub_is_whole() -> None:

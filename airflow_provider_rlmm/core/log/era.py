@@ -122,6 +122,6 @@ def _names_its_record(raw: bytes, value: bytes | None) -> bool:
         # Compaction is the only use of such a record.
         return True
     try:
-        return key.names(deserialize(value))
+        return key.names(deserialize(value, keyed=True))
     except MalformedMetadataError:
         return False

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, DECODED_CODES
+from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, DECODED_CODES, QUARANTINED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
@@ -200,15 +200,16 @@ def written_by_brokers(decoded: Any) -> Any:
 
 def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
     """
-    Return the records that are not good, by offset.
+    Return the records that nobody believes, by offset.
 
     :param decoded: what :func:`decode_records` returned.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.core.records.columnar import ErrorCode
-
-    bad = decoded.filter(pc.not_equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
+    codes = decoded.column("error_code")
+    quarantined = pa.array(list(QUARANTINED_CODES), type=codes.type)
+    bad = decoded.filter(pc.is_in(codes, value_set=quarantined))
     records = []
     columns = ["metadata_partition", "offset", "error_code", "error", "topic_id", "topic", "partition"]
     for row in bad.select(columns).to_pylist():
@@ -244,8 +245,6 @@ def events_of(decoded: Any, topic_ids: Collection[UUID]) -> DecodedBatch:
     """
     import pyarrow as pa
     import pyarrow.compute as pc
-
-    from airflow_provider_rlmm.core.records.columnar import ErrorCode
 
     good = pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD))
     ids = pa.array([topic_id.bytes for topic_id in topic_ids], type=decoded.column("topic_id").type)

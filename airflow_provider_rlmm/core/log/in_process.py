@@ -31,6 +31,7 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataPartitionOutOfRangeError,
     OffsetOutOfRangeError,
 )
+from airflow_provider_rlmm.core.log.era import LogEra, era_of_policy
 from airflow_provider_rlmm.core.log.event_decoding import BATCH_ROWS, event_batch, require_range, subscription_batch
 from airflow_provider_rlmm.core.log.protocol import (
     Acked,
@@ -135,6 +136,11 @@ class InProcessMetadataEventLog:
         self._clock = clock
         self.on_effect = on_effect
         self.after_effect = after_effect
+
+    @property
+    def era(self) -> LogEra:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`; asked each time."""
+        return era_of_policy(self.cleanup_policy())
 
     def cleanup_policy(self) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataTopic`."""

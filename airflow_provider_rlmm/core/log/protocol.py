@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.log.copy_lag import CopyLag
+from airflow_provider_rlmm.core.log.era import LogEra
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.topic_answers import TopicAnswer
 
@@ -134,6 +135,16 @@ class MetadataLogReader(MetadataTopic, Protocol):
         The metadata partitions that do not hold what earlier runs have read of them, as far as that is known.
 
         Nothing may be concluded there from what the log does not name; where a loss is not confirmed nothing is done at all.
+        """
+
+    @property
+    def era(self) -> LogEra:
+        """
+        The era of the log, as its configuration shows it, and where earlier runs are remembered these and the keys that were
+        read.
+
+        :raises EventLogAccessError: if the topic's configuration may not be described.
+        :raises EventLogUnavailableError: if the brokers do not answer.
         """
 
     @property

@@ -12,12 +12,12 @@ from typing import Any, Final
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Names, Share, Whole, Written
 from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
-from airflow_provider_rlmm.core.records.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.outcomes import QUARANTINED_CODES
 
 MAX_BATCH_SEGMENTS: Final = 10_000
 """What is started, deleted and finished together is held in memory, and looked at the cluster for once."""
 
-QUARANTINE_KINDS = frozenset(code.name for code in ErrorCode if code is not ErrorCode.GOOD)
+QUARANTINE_KINDS = frozenset(code.name for code in QUARANTINED_CODES)
 """Kinds of records that cannot be used."""
 
 OVERRIDES = {

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import (
+    NOT_SAID,
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
     SegmentEvent,
@@ -94,7 +95,8 @@ class OffsetKey:
 
     def names(self, event: RemoteLogMetadata) -> bool:
         """
-        Tell whether it names what a record names, compared in what both name: an update does not say where its segment ends.
+        Tell whether it names what a record names, compared in what both name: of api version 0 no record says a leader epoch,
+        and no update where its segment ends.
 
         :param event: what the value of the record says; only those about a segment have a key.
         """
@@ -103,9 +105,12 @@ class OffsetKey:
         tip = event.remote_log_segment_id.topic_id_partition
         if (tip.topic_id, tip.topic, tip.partition) != (self.topic_id, self.topic, self.partition):
             return False
-        if isinstance(event, RemoteLogSegmentMetadata):
-            return not self.is_update and event.end_offset == self.end_offset
-        return self.is_update
+        if self.is_update == isinstance(event, RemoteLogSegmentMetadata):
+            return False
+        return event.end_offset in (self.end_offset, NOT_SAID) and event.broker_leader_epoch in (
+            self.leader_epoch,
+            NOT_SAID,
+        )
 
 
 RecordKey = SegmentKey | OffsetKey

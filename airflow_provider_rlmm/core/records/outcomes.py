@@ -16,6 +16,10 @@ class ErrorCode(IntEnum):
     keyed ones are applied, and events of one user partition from two metadata partitions have no order. For the same reason
     it goes before ``BEYOND_LIMITS``.
 
+    A key that names what its record names makes no record bad: ``KEYED`` has one that names something else, or nothing that
+    is known. ``FORGOTTEN`` is a null value whose key names a segment: a broker asks the log cleaner by it to forget records,
+    and it says nothing of what was deleted. Whether one ends a broker's consumer depends on the broker's version.
+
     ``BEYOND_LIMITS`` ends a consumer of Kafka 4.4 and newer, which read so many tagged fields and leader epochs and no more;
     older brokers apply it. It is applied here: it says what happened, whoever reads it.
     """
@@ -28,6 +32,7 @@ class ErrorCode(IntEnum):
     MALFORMED = 5
     SNAPSHOT = 6
     MISROUTED = 7
+    FORGOTTEN = 8
     BEYOND_LIMITS = 9
 
 
@@ -36,6 +41,9 @@ APPLIED_CODES = frozenset({ErrorCode.GOOD, ErrorCode.KEYED, ErrorCode.BEYOND_LIM
 
 DECODED_CODES = APPLIED_CODES | {ErrorCode.MISROUTED}
 """Of records that say for certain whom they are about."""
+
+QUARANTINED_CODES = frozenset(ErrorCode) - {ErrorCode.GOOD, ErrorCode.FORGOTTEN}
+"""Of records that somebody has to look at. One that asks to forget others says nothing that could be believed, or not."""
 
 
 class EventFate(IntEnum):

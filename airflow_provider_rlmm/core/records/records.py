@@ -35,6 +35,9 @@ COPIER_BROKER_ID = -2
 The ``broker_id`` of the copier's events, which are about living topics: marker and cleaner take them for somebody else's.
 """
 
+NOT_SAID = -1
+"""What a record of api version 0 says of a leader epoch or an end offset that only version 1 names."""
+
 MAX_CUSTOM_METADATA_BYTES = 128
 """The most custom metadata that a copier may write (Kafka: ``remote.log.metadata.custom.metadata.max.bytes``)."""
 
@@ -124,6 +127,8 @@ class RemoteLogSegmentMetadata:
     :param state: the state.
     :param segment_leader_epochs: (leader epoch, its start offset within the segment), sorted by epoch.
     :param txn_idx_empty: whether the segment has no aborted transactions.
+    :param broker_leader_epoch: epoch of the leader that copied it; only records of api version 1 say it (KIP-1266), others
+        have :data:`NOT_SAID`.
     """
 
     remote_log_segment_id: RemoteLogSegmentId
@@ -137,6 +142,7 @@ class RemoteLogSegmentMetadata:
     state: RemoteLogSegmentState
     segment_leader_epochs: tuple[tuple[int, int], ...]
     txn_idx_empty: bool = False
+    broker_leader_epoch: int = NOT_SAID
 
     def with_update(self, update: RemoteLogSegmentMetadataUpdate) -> RemoteLogSegmentMetadata:
         """
@@ -159,6 +165,7 @@ class RemoteLogSegmentMetadata:
             update.state,
             self.segment_leader_epochs,
             self.txn_idx_empty,
+            self.broker_leader_epoch,
         )
 
 
@@ -172,6 +179,9 @@ class RemoteLogSegmentMetadataUpdate:
     :param custom_metadata: replaces the segment's custom metadata; delete events repeat it.
     :param state: the new state.
     :param broker_id: the writer, -1 for this package.
+    :param end_offset: the segment's last offset, inclusive; only records of api version 1 say it (KIP-1266), others have
+        :data:`NOT_SAID`.
+    :param broker_leader_epoch: epoch of the leader that copied the segment, likewise.
     """
 
     remote_log_segment_id: RemoteLogSegmentId
@@ -179,6 +189,8 @@ class RemoteLogSegmentMetadataUpdate:
     custom_metadata: bytes | None
     state: RemoteLogSegmentState
     broker_id: int
+    end_offset: int = NOT_SAID
+    broker_leader_epoch: int = NOT_SAID
 
 
 @dataclass(frozen=True, slots=True)

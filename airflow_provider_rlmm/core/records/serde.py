@@ -2,12 +2,13 @@
 """
 Bytes of ``__remote_log_metadata`` to records and back, byte-identical with Kafka 4.3 (``RemoteLogMetadataSerde``).
 
-A value is a frame version (1), an api key, an api version (0), and a body of that kind. :func:`deserialize` accepts
-what Kafka's serde accepts: unknown tagged fields are skipped, superfluous varint bytes are tolerated, of repeated
-leader epochs the last one counts. It refuses what Kafka refuses, the checks of the records' constructors included:
-another frame or a newer api version, an unknown api key or state, truncation, bytes left over, no leader epochs, a
-negative start offset, an end before the start. It refuses one thing more, a topic name that is not UTF-8
-(:meth:`airflow_provider_rlmm.core.records.wire.Reader.compact_string` says why).
+A value is a frame version (1), an api key, an api version, and a body of that kind. Kafka up to 4.4 writes and reads version
+0. Version 1 of a segment's two kinds comes with keys (KIP-1266), and is read only where a record has one: without a key it
+would end the consumer of every broker of today. :func:`deserialize` accepts what Kafka's serde accepts: unknown tagged fields
+are skipped, superfluous varint bytes are tolerated, of repeated leader epochs the last one counts. It refuses what Kafka
+refuses, the checks of the records' constructors included: another frame or a newer api version, an unknown api key or state,
+truncation, bytes left over, no leader epochs, a negative start offset, an end before the start. It refuses one thing more, a
+topic name that is not UTF-8 (:meth:`airflow_provider_rlmm.core.records.wire.Reader.compact_string` says why).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.core.records import wire
 from airflow_provider_rlmm.core.records.records import (
+    NOT_SAID,
     RemoteLogMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -39,47 +41,49 @@ SNAPSHOT_API_KEY = 3
 
 _FRAME_VERSION = 1
 _API_VERSION = 0
-_TXN_INDEX_EMPTY_TAG = 0
+_KEYED_API_VERSION = 1
 
 _AnySegment = RemoteLogSegmentMetadata | RemoteLogSegmentMetadataSnapshot
 
 
 def serialize(event: RemoteLogMetadata) -> bytes:
     """
-    Return the value that Kafka would write for a record.
+    Return the value that Kafka would write for a record: of api version 1 where only that says all that the record does.
 
     :param event: any record.
     :raises MalformedMetadataError: if a field does not fit its type, or :func:`deserialize` would refuse the result.
     """
     out = bytearray()
     wire.write_uvarint(out, _FRAME_VERSION)
-    api_key = api_key_of(event)
+    api_key, version = api_key_of(event), _version_of(event)
     wire.write_uvarint(out, api_key)
-    wire.write_uvarint(out, _API_VERSION)
+    wire.write_uvarint(out, version)
     try:
         _check(event)
-        _BODIES[api_key].write(out, event)
+        _BODIES[api_key][version].write(out, event)
     except (ValueError, TypeError, AttributeError) as e:
         raise MalformedMetadataError(f"{event!r} cannot be written: {e}") from e
     return bytes(out)
 
 
-def deserialize(data: bytes) -> RemoteLogMetadata:
+def deserialize(data: bytes, *, keyed: bool = False) -> RemoteLogMetadata:
     """
     Return the record that a value holds.
 
     :param data: the value of a record of the topic.
+    :param keyed: whether the record has a key, so that its api version may be 1.
     :raises MalformedMetadataError: if Kafka would not accept it; as its subclasses ``UnknownApiKeyError`` and
         ``NewerVersionError`` where a newer Kafka may have written it.
     """
-    return read_value(Reader(bytes(data)))
+    return read_value(Reader(bytes(data)), keyed=keyed)
 
 
-def read_value(reader: Reader) -> RemoteLogMetadata:
+def read_value(reader: Reader, *, keyed: bool = False) -> RemoteLogMetadata:
     """
     Return the record that a value holds; the reader says then whether newer Kafkas refuse it.
 
     :param reader: at the beginning of the value.
+    :param keyed: as :func:`deserialize`.
     :raises MalformedMetadataError: as :func:`deserialize`.
     """
     frame_version = _int16(reader, "frame version")
@@ -87,12 +91,14 @@ def read_value(reader: Reader) -> RemoteLogMetadata:
         raise MalformedMetadataError(f"frame version {frame_version} is not {_FRAME_VERSION}")
     api_key = _int16(reader, "api key")
     version = _int16(reader, "api version")
-    body = _BODIES.get(api_key)
-    if body is None:
+    bodies = _BODIES.get(api_key)
+    if bodies is None:
         raise UnknownApiKeyError(f"api key {api_key} is unknown")
-    if version > _API_VERSION:
-        raise NewerVersionError(f"api version {version} of api key {api_key} is newer than {_API_VERSION}")
-    event: RemoteLogMetadata = body.read(reader)
+    newest = len(bodies) - 1 if keyed else _API_VERSION
+    if version > newest:
+        raise NewerVersionError(f"api version {version} of api key {api_key} is newer than {newest}")
+    # A negative one is 0 to Kafka's generated classes, none of whose fields came later.
+    event: RemoteLogMetadata = bodies[max(version, _API_VERSION)].read(reader)
     if reader.remaining:
         raise MalformedMetadataError(f"{reader.remaining} bytes are left over after api key {api_key}")
     _check(event)
@@ -110,6 +116,13 @@ def api_key_of(event: RemoteLogMetadata) -> int:
         return _API_KEYS[type(event)]
     except KeyError:
         raise MalformedMetadataError(f"{type(event).__name__} is no record of __remote_log_metadata") from None
+
+
+def _version_of(event: RemoteLogMetadata) -> int:
+    """Return the lowest api version that says all that a record does."""
+    end_offset = event.end_offset if isinstance(event, RemoteLogSegmentMetadataUpdate) else NOT_SAID
+    later = getattr(event, "broker_leader_epoch", NOT_SAID), end_offset
+    return _API_VERSION if later == (NOT_SAID, NOT_SAID) else _KEYED_API_VERSION
 
 
 def _check(event: RemoteLogMetadata) -> None:
@@ -158,30 +171,6 @@ def _read_leader_epochs(reader: Reader, what: str) -> tuple[tuple[int, int], ...
     return tuple(sorted(epochs.items()))
 
 
-def _write_txn_idx_empty(out: bytearray, txn_idx_empty: bool) -> None:
-    if txn_idx_empty:
-        wire.write_uvarint(out, 1)
-        wire.write_uvarint(out, _TXN_INDEX_EMPTY_TAG)
-        wire.write_uvarint(out, 1)
-        wire.write_int8(out, 1)
-    else:
-        # A tagged field with its default value is left out.
-        wire.write_no_tags(out)
-
-
-def _read_txn_idx_empty(reader: Reader, what: str) -> bool:
-    """Read the closing tagged fields of a segment; of the known one Kafka ignores the size and takes one byte."""
-    txn_idx_empty = False
-    for _ in range(reader.tag_count(what)):
-        tag = reader.uvarint(what)
-        size = reader.uvarint(what)
-        if tag == _TXN_INDEX_EMPTY_TAG:
-            txn_idx_empty = reader.int8(what) != 0
-        else:
-            reader.array(size, what)
-    return txn_idx_empty
-
-
 class _Field(NamedTuple):
     """A field of a record: its name there, how it is written and read, and what it is called in messages."""
 
@@ -191,33 +180,55 @@ class _Field(NamedTuple):
     what: str
 
 
+class _Tagged(NamedTuple):
+    """A tagged field of a record, which is left out where it has its default: its name there, its bytes, how it is coded."""
+
+    name: str
+    default: Any
+    size: int
+    write: Callable[[bytearray, Any], None]
+    read: Callable[[Reader, str], Any]
+
+
 class _Structure:
     """
-    Fields in the order of their bytes, and an empty section of tagged fields behind them.
+    Fields in the order of their bytes, and a section of tagged fields behind them.
 
     :param make: the class of the record.
-    :param what: its name in messages; ``None`` where the last field holds the tagged fields.
+    :param what: its name in messages.
     :param fields: the fields.
+    :param tagged: the known tagged fields, by their tags.
     """
 
-    def __init__(self, make: Callable[..., Any], what: str | None, *fields: _Field) -> None:
+    def __init__(self, make: Callable[..., Any], what: str, *fields: _Field, tagged: tuple[_Tagged, ...] = ()) -> None:
         self._make = make
-        self._tags = what and f"tagged fields of {what}"
+        self._what = f"tagged fields of {what}"
         self._fields = fields
+        self._tagged = tagged
 
     def write(self, out: bytearray, record: Any) -> None:
         """Append a record."""
         for name, write, _, _ in self._fields:
             write(out, getattr(record, name))
-        if self._tags:
-            wire.write_no_tags(out)
+        given = [(tag, f) for tag, f in enumerate(self._tagged) if getattr(record, f.name) != f.default]
+        wire.write_uvarint(out, len(given))
+        for tag, field in given:
+            wire.write_uvarint(out, tag)
+            wire.write_uvarint(out, field.size)
+            field.write(out, getattr(record, field.name))
 
     def read(self, reader: Reader, what: str = "") -> Any:
         """Return a record; its fields say in messages what they are."""
-        record = self._make(**{name: read(reader, field) for name, _, read, field in self._fields})
-        if self._tags:
-            reader.skip_tags(self._tags)
-        return record
+        values = {name: read(reader, field) for name, _, read, field in self._fields}
+        for _ in range(reader.tag_count(self._what)):
+            tag = reader.uvarint(self._what)
+            size = reader.uvarint(self._what)
+            if 0 <= tag < len(self._tagged):
+                # Kafka ignores the size of a field that it knows.
+                values[self._tagged[tag].name] = self._tagged[tag].read(reader, self._what)
+            else:
+                reader.array(size, self._what)
+        return self._make(**values)
 
 
 def _state(kind: type[RemoteLogSegmentState | RemotePartitionDeleteState], what: str) -> _Field:
@@ -251,8 +262,10 @@ _SEGMENT_FIELDS = (
     _Field("segment_size_in_bytes", wire.write_int32, Reader.int32, "segment size"),
     _CUSTOM_METADATA,
     _SEGMENT_STATE,
-    _Field("txn_idx_empty", _write_txn_idx_empty, _read_txn_idx_empty, "tagged fields of a segment"),
 )
+_TXN_IDX_EMPTY = _Tagged("txn_idx_empty", False, 1, wire.write_int8, lambda reader, what: reader.int8(what) != 0)
+_BROKER_LEADER_EPOCH = _Tagged("broker_leader_epoch", NOT_SAID, 4, wire.write_int32, Reader.int32)
+_END_OFFSET = _Tagged("end_offset", NOT_SAID, 8, wire.write_int64, Reader.int64)
 _TOPIC_ID_PARTITION = _Structure(
     TopicIdPartition,
     "a topic id partition",
@@ -265,25 +278,35 @@ _SEGMENT_ID = _Structure(
     RemoteLogSegmentId, "a segment id", _TIP_FIELD, _Field("id", wire.write_uuid, Reader.uuid, "segment id")
 )
 _ID_FIELD = _Field("remote_log_segment_id", _SEGMENT_ID.write, _SEGMENT_ID.read, "segment id")
-_BODIES = {
-    SEGMENT_API_KEY: _Structure(RemoteLogSegmentMetadata, None, _ID_FIELD, *_SEGMENT_FIELDS),
-    SEGMENT_UPDATE_API_KEY: _Structure(
-        RemoteLogSegmentMetadataUpdate,
-        "a segment update",
-        *(_ID_FIELD, _BROKER_ID, _EVENT_TIMESTAMP, _CUSTOM_METADATA, _SEGMENT_STATE),
-    ),
-    PARTITION_DELETE_API_KEY: _Structure(
-        RemotePartitionDeleteMetadata,
-        "a partition delete",
-        *(_TIP_FIELD, _BROKER_ID, _EVENT_TIMESTAMP, _state(RemotePartitionDeleteState, "partition delete state")),
-    ),
-    SNAPSHOT_API_KEY: _Structure(
-        RemoteLogSegmentMetadataSnapshot,
-        None,
-        _Field("segment_id", wire.write_uuid, Reader.uuid, "segment id"),
-        *_SEGMENT_FIELDS,
-    ),
+
+
+def _added(*tagged: _Tagged) -> _Structure:
+    return _Structure(RemoteLogSegmentMetadata, "a segment", _ID_FIELD, *_SEGMENT_FIELDS, tagged=tagged)
+
+
+def _updated(*tagged: _Tagged) -> _Structure:
+    fields = _ID_FIELD, _BROKER_ID, _EVENT_TIMESTAMP, _CUSTOM_METADATA, _SEGMENT_STATE
+    return _Structure(RemoteLogSegmentMetadataUpdate, "a segment update", *fields, tagged=tagged)
+
+
+_DELETED_PARTITION = _Structure(
+    RemotePartitionDeleteMetadata,
+    "a partition delete",
+    *(_TIP_FIELD, _BROKER_ID, _EVENT_TIMESTAMP, _state(RemotePartitionDeleteState, "partition delete state")),
+)
+_SNAPSHOT = _Structure(
+    RemoteLogSegmentMetadataSnapshot,
+    "a segment",
+    *(_Field("segment_id", wire.write_uuid, Reader.uuid, "segment id"), *_SEGMENT_FIELDS),
+    tagged=(_TXN_IDX_EMPTY,),
+)
+_BODIES: dict[int, tuple[_Structure, ...]] = {
+    SEGMENT_API_KEY: (_added(_TXN_IDX_EMPTY), _added(_TXN_IDX_EMPTY, _BROKER_LEADER_EPOCH)),
+    SEGMENT_UPDATE_API_KEY: (_updated(), _updated(_BROKER_LEADER_EPOCH, _END_OFFSET)),
+    PARTITION_DELETE_API_KEY: (_DELETED_PARTITION,),
+    SNAPSHOT_API_KEY: (_SNAPSHOT,),
 }
+"""Kind of record → its body in each api version, from 0 on."""
 
 
 _API_KEYS: dict[type, int] = {

@@ -9,14 +9,14 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
-from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES, ErrorCode
+from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES, QUARANTINED_CODES, ErrorCode
 from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.core.world.visibility import why_not_all_seen
 
-_UNREADABLE = frozenset(code.name for code in ErrorCode if code not in DECODED_CODES)
+_UNREADABLE = frozenset(code.name for code in QUARANTINED_CODES - DECODED_CODES)
 
 
 def unseen_in_words(topic: TopicReplay, limits: CleanerLimits) -> str:

@@ -70,7 +70,8 @@ class ArchivedSegment:
         :raises ArchiveError: if they cannot be read.
         """
         try:
-            found = deserialize(base64.b64decode(self.metadata, validate=True))
+            # They are the document's own, so that api version 1 may hold them as well.
+            found = deserialize(base64.b64decode(self.metadata, validate=True), keyed=True)
         except (ValueError, MalformedMetadataError) as e:
             raise ArchiveError(f"the metadata of an archived segment cannot be read: {e}") from e
         if not isinstance(found, RemoteLogSegmentMetadata):

@@ -159,6 +159,7 @@ class ReportedDiagnosis:
     :param recoveries: one per metadata partition with a record that ends brokers' consumers.
     :param explanations: kind of finding → what it means.
     :param preflight: what is lost if the topic is ever compacted; earlier releases did not say it.
+    :param era: the era of the log, and what shows it; earlier releases did not say it.
     """
 
     cluster_id: Text
@@ -174,6 +175,7 @@ class ReportedDiagnosis:
     preflight: Annotated[
         Annotated[ReportedPreflight, reader_of(ReportedPreflight, further=True)] | None, AbsentAs(None)
     ] = None
+    era: Annotated[Text | None, AbsentAs(None)] = None
 
     @classmethod
     def of(cls, diagnosis: Diagnosis) -> ReportedDiagnosis:
@@ -197,6 +199,7 @@ class ReportedDiagnosis:
                 for kind in diagnosis.counts
             },
             preflight=ReportedPreflight.of(diagnosis.preflight),
+            era=str(diagnosis.era),
         )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
+from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.metadata_settings import longest_tiered_retention
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_state import (
@@ -26,7 +27,7 @@ from airflow_provider_rlmm.core.log.topic_state import (
     user_partitions,
 )
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
-from airflow_provider_rlmm.core.records.outcomes import EventFate
+from airflow_provider_rlmm.core.records.outcomes import ErrorCode, EventFate
 from airflow_provider_rlmm.core.records.serde import SEGMENT_API_KEY
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.absence import Observation, Presence
@@ -104,7 +105,10 @@ def examine(
     living = look(topics, log, {}).living
     served = watches.served_partitions(topics, living, log.partition_count)
     state = TopicState(log, topics, clock=clock, chunk_rows=chunk_rows)
-    examination = _Examination(frozenset(living.values()), served, log.beginning_offsets(), now_ms, limit_per_kind)
+    compacted = log.era.era is Era.COMPACTED
+    examination = _Examination(
+        frozenset(living.values()), served, log.beginning_offsets(), now_ms, limit_per_kind, compacted=compacted
+    )
     state.advance(on_progress, on_applied=examination.chunk)
     segments = state.state.segments
     examination.what_never_ended(state, segments, min_age_ms, max_copy_ms)
@@ -127,6 +131,7 @@ def examine(
         findings=findings.kept(),
         recoveries=examination.recoveries(segments),
         preflight=CompactionPreflight(keys.keyless, longest_tiered_retention(served.tiered), served.unknown),
+        era=log.era,
     )
     logger.info(
         "%d records examined, findings: %s", diagnosis.records, {k.value: n for k, n in diagnosis.counts.items()}
@@ -144,8 +149,11 @@ class _Examination:
         beginnings: Mapping[int, int],
         now_ms: int,
         limit_per_kind: int,
+        *,
+        compacted: bool,
     ) -> None:
         self._living = living
+        self._compacted = compacted
         self._beginnings = beginnings
         self._now_ms = now_ms
         self._readers = {number: served.readers_of(number) for number in beginnings}
@@ -166,6 +174,8 @@ class _Examination:
         self.records += decoded.num_rows
         self.keys.note(decoded)
         self._bad_records(report.quarantined)
+        self._forgotten(decoded)
+        self.findings.add(FindingKind.KEYED, report.misnamed)
         ends = report.would_end_consumer
         thrown, after_finished = (
             ends.filter(among(ends, "fate", (fate,))) for fate in (EventFate.THROWN, EventFate.AFTER_FINISHED)
@@ -183,17 +193,27 @@ class _Examination:
         """Report bad records, each kind by metadata partition: which brokers read a record depends on that."""
         import pyarrow.compute as pc
 
-        from airflow_provider_rlmm.core.records.columnar import ErrorCode
-
         for code in pc.unique(quarantined.column("error_code")).to_pylist():
             kind = FindingKind(ErrorCode(code).name)
             rows = quarantined.filter(pc.equal(quarantined.column("error_code"), code))
             if EXPLANATIONS[kind].severity is not Severity.CRITICAL:
                 self.findings.add(kind, rows, detail="error")
-                continue
-            for number in pc.unique(rows.column("metadata_partition")).to_pylist():
-                here = rows.filter(pc.equal(rows.column("metadata_partition"), number))
-                self.findings.add(kind, here, detail="error", more=f"; {self._readers[number]}")
+            else:
+                self._add_by_readers(kind, rows)
+
+    def _forgotten(self, decoded: Any) -> None:
+        """Report what the log cleaner is asked to forget: brokers that compact the topic ask for it themselves."""
+        import pyarrow as pa
+
+        rows = pa.table(decoded.filter(among(decoded, "error_code", (ErrorCode.FORGOTTEN,))))
+        self._add_by_readers(FindingKind.FORGOTTEN, rows, Severity.WARNING if self._compacted else None)
+
+    def _add_by_readers(self, kind: FindingKind, rows: Any, severity: Severity | None = None) -> None:
+        import pyarrow.compute as pc
+
+        for number in pc.unique(rows.column("metadata_partition")).to_pylist():
+            here = rows.filter(pc.equal(rows.column("metadata_partition"), number))
+            self.findings.add(kind, here, severity, detail="error", more=f"; {self._readers[number]}")
 
     def _dropped(self, rows: Any) -> None:
         import pyarrow.compute as pc

@@ -22,6 +22,7 @@ PILLS = frozenset(
         FindingKind.TOMBSTONE, FindingKind.MALFORMED, FindingKind.UNKNOWN_API_KEY, FindingKind.NEWER_VERSION,
         FindingKind.SNAPSHOT, FindingKind.BEYOND_LIMITS, FindingKind.ADD_IN_OTHER_STATE,
         FindingKind.UPDATE_TO_COPY_STARTED, FindingKind.EVENT_AFTER_FINISHED, FindingKind.LIVE_PARTITION_FINISHED,
+        FindingKind.FORGOTTEN,
     }
 )  # fmt: skip
 """Kinds that end brokers' consumers where they are critical: only a deletion of records gets past them."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from airflow_provider_rlmm.core.log.era import PLAIN_ERA, LogEra
 from airflow_provider_rlmm.core.records.wire import MAX_ELEMENTS, MAX_TAGGED_FIELDS
 from airflow_provider_rlmm.features.doctor.preflight import NOTHING_READ, CompactionPreflight
 
@@ -50,6 +51,7 @@ class FindingKind(StrEnum):
     UPDATE_WITHOUT_BASE = "UPDATE_WITHOUT_BASE"
     LOST_RECORDS = "LOST_RECORDS"
     INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"
+    FORGOTTEN = "FORGOTTEN"
     MISROUTED = "MISROUTED"
     KEYED = "KEYED"
     UNSETTLED_MARKER = "UNSETTLED_MARKER"
@@ -181,10 +183,20 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
         "metadata partition for other reasons, and out of order with the others.",
         "Find out who wrote it, and with which partitioner and partition count.",
     ),
+    FindingKind.FORGOTTEN: Explanation(
+        Severity.CRITICAL,
+        "Its value is null and its key names a segment: whoever wrote it asks the log cleaner to forget what was said by "
+        "that key. It does not say that the segment is finished, and is not taken for that. Brokers of Kafka 4.4 and older "
+        f"write none, and of these: {_ENDS[0].lower()}{_ENDS[1:]}. A broker that compacts this topic writes them itself and "
+        "reads on (KIP-1266): where cleanup.policy names compact it is a warning.",
+        f"Where brokers of Kafka 4.4 or older read it: {_RECOVER[0].lower()}{_RECOVER[1:]}. Where all brokers compact this "
+        "topic: nothing, and delete no records because of it.",
+    ),
     FindingKind.KEYED: Explanation(
         Severity.NOTICE,
-        "A record with a key. Kafka 4.3 writes none and looks at none.",
-        "Find out who wrote it; a later Kafka may give keys a meaning.",
+        "A record with a key that does not name what its value names, or with one of no known form. Brokers look at no key "
+        "when they read; where the topic is compacted, the record takes the place of another one's.",
+        "Find out who wrote it. Kafka up to 4.4 writes no keys.",
     ),
     FindingKind.UNSETTLED_MARKER: Explanation(
         Severity.WARNING,
@@ -306,6 +318,7 @@ class Diagnosis:
     findings: tuple[Finding, ...] = ()  # the first ones of each kind
     recoveries: tuple[Recovery, ...] = ()  # one per metadata partition with a poison pill
     preflight: CompactionPreflight = NOTHING_READ  # what is lost if the topic is ever compacted
+    era: LogEra = PLAIN_ERA  # as configuration, earlier runs and all that was read show it
 
 
 def since(timestamp_ms: int | None) -> str:

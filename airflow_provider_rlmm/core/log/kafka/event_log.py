@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataTopicNotFoundError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.core.log.era import policy_of
+from airflow_provider_rlmm.core.log.era import LogEra, era_of_policy, policy_of
 from airflow_provider_rlmm.core.log.event_decoding import BATCH_ROWS, require_range
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
@@ -96,6 +96,11 @@ class KafkaMetadataLogReader:
         :raises TopicIdMissingError: if the cluster gives it none.
         """
         return self._identity[0]
+
+    @property
+    def era(self) -> LogEra:
+        """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`; asked each time."""
+        return era_of_policy(self.cleanup_policy())
 
     def cleanup_policy(self) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataTopic`; asked each time."""

@@ -8,7 +8,7 @@ Kafka's own layout are decoded without a loop over rows, all others by that func
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -17,9 +17,13 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.core.records.decoding.fields import FIELDS, NO_KIND, Fields
+from airflow_provider_rlmm.core.records.decoding.key_match import are_named
 from airflow_provider_rlmm.core.records.decoding.layout import Array, canonical_blocks
+from airflow_provider_rlmm.core.records.keys import parse_key
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
+    NOT_SAID,
     RemoteLogMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -40,6 +44,9 @@ from airflow_provider_rlmm.core.records.wire import Reader
 _MURMUR2_MULTIPLIER = np.uint32(0x5BD1E995)
 _MURMUR2_START = np.uint32(((0x9747B28C ^ 4) * 0x5BD1E995) & 0xFFFFFFFF)
 _JAVA_FACTOR = np.uint32(31)
+
+_MISNAMED = "the key does not name what the value names, or is none that is known"
+_FORGOTTEN = "the value is null, its key names a segment: the log cleaner is to forget what was said by that key"
 
 CARRIED = {
     "metadata_partition": pa.int32(),
@@ -84,7 +91,7 @@ def decode(
     and ``error``.
 
     :param values: binary or large binary Arrow array (chunked or not) or a sequence of ``bytes | None``; at most 2 GiB.
-    :param keys: the records' keys, likewise; every row that has one is ``KEYED``.
+    :param keys: the records' keys, likewise; a row whose key does not name what its value names is ``KEYED``.
     :param metadata_partition: the partition that the records were read from, one number or an array.
     :param offset: offsets in the metadata partition.
     :param timestamp_ms: the records' timestamps, ms since the epoch.
@@ -95,13 +102,14 @@ def decode(
     carried = _carried(len(array), metadata_partition, offset, timestamp_ms, keys)
     if num_partitions is not None and (metadata_partition is None or num_partitions < 1):
         raise ValueError("num_partitions must be positive and needs metadata_partition")
-    fields, code, errors = _decode_values(array)
+    keyed = None if keys is None or carried["key"].null_count == len(array) else _mask(carried["key"].is_valid())
+    fields, code, errors = _decode_values(array, keyed)
     if num_partitions is not None:
         _flag_misrouted(fields, code, errors, carried["metadata_partition"], num_partitions)
-    if keys is not None:
-        keyed = np.flatnonzero(_mask(carried["key"].is_valid()) & (code == ErrorCode.GOOD))
-        _flag(code, errors, keyed, ErrorCode.KEYED, "the record has a key; Kafka 4.3 writes none")
     columns = {**carried, **fields.arrays()}
+    if keyed is not None:
+        _flag_keyed(columns, keyed, code, errors)
+        _flag_forgotten(columns, keyed, code, errors, num_partitions)
     columns["error_code"] = pa.array(code)
     columns["error"] = _error_array(len(array), errors)
     schema = decoded_schema(*carried)
@@ -135,13 +143,15 @@ def _event(row: dict[str, Any], tips: dict[tuple[Any, ...], TopicIdPartition]) -
         return RemotePartitionDeleteMetadata(topic_id_partition, state, row["event_timestamp_ms"], row["broker_id"])
     segment_id = RemoteLogSegmentId(topic_id_partition, UUID(bytes=row["segment_id"]))
     if api_key == SEGMENT_API_KEY:
-        return RemoteLogSegmentMetadata(segment_id, **_segment_fields(row))
+        return RemoteLogSegmentMetadata(segment_id, **_segment_fields(row), broker_leader_epoch=_said_epoch(row))
     return RemoteLogSegmentMetadataUpdate(
         segment_id,
         row["event_timestamp_ms"],
         row["custom_metadata"],
         RemoteLogSegmentState(row["state"]),
         row["broker_id"],
+        NOT_SAID if row["end_offset"] is None else row["end_offset"],
+        _said_epoch(row),
     )
 
 
@@ -154,22 +164,27 @@ def _segment_fields(row: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _decode_values(array: Any) -> tuple[Fields, Array, dict[int, str]]:
+def _said_epoch(row: dict[str, Any]) -> int:
+    epoch: int | None = row["broker_leader_epoch"]
+    return NOT_SAID if epoch is None else epoch
+
+
+def _decode_values(array: Any, keyed: Array | None) -> tuple[Fields, Array, dict[int, str]]:
     data, start, end = _bytes_of(array)
     vectorised = present = _mask(array.is_valid()) if array.null_count else np.ones(len(array), dtype=bool)
-    fields = _collect(len(array), data, start, end, vectorised)
+    fields = _collect(len(array), data, start, end, vectorised, keyed)
     invalid = fields.rows_with_invalid_topic()
     if invalid:
         vectorised = present.copy()
         vectorised[invalid] = False
-        fields = _collect(len(array), data, start, end, vectorised)
+        fields = _collect(len(array), data, start, end, vectorised, keyed)
     code = np.zeros(len(array), dtype=np.int8)
     errors: dict[int, str] = {}
     _flag(code, errors, np.flatnonzero(~present), ErrorCode.TOMBSTONE, "the value is null")
     for row in np.flatnonzero(present & (fields["api_key"] == NO_KIND)).tolist():
         try:
             reader = Reader(data[start[row] : end[row]].tobytes())
-            fields.add_event(row, read_value(reader))
+            fields.add_event(row, read_value(reader, keyed=keyed is not None and bool(keyed[row])))
         except MalformedMetadataError as e:
             code[row] = _code_of(e)
             errors[row] = str(e)
@@ -181,9 +196,9 @@ def _decode_values(array: Any) -> tuple[Fields, Array, dict[int, str]]:
     return fields, code, errors
 
 
-def _collect(size: int, data: Array, start: Array, end: Array, vectorised: Array) -> Fields:
+def _collect(size: int, data: Array, start: Array, end: Array, vectorised: Array, keyed: Array | None) -> Fields:
     fields = Fields(size, data)
-    for block in canonical_blocks(data, start, end, vectorised):
+    for block in canonical_blocks(data, start, end, vectorised, keyed):
         fields.add_block(block)
     return fields
 
@@ -206,6 +221,51 @@ def _flag_misrouted(
         code[row] = ErrorCode.MISROUTED
         besides = f"; {errors[row]}" if row in errors else ""
         errors[row] = f"belongs into metadata partition {expected[row]}, was read from {actual[row]}{besides}"
+
+
+def _flag_keyed(columns: Mapping[str, Any], keyed: Array, code: Array, errors: dict[int, str]) -> None:
+    """Flag the good records whose key does not name what their value names; an event of no segment has none in any design."""
+    good = np.flatnonzero(keyed & (code == ErrorCode.GOOD))
+    of_a_partition = columns["api_key"].to_numpy(zero_copy_only=False).take(good) == PARTITION_DELETE_API_KEY
+    _flag(code, errors, good.take(np.flatnonzero(of_a_partition)), ErrorCode.KEYED, _MISNAMED)
+    rows = good.take(np.flatnonzero(~of_a_partition))
+    if not rows.size:
+        return
+    events = _taken(columns, rows)
+    rest = np.flatnonzero(~are_named(events["key"], events))
+    if not rest.size:
+        return
+    keys = [parse_key(raw) for raw in events["key"].take(pa.array(rest)).to_pylist()]
+    known = np.array([key is not None for key in keys])
+    named = np.zeros(len(keys), dtype=bool)
+    of_known = pa.RecordBatch.from_pydict(_taken(events, rest[known]))
+    named[known] = [
+        key.names(event)
+        for key, event in zip((key for key in keys if key is not None), iter_events(of_known), strict=True)
+        if event is not None
+    ]
+    _flag(code, errors, rows.take(rest[~named]), ErrorCode.KEYED, _MISNAMED)
+
+
+def _taken(columns: Mapping[str, Any], rows: Array) -> dict[str, Any]:
+    index = pa.array(rows)
+    names = ("key", *FIELDS)
+    return {name: columns[name] if rows.size == len(columns[name]) else columns[name].take(index) for name in names}
+
+
+def _flag_forgotten(
+    columns: Mapping[str, Any], keyed: Array, code: Array, errors: dict[int, str], num_partitions: int | None
+) -> None:
+    """Flag null values whose key names a segment, if its user partition's records lie where this one does."""
+    for row in np.flatnonzero(keyed & (code == ErrorCode.TOMBSTONE)).tolist():
+        key = parse_key(columns["key"][row].as_py())
+        if key is None:
+            continue
+        if num_partitions is not None:
+            tip = TopicIdPartition(key.topic_id, "", key.partition)
+            if columns["metadata_partition"][row].as_py() != metadata_partition_for(tip, num_partitions):
+                continue
+        code[row], errors[row] = ErrorCode.FORGOTTEN, _FORGOTTEN
 
 
 def metadata_partitions(topic_id: Array, partition: Array, num_partitions: int) -> Array:

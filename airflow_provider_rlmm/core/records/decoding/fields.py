@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.records.decoding.layout import Array, Block, Opening, window
 from airflow_provider_rlmm.core.records.records import (
+    NOT_SAID,
     RemoteLogMetadata,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
@@ -30,6 +31,7 @@ _ALL = (SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY, PARTITION_DELETE_API_KEY, SNAPS
 _OF_A_PARTITION = (SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY, PARTITION_DELETE_API_KEY)
 _OF_A_SEGMENT = (SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY, SNAPSHOT_API_KEY)
 _OPENING_A_SEGMENT = (SEGMENT_API_KEY, SNAPSHOT_API_KEY)
+_EVENTS_OF_A_SEGMENT = (SEGMENT_API_KEY, SEGMENT_UPDATE_API_KEY)
 
 _EPOCH_FIELDS = [pa.field("leader_epoch", pa.int32(), False), pa.field("start_offset", pa.int64(), False)]
 _EPOCHS_TYPE = pa.list_(pa.field("item", pa.struct(_EPOCH_FIELDS), False))
@@ -41,7 +43,7 @@ FIELDS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "partition": (pa.int32(), _OF_A_PARTITION),
     "segment_id": (pa.binary(), _OF_A_SEGMENT),
     "start_offset": (pa.int64(), _OPENING_A_SEGMENT),
-    "end_offset": (pa.int64(), _OPENING_A_SEGMENT),
+    "end_offset": (pa.int64(), _OF_A_SEGMENT),
     "max_timestamp_ms": (pa.int64(), _OPENING_A_SEGMENT),
     "broker_id": (pa.int32(), _ALL),
     "event_timestamp_ms": (pa.int64(), _ALL),
@@ -50,11 +52,24 @@ FIELDS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "state": (pa.int8(), _ALL),
     "segment_leader_epochs": (_EPOCHS_TYPE, _OPENING_A_SEGMENT),
     "txn_idx_empty": (pa.bool_(), _OPENING_A_SEGMENT),
+    "broker_leader_epoch": (pa.int32(), _EVENTS_OF_A_SEGMENT),
 }
-"""Arrow type of each field, and the kinds of record that have it. Ids are plain binary: Spark reads no fixed-size."""
+"""
+Arrow type of each field, and the kinds of record that have it. Ids are plain binary: Spark reads no fixed-size.
+
+Of :data:`SAID_BY_VERSION_1` a record of api version 0 has null.
+"""
+
+SAID_BY_VERSION_1 = {
+    "end_offset": (SEGMENT_UPDATE_API_KEY,),
+    "broker_leader_epoch": _EVENTS_OF_A_SEGMENT,
+}
+"""What records of these kinds say from api version 1 on only; others that have the field always do."""
 
 _NUMBERS = {name: kind.to_pandas_dtype() for name, (kind, _) in FIELDS.items() if pa.types.is_primitive(kind)}
 _DTYPES: dict[str, Any] = {"topic_id": "V16", "segment_id": "V16", **_NUMBERS}
+_MINUS_ONE = frozenset({"api_key", *SAID_BY_VERSION_1})
+"""What has :data:`NO_KIND` or ``NOT_SAID`` where nothing was put."""
 
 # Arrow's "binary view" of a string has 16 bytes: its length and, up to this many, the string itself.
 _INLINE_BYTES = 12
@@ -85,7 +100,7 @@ class Fields:
         column = self._columns.get(name)
         if column is None:
             column = self._columns[name] = np.zeros(self._size, _DTYPES[name])
-            if name == "api_key":
+            if name in _MINUS_ONE:
                 column -= 1
         return column
 
@@ -150,9 +165,11 @@ class Fields:
         }
         bitmaps = {kinds: _bitmap(truth) for kinds, truth in valid.items()}
         result: dict[str, Any] = {}
-        for name in _NUMBERS:
+        for name in _NUMBERS.keys() - SAID_BY_VERSION_1.keys():
             arrow_type, kinds = FIELDS[name]
             result[name] = _scalar_array(arrow_type, self[name], *bitmaps[kinds])
+        for name, kinds in SAID_BY_VERSION_1.items():
+            result[name] = self._said_array(name, kinds, valid[_OPENING_A_SEGMENT])
         result["segment_leader_epochs"] = self._epochs_array(*bitmaps[_OPENING_A_SEGMENT])
         for name in ("topic_id", "segment_id"):
             kinds = FIELDS[name][1]
@@ -160,6 +177,15 @@ class Fields:
         result["topic"] = self._topics.array(pa.string())
         result["custom_metadata"] = self._customs.array(pa.binary())
         return {name: result[name] for name in FIELDS}
+
+    def _said_array(self, name: str, kinds: tuple[int, ...], opening: Array) -> Any:
+        """Return a column that is null where a record of these kinds does not say it."""
+        arrow_type, all_kinds = FIELDS[name]
+        if name not in self._columns:
+            return pa.nulls(self._size, arrow_type)
+        said = _among(self["api_key"], kinds) & (self[name] != NOT_SAID)
+        always = opening if all_kinds != kinds else np.zeros(self._size, dtype=bool)
+        return _scalar_array(arrow_type, self[name], *_bitmap(said | always))
 
     def _epochs_array(self, validity: Any, nulls: int) -> Any:
         offsets = _offsets(self._epoch_count)

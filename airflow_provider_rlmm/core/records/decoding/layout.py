@@ -12,12 +12,14 @@ Therefore: few looks, each as wide as the layout allows, and no rows are moved u
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from airflow_provider_rlmm.core.records.records import NOT_SAID
 from airflow_provider_rlmm.core.records.serde import (
     PARTITION_DELETE_API_KEY,
     SEGMENT_API_KEY,
@@ -57,6 +59,19 @@ _END = np.dtype([("state", "u1"), ("tags", "<u4")])
 _STATE_AND_NO_TAGS = 2
 _STATE_AND_TXN_TAG = _END.itemsize
 _TXN_TAG = 0x01010001  # as a little-endian number
+# The end of a value of api version 1: tag 1 of an add is a leader epoch, tags 0 and 1 of an update are epoch and end offset.
+_EPOCH_FIELD = [("tag", "u1"), ("size", "u1"), ("broker_leader_epoch", ">i4")]
+_ADDED_END = np.dtype([("state", "u1"), ("count", "u1"), *_EPOCH_FIELD])
+_ADDED_TXN_END = np.dtype([("state", "u1"), ("count", "<u4"), *_EPOCH_FIELD])
+_END_OFFSET_FIELD = [("end_tag", "u1"), ("end_size", "u1"), ("end_offset", ">i8")]
+_UPDATED_END = np.dtype([("state", "u1"), ("count", "u1"), *_EPOCH_FIELD, *_END_OFFSET_FIELD])
+_ENDS = (
+    (_ADDED_END, {"count": 1, "tag": 1, "size": 4}),
+    # Two tagged fields, of which the first is tag 0 of 1 byte, 1.
+    (_ADDED_TXN_END, {"count": 0x01010002, "tag": 1, "size": 4}),
+    (_UPDATED_END, {"count": 2, "tag": 0, "size": 4, "end_tag": 1, "end_size": 8}),
+)
+_KEYED_HEADER = 1 | SEGMENT_API_KEY << 8 | 1 << 16
 _BEYOND_ANY_ROW = 1 << 40
 
 
@@ -116,10 +131,18 @@ class _Values:
     end: Array  # the byte behind it
     first_byte: Array  # the first byte of its body
     kind: Array  # its api key
+    version: int = 0  # their api version
 
-    def take(self, index: Array) -> _Values:
-        columns = (self.row, self.start, self.end, self.first_byte, self.kind)
-        return _Values(self.data, *(taken(column, index) for column in columns))
+    def take(self, index: Array, version: int = 0) -> _Values:
+        return _Values(
+            self.data,
+            taken(self.row, index),
+            taken(self.start, index),
+            taken(self.end, index),
+            taken(self.first_byte, index),
+            taken(self.kind, index),
+            self.version or version,
+        )
 
     def pass_topic(self, least: int) -> tuple[Array, Array, Array]:
         """Return where the topics are, their lengths, and where the least bytes begin that must follow."""
@@ -134,14 +157,16 @@ def taken(column: Array, index: Array) -> Array:
     return column if index.size == column.size else column.take(index)
 
 
-def canonical_blocks(data: Array, start: Array, end: Array, present: Array) -> list[Block]:
+def canonical_blocks(data: Array, start: Array, end: Array, present: Array, keyed: Array | None) -> list[Block]:
     """
-    Return a block of the segments' events, one of the deletions and one of snapshots, as far as there are any.
+    Return a block of the segments' events of each api version, one of the deletions and one of snapshots, as far as there are
+    any.
 
     :param data: the bytes of all values.
     :param start: first byte of each value.
     :param end: byte behind each value.
     :param present: false for the values that are null.
+    :param keyed: true for the values whose records have a key, which may be of api version 1; ``None`` where none has.
     """
     rows = np.flatnonzero(present & (end - start >= _HEADER_BYTES))
     begin = taken(start, rows)
@@ -150,21 +175,27 @@ def canonical_blocks(data: Array, start: Array, end: Array, present: Array) -> l
     header &= 0x00FFFFFF
     is_kind = {api_key: header == (1 | api_key << 8) for api_key in _KINDS}
     every = _Values(data, rows, begin, taken(end, rows), first_byte, (header >> 8).astype(np.int8))
-    blocks = []
-    for parse, mine in (
-        (_segment_events, is_kind[SEGMENT_API_KEY] | is_kind[SEGMENT_UPDATE_API_KEY]),
-        (_deletions, is_kind[PARTITION_DELETE_API_KEY]),
-        (_snapshots, is_kind[SNAPSHOT_API_KEY]),
-    ):
-        values = every.take(np.flatnonzero(mine))
-        while values.row.size:
-            # Once more without those that are laid out in another way: as often as there are checks, at most.
-            try:
-                blocks.append(parse(values))
-                break
-            except _NotCanonicalError as e:
-                values = values.take(np.flatnonzero(e.ok))
-    return blocks
+    of_a_segment = is_kind[SEGMENT_API_KEY] | is_kind[SEGMENT_UPDATE_API_KEY]
+    parts = [
+        (_segment_events, every.take(np.flatnonzero(of_a_segment))),
+        (_deletions, every.take(np.flatnonzero(is_kind[PARTITION_DELETE_API_KEY]))),
+        (_snapshots, every.take(np.flatnonzero(is_kind[SNAPSHOT_API_KEY]))),
+    ]
+    if keyed is not None:
+        later = (header == _KEYED_HEADER) | (header == (_KEYED_HEADER | SEGMENT_UPDATE_API_KEY << 8))
+        parts.append((_segment_events, every.take(np.flatnonzero(later & keyed.take(rows)), version=1)))
+    return [block for parse, values in parts for block in _parsed(parse, values)]
+
+
+def _parsed(parse: Callable[[_Values], Block], values: _Values) -> list[Block]:
+    """Return the block of the values that are laid out as Kafka writes them."""
+    while values.row.size:
+        # Once more without those that are laid out in another way: as often as there are checks, at most.
+        try:
+            return [parse(values)]
+        except _NotCanonicalError as e:
+            values = values.take(np.flatnonzero(e.ok))
+    return []
 
 
 def _deletions(values: _Values) -> Block:
@@ -193,7 +224,8 @@ def _segment_events(values: _Values) -> Block:
     custom_at = at + (_UPDATE.itemsize - 1)
     custom_at[added] = opening.custom_at
     custom_length, custom_at = _compact_length(data, both("custom_plus_one"), custom_at)
-    state, txn_idx_empty = _state(values, custom_at + np.maximum(custom_length, 0))
+    behind = custom_at + np.maximum(custom_length, 0)
+    state, txn_idx_empty, *said = _keyed_state(values, behind) if values.version else _state(values, behind)
     opening.columns["txn_idx_empty"] = txn_idx_empty.take(added)
     columns = {
         "api_key": values.kind,
@@ -208,6 +240,10 @@ def _segment_events(values: _Values) -> Block:
         "custom_length": custom_length,
         "state": state,
     }
+    if said:
+        columns["broker_leader_epoch"], end_offset = said
+        end_offset[added] = opening.columns["end_offset"]
+        columns["end_offset"] = end_offset
     return Block(values.row, columns, opening)
 
 
@@ -298,6 +334,26 @@ def _state(values: _Values, at: Array) -> tuple[Array, Array]:
     ok &= state <= _LAST_SEGMENT_STATE
     _require(ok)
     return state, tagged
+
+
+def _keyed_state(values: _Values, at: Array) -> tuple[Array, Array, Array, Array]:
+    """Return what :func:`_state` does of values of api version 1, and the leader epochs and end offsets behind it."""
+    left, updated = values.end - at, values.kind == SEGMENT_UPDATE_API_KEY
+    ok = np.zeros(left.size, dtype=bool)
+    state, epoch = np.zeros(left.size, np.uint8), np.zeros(left.size, np.int32)
+    end_offset = np.full(left.size, NOT_SAID, np.int64)
+    for dtype, expected in _ENDS:
+        of_update = dtype is _UPDATED_END
+        index = np.flatnonzero((left == dtype.itemsize) & (updated == of_update))
+        closing = gather(values.data, dtype, values.end.take(index) - dtype.itemsize)
+        good = closing["state"] <= _LAST_SEGMENT_STATE
+        for name, value in expected.items():
+            good &= closing[name] == value
+        ok[index], state[index], epoch[index] = good, closing["state"], closing["broker_leader_epoch"]
+        if of_update:
+            end_offset[index] = closing["end_offset"]
+    _require(ok)
+    return state, left == _ADDED_TXN_END.itemsize, epoch, end_offset
 
 
 def _native(column: Array) -> Array:

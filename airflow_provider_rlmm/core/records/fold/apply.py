@@ -19,14 +19,15 @@ from airflow_provider_rlmm.core.records.fold.deletions import (
     opens_again,
 )
 from airflow_provider_rlmm.core.records.fold.events import Events, partitions_of
-from airflow_provider_rlmm.core.records.fold.segments import Part, SegmentFields, note_copies, settle
+from airflow_provider_rlmm.core.records.fold.segments import Part, SegmentFields, misnamed, note_copies, settle
 from airflow_provider_rlmm.core.records.fold.steps import APPLIED, DROPPED, THROWN, steps_of, thrown_reason
 from airflow_provider_rlmm.core.records.fold.store import NO_DELETION, NO_OFFSET, Store
 from airflow_provider_rlmm.core.records.fold.unresolved import note_unresolved
-from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES, ErrorCode, EventFate
+from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES, QUARANTINED_CODES, ErrorCode, EventFate
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+_MISNAMED = "it says another end offset or leader epoch of its segment than what opened the segment's life"
 _PART_EVENTS = 1 << 18  # what is worked on at once fits into the processor's cache
 
 
@@ -97,6 +98,7 @@ class Outcome:
     dropped: Found = field(default_factory=Found)  # rows that Kafka drops
     would_end_consumer: Found = field(default_factory=Found)  # rows that would end a broker's consumer
     deletions: Deletions = field(default_factory=Deletions)  # rows of partition-delete events
+    misnamed: Found = field(default_factory=Found)  # updates that say something else of their segment than its add
 
 
 def apply_batch(store: Store, batch: Any) -> Outcome:
@@ -113,7 +115,7 @@ def apply_batch(store: Store, batch: Any) -> Outcome:
 
 
 def _find_bad_rows(outcome: Outcome, events: Events) -> None:
-    bad = np.flatnonzero(events.error_code != ErrorCode.GOOD)
+    bad = np.flatnonzero(np.isin(events.error_code, list(QUARANTINED_CODES)))
     if not bad.size:
         return
     errors = events.batch.column("error").take(pa.array(bad)).to_pylist()
@@ -165,6 +167,7 @@ class _Work:
         note_unresolved(self._store, part, events.state.take(numbers))
         note_copies(self._store, part)
         settle(self._store, part)
+        self._outcome.misnamed.add(part.rows.take(misnamed(self._store, part)), EventFate.APPLIED, _MISNAMED)
         deletions, before = apply_deletions(self._store, events, unfinished_at)
         self._outcome.deletions.add(self._events.rows[some].take(deletions), before)
         self._outcome.applied += int(events.is_deletion.sum())

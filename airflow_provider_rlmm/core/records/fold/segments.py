@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.records.fold.events import binary_buffers, numpy
 from airflow_provider_rlmm.core.records.fold.index import spread, starts_of
 from airflow_provider_rlmm.core.records.fold.steps import APPLIED, MORE_ALIVE, Steps, step
 from airflow_provider_rlmm.core.records.fold.store import DEAD, NO_OFFSET, Store
+from airflow_provider_rlmm.core.records.records import NOT_SAID
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 
 ADDED = step(S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, is_update=False)
@@ -23,7 +24,9 @@ ADDED_AGAIN = step(S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_STARTED, is_update=Fal
 
 _COPIED = step(S.COPY_SEGMENT_FINISHED, S.COPY_SEGMENT_STARTED)
 _COPIED_AGAIN = step(S.COPY_SEGMENT_FINISHED, S.COPY_SEGMENT_FINISHED)
-_OPENING = ("start_offset", "end_offset", "max_timestamp_ms", "segment_size_in_bytes", "txn_idx_empty")
+_SAID = "broker_leader_epoch"  # by records of api version 1 only
+_OPENING = ("start_offset", "end_offset", "max_timestamp_ms", "segment_size_in_bytes", "txn_idx_empty", _SAID)
+_COMPARED = ("end_offset", _SAID)
 _CHANGING = ("broker_id", "event_timestamp_ms")
 
 
@@ -31,7 +34,12 @@ class SegmentFields:
     """The columns of a decoded batch that say something about a segment, by row of the batch."""
 
     def __init__(self, batch: Any) -> None:
-        self.numbers = {name: numpy_of(batch.column(name)) for name in (*_OPENING, *_CHANGING)}
+        self.numbers = {name: numpy_of(batch.column(name)) for name in (*_OPENING, *_CHANGING) if name != _SAID}
+        self.numbers[_SAID] = numpy_of(batch.column(_SAID).fill_null(NOT_SAID))
+        said = {name: batch.column(name) for name in _COMPARED}
+        # Records of api version 0 say nothing that an update could be compared by.
+        say_more = said[_SAID].null_count < batch.num_rows
+        self.compared = {n: numpy_of(c.fill_null(NOT_SAID)) for n, c in said.items()} if say_more else {}
         epochs = batch.column("segment_leader_epochs")
         offsets = epochs.offsets.to_numpy()
         self._epochs_at, self._epochs_count = offsets[:-1], np.diff(offsets)
@@ -75,6 +83,18 @@ class Part:
     partition: Array  # rows of the user partitions
     offset: Array  # where the events lie in their metadata partition
     steps: Steps  # what they do to their segments
+
+
+def misnamed(store: Store, part: Part) -> Array:
+    """Return the events of a part that say something else of their segment than the table does. To be called when settled."""
+    if not part.fields.compared:
+        return np.empty(0, np.int64)
+    events = np.flatnonzero(part.steps.row.take(part.steps.group) >= 0)
+    rows, differs = part.steps.row.take(part.steps.group.take(events)), np.zeros(events.size, dtype=bool)
+    for name, said in part.fields.compared.items():
+        mine, known = said.take(part.rows.take(events)), store.segments[name].take(rows)
+        differs |= (mine != known) & (mine != NOT_SAID) & (known != NOT_SAID)
+    return events.take(np.flatnonzero(differs))
 
 
 def note_copies(store: Store, part: Part) -> None:

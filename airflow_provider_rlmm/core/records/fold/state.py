@@ -27,14 +27,16 @@ class ApplyReport:
     them as ``fate`` (:class:`~airflow_provider_rlmm.core.records.outcomes.EventFate`) and a ``reason`` in words.
 
     :param applied: number of events that were applied.
-    :param quarantined: rows whose ``error_code`` is not ``GOOD``; of these only ``KEYED`` ones are applied, as a broker
-        applies them.
+    :param quarantined: rows that nobody believes, by their ``error_code``; of these only ``KEYED`` ones are applied, as a
+        broker applies them.
     :param dropped: events that Kafka drops too: an invalid transition, or an update of a segment that is not known.
     :param would_end_consumer: what ends a broker's consumer, for good and after each restart: refused values,
         snapshots, steps that throw, and segment events after ``DELETE_PARTITION_FINISHED``, whatever marker came in
         between. The latter are applied here none the less: a cleaner must see what appeared since. Each row once.
     :param deletions: the partition-delete events, all applied; ``state_before`` is the state of the last one before it in its
         user partition, null where there was none. No broker checks their order.
+    :param misnamed: updates, applied or not, that say another end offset or another leader epoch of their segment than what
+        opened its life: by their keys they are another segment's.
     """
 
     applied: int
@@ -42,6 +44,7 @@ class ApplyReport:
     dropped: Any
     would_end_consumer: Any
     deletions: Any
+    misnamed: Any
 
 
 class ColumnarState:
@@ -81,7 +84,7 @@ class ColumnarState:
         store, self._store = self._own(), None
         outcome = apply_batch(store, batch)
         after = ColumnarState(store.rebuilt(keep_finished=store.keep_finished) if store.is_wasteful() else store)
-        rows = (outcome.quarantined, outcome.dropped, outcome.would_end_consumer, outcome.deletions)
+        rows = (outcome.quarantined, outcome.dropped, outcome.would_end_consumer, outcome.deletions, outcome.misnamed)
         return after, ApplyReport(outcome.applied, *(found.table(batch) for found in rows))
 
     def _own(self) -> Store:

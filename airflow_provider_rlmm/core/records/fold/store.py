@@ -58,6 +58,7 @@ TABLES: dict[str, dict[str, str]] = {
         "segment_size_in_bytes": "i4",
         "state": "i1",
         "txn_idx_empty": "?",
+        "broker_leader_epoch": "i4",
         "epochs_at": "i8",
         "epochs_count": "i4",
         "custom_at": "i8",

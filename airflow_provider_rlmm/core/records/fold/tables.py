@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.records.fold.store import (
     NO_OFFSET,
     Store,
 )
-from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.records import NOT_SAID, RemoteLogSegmentMetadata
 
 _PARTITION = {"metadata_partition": pa.int32(), "topic_id": pa.binary(), "topic": pa.string(), "partition": pa.int32()}
 _SEGMENT_FIELDS = [name for name in FIELDS if name in RemoteLogSegmentMetadata.__slots__]
@@ -119,9 +119,11 @@ def _segments(store: Store) -> dict[str, Any]:
     )
     offsets = np.zeros(rows.size + 1, np.int32)
     np.cumsum(count, out=offsets[1:])
+    epoch = table["broker_leader_epoch"].take(rows)
     return {
         **_segment_key(store, rows),
         **{name: table[name].take(rows) for name in _SEGMENT_FIELDS if name not in _NESTED},
+        "broker_leader_epoch": pa.array(epoch, mask=epoch == NOT_SAID),
         "custom_metadata": _custom(store, rows),
         "segment_leader_epochs": pa.Array.from_buffers(
             FIELDS["segment_leader_epochs"][0], rows.size, [None, pa.py_buffer(offsets)], 0, children=[epochs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -128,6 +129,14 @@ def test_a_key_is_seen_before_anything_is_changed(world: World) -> None:
     assert [batch.num_rows for batch in log.read(1, 20, 25)] == [5]
     with pytest.raises(LogEraError, match="keyed: metadata partition 1 has a record with a key at offset 24"):
         publisher.require_writes("delete everything")
+
+
+def test_a_record_of_version_1_shows_that_brokers_write_keys(world: World) -> None:
+    event = replace(events.copied(7), end_offset=99, broker_leader_epoch=5)
+    world.log.append(1, serialize(event), b"Pw4hj_qgSfKChUdSDIzsxg:orders:2:99:5:UPDATE")
+    log = world.open()
+    assert sum(batch.num_rows for batch in log.read(1, 20, 25)) == 5
+    assert log.era.era is Era.KEYED
 
 
 def test_a_key_is_seen_where_what_was_read_is_lost_too(world: World) -> None:

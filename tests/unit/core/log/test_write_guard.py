@@ -316,6 +316,12 @@ def test_without_a_look_nothing_is_written(log: InProcessMetadataEventLog, monke
         GuardedPublisher(log, allow_writes=True).publish([partition_event()], State())
 
 
+def test_an_event_that_only_version_1_can_say_is_not_written(log: InProcessMetadataEventLog) -> None:
+    """Without a key it would end the consumer of every broker that reads it."""
+    with pytest.raises(UnsafeEventError, match="cannot be encoded: api version 1 of api key 1 is newer than 0"):
+        GuardedPublisher(log, allow_writes=True).publish([segment_event(broker_leader_epoch=3)], State())
+
+
 def test_an_event_that_reads_back_differently_is_refused(
     log: InProcessMetadataEventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
 from airflow_provider_rlmm.core.records.fold import events, steps, store, unresolved
+from airflow_provider_rlmm.core.records.keys import SegmentKey
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -79,6 +80,7 @@ def test_segments_and_epochs_after_some_events():
         "state": RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
         "segment_leader_epochs": [{"leader_epoch": e, "start_offset": s} for e, s in epochs],
         "txn_idx_empty": False,
+        "broker_leader_epoch": None,
         "added_offset": 0,
         "event_offset": 1,
     }
@@ -326,3 +328,32 @@ def test_keys_whose_hashes_agree_are_compared_to_the_end(monkeypatch):
         for row in state.segments.to_pylist()
     } == expected
     assert state.segments.num_rows == len(expected)
+
+
+def key_of(event):
+    return bytes(SegmentKey(PARTITION.topic_id, PARTITION.partition, event.remote_log_segment_id.id, event.state))
+
+
+def test_an_update_that_says_another_end_or_epoch_than_its_add_is_told_and_applied():
+    add = replace(started(1), broker_leader_epoch=4)
+    updates = [
+        replace(copied(1), end_offset=99, broker_leader_epoch=4),
+        replace(deleting(1), end_offset=98, broker_leader_epoch=4),
+        replace(deleting(1), end_offset=99, broker_leader_epoch=5),
+        deleting(1),
+    ]
+    keys = [key_of(event) for event in updates]
+    batch = decode([serialize(event) for event in (add, *updates)], keys=[key_of(add), *keys], offset=range(5))
+    state, report = ColumnarState.empty().apply(batch)
+    assert report.misnamed.column("offset").to_pylist() == [2, 3]
+    [segment] = state.segments.to_pylist()
+    assert (segment["broker_leader_epoch"], segment["state"]) == (4, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+    again = ColumnarState.from_ipc(state.to_ipc())
+    assert again.segments.to_pylist() == [segment]
+
+
+def test_what_is_to_be_forgotten_is_neither_believed_nor_quarantined():
+    batch = decode([serialize(started(1)), None], keys=[None, key_of(copied(1))], offset=range(2))
+    state, report = ColumnarState.empty().apply(batch)
+    assert (report.applied, report.quarantined.num_rows, report.would_end_consumer.num_rows) == (1, 0, 0)
+    assert state.segments.num_rows == 1

@@ -12,10 +12,16 @@ import pytest
 
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
+from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.records.keys import SegmentKey
 from airflow_provider_rlmm.core.records.outcomes import EventFate
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
-from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadataSnapshot, kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import (
+    RemoteLogSegmentMetadataSnapshot,
+    SegmentEvent,
+    kafka_uuid_str,
+)
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
@@ -245,6 +251,40 @@ def test_what_newer_kafkas_refuse_is_critical_before_they_are_there(log: InProce
     [recovery] = diagnosis.recoveries
     # It is applied: its segment is known, and lost with it.
     assert (recovery.delete_before_offset, recovery.segments, diagnosis.segments) == (many + 1, 2, 3)
+
+
+def segment_key(event: SegmentEvent) -> bytes:
+    tip = event.remote_log_segment_id.topic_id_partition
+    return bytes(SegmentKey(tip.topic_id, tip.partition, event.remote_log_segment_id.id, event.state))
+
+
+def test_a_key_that_names_its_record_is_no_finding(log: InProcessMetadataEventLog) -> None:
+    event = copied(1, HERE)
+    log.append(0, serialize(event), segment_key(event))
+    assert K.KEYED not in diagnose(log).counts
+
+
+def test_an_update_of_another_end_offset_than_its_add_says_is_told(log: InProcessMetadataEventLog) -> None:
+    add = replace(started(7, partition=HERE), broker_leader_epoch=0)
+    other = replace(copied(7, HERE), end_offset=add.end_offset + 1, broker_leader_epoch=0)
+    [_, offset] = [log.append(0, serialize(event), segment_key(event)) for event in (add, other)]
+    assert found(diagnose(log)) == [(K.KEYED, 0, offset)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "severity"),
+    [({"delete"}, Severity.CRITICAL), ({"compact", "delete"}, Severity.WARNING), ({"compact"}, Severity.WARNING)],
+)
+def test_what_is_to_be_forgotten_ends_the_consumers_of_brokers_that_do_not_compact(
+    log: InProcessMetadataEventLog, policy: set[str], severity: Severity
+) -> None:
+    log.policy = frozenset(policy)
+    forgotten = log.append(0, None, segment_key(copied(1, HERE)))
+    diagnosis = diagnose(log)
+    [finding] = only(diagnosis, K.FORGOTTEN)
+    assert (finding.metadata_partition, finding.offset, finding.severity) == (0, forgotten, severity)
+    assert [r.delete_before_offset for r in diagnosis.recoveries] == [forgotten + 1] * (severity is Severity.CRITICAL)
+    assert diagnosis.era.era is (Era.PLAIN if severity is Severity.CRITICAL else Era.COMPACTED)
 
 
 def test_markers_that_are_never_settled(log: InProcessMetadataEventLog) -> None:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records with keys, as columns: what one look at them together says (more of it in ``tests/property``)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from airflow_provider_rlmm.core.base.errors import NewerVersionError
+from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode
+from airflow_provider_rlmm.core.records.keys import OffsetKey, SegmentKey
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.serde import deserialize, serialize
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from tests.unit.core.records import events
+
+TOPIC_ID, TIP = events.PARTITION.topic_id, events.PARTITION
+UPDATE = replace(events.copied(7), end_offset=99, broker_leader_epoch=5)
+SEGMENT_KEY = SegmentKey(TOPIC_ID, 2, UPDATE.remote_log_segment_id.id, S.COPY_SEGMENT_FINISHED)
+OFFSET_KEY = OffsetKey(TOPIC_ID, "orders", 2, 99, 5, is_update=True)
+HOME = metadata_partition_for(TIP, 5)
+
+
+def codes(values: list[bytes | None], keys: list[bytes | None], **places: int) -> list[ErrorCode]:
+    return [ErrorCode(code) for code in decode(values, keys=keys, **places).column("error_code").to_pylist()]
+
+
+def test_only_a_key_that_names_what_its_value_names_is_good() -> None:
+    named = [bytes(SEGMENT_KEY), bytes(OFFSET_KEY)]
+    others = [
+        bytes(replace(SEGMENT_KEY, state=S.DELETE_SEGMENT_STARTED)),
+        bytes(replace(SEGMENT_KEY, partition=3)),
+        bytes(replace(OFFSET_KEY, end_offset=98)),
+        bytes(replace(OFFSET_KEY, leader_epoch=4)),
+        bytes(replace(OFFSET_KEY, is_update=False)),
+        b"any",
+        b"",
+    ]
+    for value in (serialize(UPDATE), serialize(events.copied(7))):
+        assert codes([value] * 2, named) == [ErrorCode.GOOD] * 2
+    value = serialize(UPDATE)
+    assert codes([value] * len(others), others) == [ErrorCode.KEYED] * len(others)
+    assert codes([value] * len(others), others[::-1]) == [ErrorCode.KEYED] * len(others)
+
+
+def test_a_record_of_version_1_without_a_key_is_not_read() -> None:
+    value = serialize(UPDATE)
+    assert codes([value, value], [None, bytes(OFFSET_KEY)]) == [ErrorCode.NEWER_VERSION, ErrorCode.GOOD]
+    assert decode([value]).column("error_code").to_pylist() == [ErrorCode.NEWER_VERSION]
+    with pytest.raises(NewerVersionError, match="api version 1 of api key 1 is newer than 0"):
+        deserialize(value)
+
+
+def test_a_version_above_1_is_not_read_with_a_key_either() -> None:
+    value = serialize(UPDATE)
+    assert codes([value[:2] + b"\2" + value[3:]], [bytes(OFFSET_KEY)]) == [ErrorCode.NEWER_VERSION]
+
+
+@pytest.mark.parametrize("key", [SEGMENT_KEY, OFFSET_KEY])
+def test_a_null_value_is_forgotten_only_where_its_key_names_a_segment_and_lies_where_it_belongs(
+    key: SegmentKey | OffsetKey,
+) -> None:
+    keys = [bytes(key), b"any", None]
+    assert codes([None] * 3, keys) == [ErrorCode.FORGOTTEN, ErrorCode.TOMBSTONE, ErrorCode.TOMBSTONE]
+    assert codes([None], [bytes(key)], metadata_partition=HOME, num_partitions=5) == [ErrorCode.FORGOTTEN]
+    elsewhere = (HOME + 1) % 5
+    assert codes([None], [bytes(key)], metadata_partition=elsewhere, num_partitions=5) == [ErrorCode.TOMBSTONE]
