@@ -589,6 +589,14 @@ RULES = [
         "features/doctor/test_examine.py::test_what_newer_kafkas_refuse_is_critical_before_they_are_there",
     ),
     Mutation(
+        "quarantine",
+        "calls what ends the consumers of newer brokers no more than misrouted",
+        "features/doctor/examine.py",
+        'quarantined.column("error"), NEWER_KAFKAS_READ)',
+        'quarantined.column("error"), "no such words")',
+        "features/doctor/test_examine.py::test_a_misrouted_record_that_newer_kafkas_refuse_is_critical_and_not_applied",
+    ),
+    Mutation(
         "plan",
         "deletes what is not in the plan",
         ELIGIBILITY,

@@ -23,6 +23,9 @@ MAX_TAGGED_FIELDS = 10_000
 MAX_ELEMENTS = 1_000_000
 """The most elements of an array that they read, likewise."""
 
+NEWER_KAFKAS_READ = "Kafka 4.4 and newer read"
+"""What every sentence says that is about one of these limits, and no other sentence about a record."""
+
 _INT8 = struct.Struct(">b")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -198,7 +201,7 @@ class Reader:
         """Note it where Kafka 4.4 and newer refuse to read that many; the first such thing is kept."""
         if not 0 <= count <= most and self.beyond_limits is None:
             self.beyond_limits = (
-                f"{count} {what}; Kafka 4.4 and newer read 0 to {most} of them and throw at any other number"
+                f"{count} {what}; {NEWER_KAFKAS_READ} 0 to {most} of them and throw at any other number"
             )
 
     def skip_tags(self, what: str) -> None:

@@ -30,6 +30,7 @@ from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode, EventFate
 from airflow_provider_rlmm.core.records.serde import SEGMENT_API_KEY
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.wire import NEWER_KAFKAS_READ
 from airflow_provider_rlmm.core.world.absence import Observation, Presence
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.features.doctor import watches
@@ -191,11 +192,15 @@ class _Examination:
 
     def _bad_records(self, quarantined: Any) -> None:
         """Report bad records, each kind by metadata partition: which brokers read a record depends on that."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        for code in pc.unique(quarantined.column("error_code")).to_pylist():
+        # One that is misrouted besides is not applied, and ends the consumers of newer brokers all the same.
+        beyond = pc.fill_null(pc.match_substring(quarantined.column("error"), NEWER_KAFKAS_READ), False)
+        codes = pc.if_else(beyond, pa.scalar(int(ErrorCode.BEYOND_LIMITS), pa.int8()), quarantined.column("error_code"))
+        for code in pc.unique(codes).to_pylist():
             kind = FindingKind(ErrorCode(code).name)
-            rows = quarantined.filter(pc.equal(quarantined.column("error_code"), code))
+            rows = quarantined.filter(pc.equal(codes, code))
             if EXPLANATIONS[kind].severity is not Severity.CRITICAL:
                 self.findings.add(kind, rows, detail="error")
             else:

@@ -287,6 +287,17 @@ def test_what_is_to_be_forgotten_ends_the_consumers_of_brokers_that_do_not_compa
     assert diagnosis.era.era is (Era.PLAIN if severity is Severity.CRITICAL else Era.COMPACTED)
 
 
+def test_a_misrouted_record_that_newer_kafkas_refuse_is_critical_and_not_applied(
+    log: InProcessMetadataEventLog,
+) -> None:
+    many = log.append(1, ADDED[:-1] + tags(MOST_TAGS + 1))
+    plain = log.append(1, ADDED)
+    diagnosis = diagnose(log)
+    assert found(diagnosis) == [(K.BEYOND_LIMITS, 1, many), (K.MISROUTED, 1, plain)]
+    assert diagnosis.findings[0].detail.startswith("belongs into metadata partition 0, was read from 1; 10001 tagged")
+    assert diagnosis.segments == 2
+
+
 def test_markers_that_are_never_settled(log: InProcessMetadataEventLog) -> None:
     gone = replace(HERE, topic_id=UUID(int=6))
     other = replace(THERE, topic_id=UUID(int=8))
