@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.base.clock import HOUR_MS, system_clock
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.records.keys import SegmentKey
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
@@ -143,6 +144,9 @@ def write_every_finding(kafka: LocalKafka, topic_id: UUID) -> set[tuple[K, int, 
     found.add((K.UPDATE_TO_COPY_STARTED, *put(kafka, update(72, S.COPY_SEGMENT_STARTED, partition=first))))
     found.add((K.ILLEGAL_TRANSITION, *put(kafka, deleted(70, first))))
     found.add((K.UPDATE_WITHOUT_BASE, *put(kafka, copied(73, first))))
+    asked_to_forget = bytes(SegmentKey(first.topic_id, first.partition, uuid4(), S.COPY_SEGMENT_STARTED))
+    home_of_first = metadata_partition_for(first, kafka.metadata_partitions)
+    found.add((K.FORGOTTEN, *send(kafka, home_of_first, None, asked_to_forget)))
     found.add((K.KEYED, *put(kafka, copied(70, first), b"key")))
     # Nothing that the broker would call stuck, and nothing of the partition is copied after it.
     hours_ago = {"event_timestamp_ms": system_clock() - 5 * HOUR_MS}
@@ -240,23 +244,20 @@ def test_a_principal_that_may_not_describe_one_topic_is_told_of_it_and_of_all_th
         for topic in (hidden, LIVING):
             tiering.produce_until_remote(kafka, topic, 2)
         rights = [(METADATA_TOPIC, AclOperation.READ), (LIVING, AclOperation.DESCRIBE)]
+        rights.append((METADATA_TOPIC, AclOperation.DESCRIBE_CONFIGS))
         allow_exactly(kafka, user, [(ResourceType.TOPIC, *right) for right in rights])
         config = KafkaClientConfig(kafka.login(user))
         with KafkaMetadataEventLog(config) as log:
             diagnosis = examine(log, KafkaClusterTopics(config))
-        finding, *unknown = diagnosis.findings
+        finding, unknown = diagnosis.findings
         assert (finding.kind, finding.severity) == (K.ACCESS_DENIED, Severity.CRITICAL)
         assert (finding.topic, finding.topic_id) == (hidden, kafka_uuid_str(topic_id))
         assert "it needs DESCRIBE on every topic" in finding.detail
         assert "2 unfinished segments" in finding.detail
-        # Without DESCRIBE_CONFIGS nobody knows which topics are tiered, how the metadata topic is configured, and what the
-        # broker runs.
-        assert [(f.kind, f.severity) for f in unknown] == [
-            (k, Severity.WARNING) for k in (K.KNOWN_BUG, K.TOPIC_SETTINGS)
-        ]
-        assert "which topics it concerns is not known" in unknown[0].detail
-        assert "of an unknown version, as it withholds its settings or does not answer: broker 1" in unknown[0].detail
-        assert "how it is configured is not known" in unknown[1].detail
+        # Without DESCRIBE_CONFIGS on topics and cluster nobody knows which topics are tiered, and what the broker runs.
+        assert (unknown.kind, unknown.severity) == (K.KNOWN_BUG, Severity.WARNING)
+        assert "which topics it concerns is not known" in unknown.detail
+        assert "of an unknown version, as it withholds its settings or does not answer: broker 1" in unknown.detail
         home, _ = send(kafka, 0, None)
         with KafkaMetadataEventLog(config) as log:
             pill = next(f for f in examine(log, KafkaClusterTopics(config)).findings if f.kind is K.TOMBSTONE)

@@ -178,7 +178,7 @@ COPY = {
 }
 DOCTOR = {
     "cluster_id", "examined_at_ms", "read_until", "records", "segments", "critical", "counts", "findings", "recoveries",
-    "explanations", "preflight",
+    "explanations", "era", "preflight",
 }  # fmt: skip
 REPORT = {
     "format_version", "report_id", "plan_id", "cluster_id", "created_at_ms", "dry_run", "stopped", "deletion", "needs_person",
