@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.log.era import PLAIN_ERA, LogEra
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.log.snapshot import Snapshot, SnapshotStore
@@ -123,6 +125,19 @@ class SnapshotInMemory:
 
     def write(self, snapshot: Snapshot) -> None:
         self.data = b"".join(encode_snapshot(snapshot))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What runs remember of a log: its era, and nothing that was lost. The plain one lets a guard write whatever is seen."""
+
+    era: LogEra = PLAIN_ERA
+
+    def keep(self) -> None:
+        """Nothing is written down."""
+
+    def require_unbroken(self, metadata_partitions: Collection[int]) -> None:
+        """Nothing was lost."""
 
 
 class Cluster:

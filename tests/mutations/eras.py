@@ -23,6 +23,59 @@ _FOLLOWER = "core/log/test_follower.py::"
 _WHOLE = "features/cleanup/test_wholeness.py::"
 _HOLE = f"{_WHOLE}test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_the_log_is_never_finished"
 
+_COMPACTED = f"{_WHOLE}test_in_a_compacted_log_nobody_knows_that_a_segment_was_never_copied"
+_FORGOTTEN = f"{_WHOLE}test_what_the_log_cleaner_was_asked_to_forget_is_not_finished_for_that"
+_NO_GAP = f"{_WHOLE}test_in_a_compacted_log_everybody_is_under_proof_and_no_gap_needs_a_reason"
+
+COMPACTED = [
+    Mutation(
+        "I2",
+        "a segment was never copied where the log is compacted and does not say so",
+        REPLAY,
+        "        return not self.holes and self.era.era is not Era.COMPACTED\n",
+        "        return not self.holes\n",
+        _COMPACTED,
+    ),
+    switched_off(
+        REPLAY,
+        "I18",
+        "a compacted log puts nobody in doubt",
+        "        if self.era.era is Era.COMPACTED:",
+        _NO_GAP,
+    ),
+    Mutation(
+        "I18",
+        "the cleaner takes what is to be forgotten for nothing",
+        REPLAY,
+        "                    history.forget(key, offset)\n",
+        "                    pass\n",
+        _FORGOTTEN,
+    ),
+    Mutation(
+        "I18",
+        "the plan takes what is to be forgotten for nothing",
+        "core/records/fold/apply.py",
+        "    note_forgotten(store, batch)\n",
+        "",
+        _FORGOTTEN,
+    ),
+    Mutation(
+        "I18",
+        "what is to be forgotten by the end offset of a segment is another one's",
+        KEYS,
+        "        named = tip.topic_id, tip.partition, metadata.end_offset\n",
+        "        named = tip.topic_id, tip.partition, metadata.start_offset\n",
+        _FORGOTTEN,
+    ),
+    switched_off(
+        FOLLOWER,
+        "I18",
+        "who needs a whole history follows a compacted log",
+        "        if self._otherwise is not None and (era := self._log.era).era is Era.COMPACTED:",
+        f"{_FOLLOWER}test_who_needs_a_whole_history_does_not_follow_a_compacted_log",
+    ),
+]
+
 HOLES = [
     Mutation(
         "I18",
@@ -66,7 +119,7 @@ HOLES = [
         "I2",
         "a segment was never copied where the record that said so may be missing",
         "features/cleanup/eligibility.py",
-        "    known = not context.replay.holes\n",
+        "    known = context.replay.copied_is_known\n",
         "    known = True\n",
         _HOLE,
     ),
@@ -74,7 +127,7 @@ HOLES = [
         "I2",
         "by hand a segment was never copied where the record that said so may be missing",
         "features/cleanup/publishing.py",
-        "            not replay.holes,\n",
+        "            replay.copied_is_known,\n",
         "            True,\n",
         "features/cleanup/test_publishing.py::"
         "test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_the_log_is_not_finished",
@@ -123,6 +176,7 @@ HOLES = [
 
 ERAS = [
     *HOLES,
+    *COMPACTED,
     switched_off(
         WRITE_GUARD,
         "I22",

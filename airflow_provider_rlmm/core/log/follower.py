@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, OffsetOutOfRangeError, TopicInDoubtError
+from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.event_decoding import decode_records
 from airflow_provider_rlmm.core.log.log_tail import LogTail, Tie
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
@@ -151,14 +152,23 @@ class LogFollower:
             that are missing further on as well.
         """
         self._otherwise = otherwise
+        self._require_all_kept()
         for number, begin in self.positions.items():
             if (lost := lost_beginning(number, begin, self._log.losses.get(number))) is not None:
                 raise TopicInDoubtError(f"{lost.why}; {otherwise}{lost.advice}")
 
+    def _require_all_kept(self) -> None:
+        if self._otherwise is not None and (era := self._log.era).era is Era.COMPACTED:
+            raise TopicInDoubtError(
+                f"records may be gone from anywhere, as the metadata topic is {era}; {self._otherwise}"
+            )
+
     def open_holes(self) -> tuple[HistoryGap, ...]:
         """Return the offsets that held no record and had records before them, and of which nobody has said why."""
         said = self._log.explained_gaps
-        return tuple(h for h in self.holes if not any(h.within(*gap) for gap in said.get(h.metadata_partition, ())))
+        found = tuple(h for h in self.holes if not any(h.within(*gap) for gap in said.get(h.metadata_partition, ())))
+        # Where the log is compacted every offset may be missing: that is said of the whole log.
+        return () if found and self._log.era.era is Era.COMPACTED else found
 
     def advance(self, apply: Callable[[Any], object]) -> None:
         """
@@ -248,6 +258,7 @@ class LogFollower:
         self.gaps += chunk.gaps
         self.holes += chunk.holes
         self.positions |= chunk.next_offsets
+        self._require_all_kept()
         if self._otherwise is not None and (holes := self.open_holes()):
             raise TopicInDoubtError(f"{holes[0].why}; {self._otherwise}. What to do: {holes[0].what_to_do}")
 

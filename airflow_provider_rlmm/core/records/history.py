@@ -14,6 +14,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
+from airflow_provider_rlmm.core.records.keys import RecordKey
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,
@@ -90,6 +91,18 @@ class UserPartitionHistory(PartitionDeletion):
             self.without_add.pop(segment_id, None)
         else:
             self.without_add[segment_id] = offset
+
+    def forget(self, key: RecordKey, offset: int) -> None:
+        """
+        Note that the log cleaner was asked to forget what was said by a key: who asks for it has read that the segment is
+        finished, and where this log does not say so, its history has lost something.
+
+        :param key: of a record without a value.
+        :param offset: of that record.
+        """
+        for metadata in self.unfinished():
+            if key.may_be_of(metadata):
+                self.without_add[metadata.remote_log_segment_id.id] = offset
 
     def apply_partition_event(self, event: RemotePartitionDeleteMetadata, offset: int, timestamp_ms: int) -> None:
         """

@@ -67,6 +67,16 @@ class SegmentKey:
         named = tip.topic_id, tip.partition, segment_id.id, event.state
         return named == (self.topic_id, self.partition, self.segment_id, self.state)
 
+    def may_be_of(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """
+        Tell whether records of a segment may have this key.
+
+        :param metadata: the segment.
+        """
+        segment_id = metadata.remote_log_segment_id
+        tip = segment_id.topic_id_partition
+        return (tip.topic_id, tip.partition, segment_id.id) == (self.topic_id, self.partition, self.segment_id)
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetKey:
@@ -111,6 +121,17 @@ class OffsetKey:
             self.leader_epoch,
             NOT_SAID,
         )
+
+    def may_be_of(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """
+        Tell whether records of a segment may have this key: so may those of a copy that failed and of the one after it.
+
+        :param metadata: the segment.
+        """
+        tip = metadata.remote_log_segment_id.topic_id_partition
+        named = tip.topic_id, tip.partition, metadata.end_offset
+        same_epoch = metadata.broker_leader_epoch in (self.leader_epoch, NOT_SAID)
+        return same_epoch and named == (self.topic_id, self.partition, self.end_offset)
 
 
 RecordKey = SegmentKey | OffsetKey

@@ -19,9 +19,11 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra
 from airflow_provider_rlmm.core.log.event_decoding import (
     QuarantinedRecord,
     applicable,
+    forgotten_keys,
     quarantined_records,
     written_by_brokers,
 )
@@ -65,8 +67,9 @@ class MetadataPartitionView:
     routed_records: int = 0  # number of those that are
     # what it does not hold of what earlier runs have read, ``None`` where nothing is known to be lost
     lost: LostRecords | None = None
-    # offsets that hold no record and of which nobody has said why, by offset
+    # offsets that hold no record and of which nobody has said why, by offset; where the log is compacted none need a reason
     holes: tuple[HistoryGap, ...] = ()
+    era: LogEra = PLAIN_ERA  # of the log
 
     def names(self, topic_ids: Collection[UUID]) -> dict[UUID, frozenset[str]]:
         """
@@ -94,8 +97,15 @@ class MetadataPartitionView:
             return Doubt(lost.why, number, lost.offset)
         if self.holes:
             return Doubt(self.holes[0].why, number, self.holes[0].end)
+        if self.era.era is Era.COMPACTED:
+            return Doubt(f"records may be gone from anywhere, as the metadata topic is {self.era}", number, self.begin)
         record = self.first_quarantined(tip, allowed_quarantine)
         return None if record is None else Doubt(f"{record} cannot be applied", number, record.offset)
+
+    @property
+    def copied_is_known(self) -> bool:
+        """Whether no record is missing that may have said that a segment was copied."""
+        return not self.holes and self.era.era is not Era.COMPACTED
 
     def first_quarantined(
         self, tip: TopicIdPartition, allowed_quarantine: frozenset[str], start: int = 0
@@ -275,7 +285,8 @@ class MetadataPartitionReplay(MetadataPartitionView):
     ) -> None:
         self._follower = LogFollower.from_beginning(log, [metadata_partition])
         begin = self._follower.positions[metadata_partition]
-        super().__init__(metadata_partition, begin, begin, lost=log.losses.get(metadata_partition))
+        super().__init__(metadata_partition, begin, begin, lost=log.losses.get(metadata_partition), era=log.era)
+        self._log = log
         self._topic_ids = topic_ids
         self._chosen_at = chosen_at
         self._first_unread_deletion: int | None = None
@@ -293,11 +304,15 @@ class MetadataPartitionReplay(MetadataPartitionView):
             self._follower.advance(self._apply_all)
         finally:
             self.end = self._follower.positions[self.metadata_partition]
-            self.holes = self._follower.open_holes()
+            self.holes, self.era = self._follower.open_holes(), self._log.era
 
     def _apply_all(self, decoded: Any) -> None:
         for offset, timestamp_ms, event in self._good_events(decoded):
             self.apply(event, offset, timestamp_ms)
+        for offset, key in forgotten_keys(decoded):
+            for tip, history in self.histories.items():
+                if (tip.topic_id, tip.partition) == (key.topic_id, key.partition):
+                    history.forget(key, offset)
 
     def apply(self, event: RemoteLogMetadata, offset: int, timestamp_ms: int) -> None:
         """

@@ -289,6 +289,7 @@ class TopicReplay:
             routed_records=topic.routed[metadata_partition],
             lost=self.log.losses.get(metadata_partition),
             holes=tuple(h for h in topic.holes if h.metadata_partition == metadata_partition and h.end > begin),
+            era=self.log.era,
         )
         wanted = {topic_id.bytes for topic_id in topic_ids}
         for segment_id in self._late_updates(metadata_partition, wanted):

@@ -258,7 +258,7 @@ def _why_left(
         return Left(str(segment_id), str(e), UNSAFE_ADVICE, RefusalKind.STORAGE)
     if segment_id.id in listed:
         return None
-    known = not context.replay.holes
+    known = context.replay.copied_is_known
     unseen = as_unseen(history, metadata, context.root, context.storage, context.deletions, copied_is_known=known)
     decision = decide_unseen(unseen, context.limits.overrides)
     if decision.verdict is UnseenVerdict.MAY_FINISH:

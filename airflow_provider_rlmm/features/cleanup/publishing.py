@@ -331,7 +331,7 @@ def publish_events(
             hold().refusal_of(tip, names),
             replay.doubt_about(tip, limits.allowed_quarantine),
             witness,
-            not replay.holes,
+            replay.copied_is_known,
         ).check(event)
         # What is to be finished was listed just now, and the log names all that is there.
         belief = Belief(replay, seen.proof, frozenset({tip}))

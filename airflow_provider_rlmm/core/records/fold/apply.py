@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.records.fold.deletions import (
     opens_again,
 )
 from airflow_provider_rlmm.core.records.fold.events import Events, partitions_of
+from airflow_provider_rlmm.core.records.fold.forgetting import note_forgotten
 from airflow_provider_rlmm.core.records.fold.segments import Part, SegmentFields, misnamed, note_copies, settle
 from airflow_provider_rlmm.core.records.fold.steps import APPLIED, DROPPED, THROWN, steps_of, thrown_reason
 from airflow_provider_rlmm.core.records.fold.store import NO_DELETION, NO_OFFSET, Store
@@ -111,6 +112,7 @@ def apply_batch(store: Store, batch: Any) -> Outcome:
         for first in range(0, events.size, _PART_EVENTS):
             work.apply(slice(first, min(first + _PART_EVENTS, events.size)))
         store.next_event += events.size
+    note_forgotten(store, batch)
     return outcome
 
 

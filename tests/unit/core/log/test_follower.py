@@ -283,6 +283,15 @@ def test_holes_of_which_somebody_has_said_why_are_no_open_ones() -> None:
     assert reader.follower.open_holes() == ()
 
 
+def test_who_needs_a_whole_history_does_not_follow_a_compacted_log() -> None:
+    log = InProcessMetadataEventLog(1)
+    log.policy = frozenset({"compact"})
+    with pytest.raises(
+        TopicInDoubtError, match="records may be gone from anywhere, as the metadata topic is compacted"
+    ):
+        LogFollower.from_beginning(log, [0]).require_whole("so nothing is done")
+
+
 def test_who_needs_a_whole_history_is_told_of_each_hole_that_comes() -> None:
     log = new_log(3)
     follower = LogFollower.from_beginning(log, [0])

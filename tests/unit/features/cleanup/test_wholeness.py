@@ -10,12 +10,14 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError, StorageAccessError, StorageUnavailableError
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.core.records.keys import OffsetKey, SegmentKey
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
-from tests.builders import Cluster, add, reasons, tip, update
+from tests.builders import Cluster, Memory, add, reasons, tip, update
 
 GONE, OTHER = tip(), tip("other", 0, 10)
 
@@ -344,6 +346,47 @@ def test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_the_log_is_nev
 
 def test_without_a_hole_a_segment_that_was_never_copied_is_finished(cluster: Cluster) -> None:
     assert outcomes(behind_a_hole(cluster, hole=False)) == {"gone": "FINISHED", "other": "FINISHED"}
+
+
+def test_in_a_compacted_log_nobody_knows_that_a_segment_was_never_copied(cluster: Cluster) -> None:
+    """Of a compacted log every record may be gone, so nothing has to be missing from the offsets."""
+    behind_a_hole(cluster, hole=False)
+    cluster.log.policy = frozenset({"compact", "delete"})
+    cluster.publisher = GuardedPublisher(cluster.log, allow_writes=True, memory=Memory())
+    report = cluster.clean(max_missing_segments=1)
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "INCOMPLETE", "other": "FINISHED"}
+    assert "its copy was finished and a run began to delete it, storage lists no object of it" in reasons(report)
+
+
+def test_in_a_compacted_log_everybody_is_under_proof_and_no_gap_needs_a_reason(cluster: Cluster) -> None:
+    cluster.log.remove(0, [cluster.log.append(0, b"a record that was compacted")])
+    cluster.log.policy = frozenset({"compact"})
+    cluster.publisher = GuardedPublisher(cluster.log, allow_writes=True, memory=Memory())
+    unnamed_object(cluster)
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
+    assert "records may be gone from anywhere, as the metadata topic is compacted: its cleanup.policy is" in reasons(
+        report
+    )
+    assert RefusalKind.LOST_RECORDS not in {refusal.kind for refusal in cluster.plan().summary.refusals}
+
+
+@pytest.mark.parametrize("form", ["segment and state", "end offset"])
+def test_what_the_log_cleaner_was_asked_to_forget_is_not_finished_for_that(cluster: Cluster, form: str) -> None:
+    event = add(GONE, 3)
+    cluster.foreign(event)
+    keys = {
+        "segment and state": SegmentKey(GONE.topic_id, 0, event.remote_log_segment_id.id, S.COPY_SEGMENT_STARTED),
+        "end offset": OffsetKey(GONE.topic_id, GONE.topic, 0, event.end_offset, 5, is_update=False),
+    }
+    offset = cluster.log.append(0, None, bytes(keys[form]))
+    cluster.publisher = GuardedPublisher(cluster.log, allow_writes=True, memory=Memory())
+    cluster.mark_and_wait()
+    (refusal,) = [r for r in cluster.plan().summary.refusals if r.topic == GONE.topic]
+    assert f"1 segments have an incomplete history, see offset {offset}" in refusal.why
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
+    assert len(cluster.keys_of(GONE)) > 0
 
 
 def test_a_hole_puts_everybody_under_proof_and_its_cause_ends_that(cluster: Cluster) -> None:
