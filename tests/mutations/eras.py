@@ -28,6 +28,21 @@ _FORGOTTEN = f"{_WHOLE}test_what_the_log_cleaner_was_asked_to_forget_is_not_fini
 _NO_GAP = f"{_WHOLE}test_in_a_compacted_log_everybody_is_under_proof_and_no_gap_needs_a_reason"
 
 COMPACTED = [
+    switched_off(
+        "features/scrub/scrub_reading.py",
+        "I18",
+        "a scrub believes what a compacted log does not say",
+        "        if (era := self.state.era).era is Era.COMPACTED:",
+        "features/scrub/test_scrub.py::test_in_a_compacted_log_nobody_knows_what_would_be_unreferenced",
+    ),
+    Mutation(
+        "I22",
+        "a plan does not say that nothing of it would be deleted",
+        "features/cleanup/planner.py",
+        "        draft.refuse(refusals_of_era(topic.log.era))\n",
+        "",
+        _NO_GAP,
+    ),
     Mutation(
         "I2",
         "a segment was never copied where the log is compacted and does not say so",

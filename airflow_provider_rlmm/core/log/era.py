@@ -61,15 +61,19 @@ class LogEra:
         if self.era is Era.PLAIN:
             return None
         return (
-            f"the metadata topic is {self.era.name.lower()}: {self.why}. This version of the package reads such a topic and "
-            "writes nothing: brokers of such a cluster write records with keys, and what a compacted topic does not say may "
-            "have been said. What to do: wait for a version that writes as these brokers do, "
-            "and leave cleanup.policy as it is until it is known why it was changed"
+            f"the metadata topic is {self}. This version of the package reads such a topic and writes nothing: brokers of "
+            "such a cluster write records with keys, and what a compacted topic does not say may have been said"
         )
 
     def __str__(self) -> str:
         return f"{self.era.name.lower()}: {self.why}"
 
+
+WHAT_TO_DO = (
+    "wait for a version that writes as these brokers do, and leave cleanup.policy as it is until it is known why it was "
+    "changed"
+)
+"""What a person can do where :meth:`LogEra.why_not_written` says something."""
 
 PLAIN_ERA = LogEra(Era.PLAIN, "no record that was read has a key, and cleanup.policy does not name compact")
 

@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.base.errors import (
     OffsetOutOfRangeError,
     SnapshotRefusedError,
 )
+from airflow_provider_rlmm.core.log.era import LogEra
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, quarantined_records
 from airflow_provider_rlmm.core.log.follower import Chunk, LogFollower, Lost
 from airflow_provider_rlmm.core.log.log_tail import LogTail
@@ -154,6 +155,11 @@ class TopicState:
     def holes(self) -> tuple[HistoryGap, ...]:
         """Offsets below these that held no record and had records before them, and of which nobody has said why."""
         return self._follower.open_holes()
+
+    @property
+    def era(self) -> LogEra:
+        """The era of the log, as of what was read."""
+        return self._log.era
 
     @property
     def tails(self) -> dict[int, LogTail]:

@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.base.errors import (
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.core.log.copy_guard import ReplayedCopies, check_copy_event
-from airflow_provider_rlmm.core.log.era import LogEra, era_of_policy
+from airflow_provider_rlmm.core.log.era import WHAT_TO_DO, LogEra, era_of_policy
 from airflow_provider_rlmm.core.log.event_encoding import encode
 from airflow_provider_rlmm.core.log.protocol import MetadataLogWriter, MetadataTopic, ProvenLook, PublishOutcome
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -123,7 +123,7 @@ class GuardedPublisher:
         if self._memory is not None:
             self._memory.keep()
         if (why := era.why_not_written()) is not None:
-            raise LogEraError(f"not allowed to {what}: {why}")
+            raise LogEraError(f"not allowed to {what}: {why}. What to do: {WHAT_TO_DO}")
 
     def publish(self, events: Sequence[OfferedEvent], state: ReplayedState) -> list[PublishOutcome]:
         """

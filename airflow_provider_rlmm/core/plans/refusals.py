@@ -22,6 +22,7 @@ class RefusalKind(StrEnum):
     INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"  # segment events without their beginning, or not shown to be all there
     QUARANTINED = "QUARANTINED"  # a record that cannot be applied
     MISROUTED = "MISROUTED"  # too many records of a metadata partition lie where our partitioner would not put them
+    LOG_ERA = "LOG_ERA"  # records of the metadata topic have keys, or it is compacted
     LOST_RECORDS = "LOST_RECORDS"  # the metadata partition has lost records at its beginning or its end
     STORAGE = "STORAGE"  # the storage refused, or objects are where they should not be
     MISSING_OBJECTS = "MISSING_OBJECTS"  # objects that must exist were not seen

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
-from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra
+from airflow_provider_rlmm.core.log.era import PLAIN_ERA, WHAT_TO_DO, Era, LogEra
 from airflow_provider_rlmm.core.log.event_decoding import (
     QuarantinedRecord,
     applicable,
@@ -163,6 +163,16 @@ def refusal_of_lost(lost: LostRecords) -> Refusal:
         return Refusal("the metadata topic", lost.why, lost.what_to_do, RefusalKind.LOST_RECORDS)
     what, number = f"metadata partition {lost.metadata_partition}", lost.metadata_partition
     return Refusal(what, lost.why, lost.what_to_do, RefusalKind.LOST_RECORDS, number, lost.end)
+
+
+def refusals_of_era(era: LogEra) -> list[Refusal]:
+    """
+    Return what is refused where records of the metadata topic have keys, or it is compacted: everything.
+
+    :param era: the era of the log.
+    """
+    why = era.why_not_written()
+    return [] if why is None else [Refusal("the metadata topic", why, WHAT_TO_DO, RefusalKind.LOG_ERA)]
 
 
 View = TypeVar("View", bound=MetadataPartitionView, covariant=True)

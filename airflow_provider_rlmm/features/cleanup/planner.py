@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.world.absence import Presence, refusal_of
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionView, refusals_of_era
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.core.world.wholeness import incomplete_history
 
@@ -80,6 +80,7 @@ class CleanupPlanner:
         draft = _Draft(max_segments)
         topic = self.topic
         topic.advance()
+        draft.refuse(refusals_of_era(topic.log.era))
         # Of living topics nothing is asked but whether they are being deleted. The log was read before.
         living = frozenset(look(self.topic.topics, self.topic.log, {}).living.values())
         for metadata_partition in range(self.topic.log.partition_count):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.storage.layout import Layout
@@ -135,6 +136,8 @@ class ScrubReading:
         found = {number: lost.why for number, lost in self.losses.items()}
         for gap in self.state.gaps:
             found.setdefault(gap.metadata_partition, str(gap))
+        if (era := self.state.era).era is Era.COMPACTED:
+            found |= dict.fromkeys(self.state.next_offsets.keys() - found.keys(), f"the metadata topic is {era}")
         for hole in self.state.holes:
             found.setdefault(hole.metadata_partition, hole.why)
         for record in self.state.quarantined:

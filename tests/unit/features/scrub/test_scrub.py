@@ -202,6 +202,18 @@ def test_a_hole_of_the_log_makes_unknown_what_would_be_unreferenced(cluster: Clu
     assert f"has no record at offsets {offset} to {offset}" in found.doubtful[home]
 
 
+def test_in_a_compacted_log_nobody_knows_what_would_be_unreferenced(cluster: Cluster) -> None:
+    keys = put(cluster, add(TOPIC, 1))
+    cluster.segment(TOPIC, 0)
+    assert keys <= classes(scrubbed(cluster))[ScrubClass.UNREFERENCED]
+    cluster.log.policy = frozenset({"compact"})
+    found = scrubbed(cluster)
+    assert keys <= classes(found)[ScrubClass.UNKNOWN]
+    assert ScrubClass.UNREFERENCED not in classes(found)
+    assert set(found.doubtful) == set(range(cluster.log.partition_count))
+    assert "the metadata topic is compacted: its cleanup.policy is compact" in found.doubtful[0]
+
+
 def test_a_segment_that_only_an_inapplicable_record_names_is_not_unreferenced(cluster: Cluster) -> None:
     cluster.segment(TOPIC, 0)
     keys = put(cluster, add(TOPIC, 1))
