@@ -28,6 +28,30 @@ _FORGOTTEN = f"{_WHOLE}test_what_the_log_cleaner_was_asked_to_forget_is_not_fini
 _NO_GAP = f"{_WHOLE}test_in_a_compacted_log_everybody_is_under_proof_and_no_gap_needs_a_reason"
 
 COMPACTED = [
+    Mutation(
+        "I18",
+        "the last records of a compacted log are the same without the newest",
+        "core/log/log_tail.py",
+        "bool(now) and now[-1:] == before[-1:] and set(now)",
+        "bool(now) and set(now)",
+        f"{_FLOOR}test_a_compacted_log_is_known_by_what_is_left_of_its_last_records_and_by_the_newest",
+    ),
+    Mutation(
+        "I18",
+        "a log that is not compacted may lack some of its last records",
+        FLOORED_LOG,
+        "may_lack=era.era is not Era.PLAIN)",
+        "may_lack=True)",
+        f"{_FLOOR}test_a_log_that_is_not_compacted_is_known_by_all_of_its_last_records",
+    ),
+    Mutation(
+        "I18",
+        "who follows a log that is not compacted misses none of its last records",
+        FOLLOWER,
+        "        return self._log.era.era is not Era.PLAIN\n",
+        "        return True\n",
+        f"{_FOLLOWER}test_who_goes_on_knows_a_compacted_log_by_the_newest_record",
+    ),
     switched_off(
         "features/scrub/scrub_reading.py",
         "I18",

@@ -26,7 +26,7 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra, era_of_policy, era_of_records
 from airflow_provider_rlmm.core.log.floors import ConfirmedLoss, ExplainedGap, Floor, FloorStore
-from airflow_provider_rlmm.core.log.log_tail import LogTail, digests
+from airflow_provider_rlmm.core.log.log_tail import LogTail, digests, is_same_tail
 from airflow_provider_rlmm.core.log.protocol import EventStream, MetadataLogReader, SubscriptionHandle
 from airflow_provider_rlmm.core.records.lost_records import (
     NOTHING_LOST,
@@ -152,7 +152,7 @@ class FlooredLog:
         era = now.or_later(before)
         if era.era is not Era.PLAIN:
             logger.warning("the metadata topic is %s: a run for real would write nothing", era)
-        lost = _lost(log, floors, sleep)
+        lost = _lost(log, floors, sleep, may_lack=era.era is not Era.PLAIN)
         known = {loss.metadata_partition: loss for loss in confirmed}
         said = _required(confirmation, lost, known)
         generations = {number: loss.generation + 1 for number, loss in known.items()}
@@ -287,8 +287,13 @@ def _era_of(log: MetadataLogReader, *, dry_run: bool) -> LogEra:
         return LogEra(Era.PLAIN, f"whether it may be compacted is not known: {e}")
 
 
-def _lost(log: MetadataLogReader, floors: Sequence[Floor], sleep: Callable[[float], object]) -> dict[int, LostRecords]:
-    """Return the metadata partitions that do not hold what was read of them."""
+def _lost(
+    log: MetadataLogReader, floors: Sequence[Floor], sleep: Callable[[float], object], *, may_lack: bool
+) -> dict[int, LostRecords]:
+    """
+    Return the metadata partitions that do not hold what was read of them. Where a log cleaner may have taken the newest
+    record nobody knows whether they do, and that counts as a loss.
+    """
     if not floors:
         return {}
     begins, ends = log.beginning_offsets(), _ends(log, floors, sleep)
@@ -305,9 +310,9 @@ def _lost(log: MetadataLogReader, floors: Sequence[Floor], sleep: Callable[[floa
     lost = {}
     for floor in floors:
         number = floor.metadata_partition
-        there = {o: d for o, d in held[number].items() if o >= floor.first and o < floor.end}
-        remembered = {o: d for o, d in floor.records if o >= begins[number] and o < ends[number]}
-        if ends[number] < floor.end or there != remembered:
+        there = sorted((o, d) for o, d in held[number].items() if o >= floor.first and o < floor.end)
+        remembered = [(o, d) for o, d in floor.records if o >= begins[number] and o < ends[number]]
+        if ends[number] < floor.end or not is_same_tail(remembered, there, lambda: may_lack):
             lost[number] = LostRecords(number, floor.end, ends[number])
     return lost
 

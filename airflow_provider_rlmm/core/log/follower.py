@@ -304,8 +304,11 @@ class LogFollower:
             if number in begins and not tail.records:
                 # What was deleted before it was read becomes a gap.
                 start = max(start, min(begins[number], end))
-            ties[number] = tail.tie(start)
+            ties[number] = tail.tie(start, self._may_lack_records)
         return ties
+
+    def _may_lack_records(self) -> bool:
+        return self._log.era.era is not Era.PLAIN
 
     def _note_missing(self, chunk: Chunk) -> None:
         """Note the offsets of a chunk that hold no record: what the log has lost at its beginning, and holes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import LogReplacedError
@@ -17,6 +17,25 @@ if TYPE_CHECKING:
 
 KEPT = 16
 """Records that are remembered: one is enough to know a log again, a few more cost nothing."""
+
+
+def _never() -> bool:
+    return False
+
+
+def is_same_tail(
+    before: Sequence[tuple[int, bytes]], now: Sequence[tuple[int, bytes]], may_lack: Callable[[], bool]
+) -> bool:
+    """
+    Tell whether the last records of a log are the ones that were read before.
+
+    :param before: offset and SHA-256 of those that were read, by offset.
+    :param now: of those that are there between the same offsets.
+    :param may_lack: tells whether a log cleaner may have taken some; asked where some are gone. What is left has to be the
+        same, and the newest has to be among it: nothing else stands for a record.
+    """
+    before, now = list(before), list(now)
+    return before == now or (bool(now) and now[-1:] == before[-1:] and set(now) <= set(before) and may_lack())
 
 
 class LogTail:
@@ -39,13 +58,14 @@ class LogTail:
         """Offset and SHA-256 of the last records, by offset."""
         return tuple(self._records)
 
-    def tie(self, position: int) -> Tie:
+    def tie(self, position: int, may_lack: Callable[[], bool] = _never) -> Tie:
         """
         Return what a read that goes on at an offset has to show first.
 
         :param position: offset of the first record that was not read before, inclusive.
+        :param may_lack: tells whether all but the last of these records may be gone since; asked where some are.
         """
-        return Tie(self._metadata_partition, self.records, position)
+        return Tie(self._metadata_partition, self.records, position, may_lack)
 
     def note(self, batch: pa.RecordBatch) -> None:
         """
@@ -70,9 +90,17 @@ class Tie:
     :param metadata_partition: which one.
     :param records: offset and SHA-256 of the last records that were read before.
     :param position: offset of the first record that was not, inclusive.
+    :param may_lack: as of :meth:`LogTail.tie`.
     """
 
-    def __init__(self, metadata_partition: int, records: Sequence[tuple[int, bytes]], position: int) -> None:
+    def __init__(
+        self,
+        metadata_partition: int,
+        records: Sequence[tuple[int, bytes]],
+        position: int,
+        may_lack: Callable[[], bool] = _never,
+    ) -> None:
+        self._may_lack = may_lack
         self._metadata_partition = metadata_partition
         self._records = records
         self._position = position
@@ -105,7 +133,7 @@ class Tie:
 
         :raises LogReplacedError: if they are others.
         """
-        if self._open and list(self._records) != self._shown:
+        if self._open and not is_same_tail(self._records, self._shown, self._may_lack):
             first, last = self._records[0][0], self._records[-1][0]
             raise LogReplacedError(
                 f"metadata partition {self._metadata_partition}: offsets {first} to {last} hold other records than before: "

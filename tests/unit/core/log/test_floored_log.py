@@ -289,6 +289,21 @@ def test_a_log_that_lost_few_records_and_has_grown_again_is_known_by_the_last_on
     assert lost(world) == {1: ("1@24", True)}
 
 
+def test_a_compacted_log_is_known_by_what_is_left_of_its_last_records_and_by_the_newest(world: World) -> None:
+    world.log.policy = POLICY
+    world.run()
+    world.log.remove(1, [20, 22])
+    assert lost(world) == {}
+    world.log.remove(1, [23])
+    assert lost(world) == {1: ("1@24", True)}
+
+
+def test_a_log_that_is_not_compacted_is_known_by_all_of_its_last_records(world: World) -> None:
+    world.run()
+    world.log.remove(1, [20])
+    assert lost(world) == {1: ("1@24", True)}
+
+
 def test_a_broker_that_catches_up_while_it_is_asked_has_lost_nothing(world: World) -> None:
     world.run()
     world.log.cut_off(1, 20)

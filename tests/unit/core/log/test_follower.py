@@ -283,6 +283,22 @@ def test_holes_of_which_somebody_has_said_why_are_no_open_ones() -> None:
     assert reader.follower.open_holes() == ()
 
 
+def test_who_goes_on_knows_a_compacted_log_by_the_newest_record() -> None:
+    log = new_log(5)
+    reader = Reader(LogFollower.from_beginning(log, [0]))
+    reader.advance()
+    write(log, 1)
+    log.remove(0, [1, 3])
+    with pytest.raises(LogReplacedError):
+        reader.advance()
+    log.policy = frozenset({"compact"})
+    reader.advance()
+    assert reader.seen[0] == [0, 1, 2, 3, 4, 5]
+    log.remove(0, [5])
+    with pytest.raises(LogReplacedError, match="hold other records than before"):
+        reader.advance()
+
+
 def test_who_needs_a_whole_history_does_not_follow_a_compacted_log() -> None:
     log = InProcessMetadataEventLog(1)
     log.policy = frozenset({"compact"})

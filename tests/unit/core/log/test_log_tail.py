@@ -10,7 +10,7 @@ from airflow_provider_rlmm.core.base.errors import LogReplacedError, OffsetOutOf
 from airflow_provider_rlmm.core.log.event_decoding import event_batch
 from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
-from airflow_provider_rlmm.core.log.log_tail import KEPT, LogTail, require_tail
+from airflow_provider_rlmm.core.log.log_tail import KEPT, LogTail, is_same_tail, require_tail
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 
 
@@ -69,6 +69,35 @@ def test_other_records_are_another_log(now, further: int) -> None:
     log = Log(pa.concat_batches([now, batch(range(4, 4 + further))]))
     with pytest.raises(LogReplacedError, match="metadata partition 7: offsets 0 to 3 hold other records than before"):
         read_on(tail, log, 4, 4 + further)
+
+
+@pytest.mark.parametrize(
+    ("now", "may_lack", "same"),
+    [
+        ([(1, b"a"), (2, b"b"), (3, b"c")], False, True),
+        ([(1, b"a"), (3, b"c")], True, True),
+        ([(3, b"c")], True, True),
+        ([(1, b"a"), (3, b"c")], False, False),
+        ([(1, b"a"), (2, b"b")], True, False),
+        ([], True, False),
+        ([(2, b"x"), (3, b"c")], True, False),
+        ([(1, b"a"), (3, b"x")], True, False),
+        ([(1, b"a"), (2, b"b"), (3, b"c"), (4, b"d")], True, False),
+    ],
+)
+def test_where_records_may_be_gone_the_rest_is_the_same_and_the_newest_is_there(
+    now: list[tuple[int, bytes]], may_lack: bool, same: bool
+) -> None:
+    assert is_same_tail([(1, b"a"), (2, b"b"), (3, b"c")], now, lambda: may_lack) is same
+
+
+def test_nobody_asks_whether_records_may_be_gone_where_none_are() -> None:
+    def asked() -> bool:
+        raise AssertionError
+
+    assert is_same_tail([(1, b"a")], [(1, b"a")], asked)
+    assert is_same_tail([], [], asked)
+    assert not is_same_tail([], [(1, b"a")], asked)
 
 
 def test_without_a_record_there_is_nothing_to_tie() -> None:
