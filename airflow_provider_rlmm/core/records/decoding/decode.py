@@ -231,26 +231,20 @@ def _flag_keyed(columns: Mapping[str, Any], keyed: Array, code: Array, errors: d
     rows = good.take(np.flatnonzero(~of_a_partition))
     if not rows.size:
         return
-    events = _taken(columns, rows)
-    rest = np.flatnonzero(~are_named(events["key"], events))
+    rest = rows.take(np.flatnonzero(~are_named(columns, rows)))
     if not rest.size:
         return
-    keys = [parse_key(raw) for raw in events["key"].take(pa.array(rest)).to_pylist()]
+    keys = [parse_key(raw) for raw in columns["key"].take(pa.array(rest)).to_pylist()]
     known = np.array([key is not None for key in keys])
     named = np.zeros(len(keys), dtype=bool)
-    of_known = pa.RecordBatch.from_pydict(_taken(events, rest[known]))
+    index = pa.array(rest[known])
+    of_known = pa.RecordBatch.from_pydict({name: columns[name].take(index) for name in FIELDS})
     named[known] = [
         key.names(event)
         for key, event in zip((key for key in keys if key is not None), iter_events(of_known), strict=True)
         if event is not None
     ]
-    _flag(code, errors, rows.take(rest[~named]), ErrorCode.KEYED, _MISNAMED)
-
-
-def _taken(columns: Mapping[str, Any], rows: Array) -> dict[str, Any]:
-    index = pa.array(rows)
-    names = ("key", *FIELDS)
-    return {name: columns[name] if rows.size == len(columns[name]) else columns[name].take(index) for name in names}
+    _flag(code, errors, rest[~named], ErrorCode.KEYED, _MISNAMED)
 
 
 def _flag_forgotten(

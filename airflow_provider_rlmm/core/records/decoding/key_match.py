@@ -16,67 +16,111 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.core.records.decoding.layout import Array, gather
+from airflow_provider_rlmm.core.records.decoding.layout import Array, taken
 from airflow_provider_rlmm.core.records.keys import SEGMENT_KEY_BYTES, UPDATE_SUFFIX
-from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import NOT_SAID, kafka_uuid_str
 from airflow_provider_rlmm.core.records.serde import SEGMENT_UPDATE_API_KEY
 
-_SEGMENT_KEY = np.dtype([("topic_id", "V16"), ("partition", ">i4"), ("segment_id", "V16"), ("state", "i1")])
-_KEY = f"V{SEGMENT_KEY_BYTES}"
-_ID = "V16"
+_ID = [("first", "<u8"), ("last", "<u8")]
+_SEGMENT_KEY = np.dtype([("topic_id", _ID), ("partition", ">i4"), ("segment_id", _ID), ("state", "i1")])
+_PARTITIONS = 1 << 32
 
 
-def are_named(keys: Any, events: Mapping[str, Any]) -> Array:
+def are_named(columns: Mapping[str, Any], rows: Array) -> Array:
     """
-    Tell of each record whether its key is the one that follows from its value, in either design.
+    Tell of records whether their keys are the ones that follow from their values, in either design.
 
-    :param keys: the keys, a binary array without nulls.
-    :param events: the fields of the records, all of them about a segment: name → array.
-    :return: one boolean per record. A key that is none of the two may still name what the value names: see the module.
+    :param columns: keys and fields of a batch: name → array.
+    :param rows: which of its records, ascending; all of them have a key and are about a segment.
+    :return: one boolean for each of these. A key that is none of the two may still name what the value names: see the
+        module.
     """
-    named = _by_state(keys, events)
+    named = _by_state(columns, rows)
     rest = np.flatnonzero(~named)
     if rest.size:
-        index = pa.array(rest)
-        named[rest] = _by_end_offset(keys.take(index), {name: column.take(index) for name, column in events.items()})
+        named[rest] = _by_end_offset(columns, rows.take(rest))
     return named
 
 
-def _by_state(keys: Any, events: Mapping[str, Any]) -> Array:
+def _some(columns: Mapping[str, Any], name: str, rows: Array) -> Any:
+    """Return some elements of a column; nothing is copied if they are all."""
+    column = columns[name]
+    return column if rows.size == len(column) else column.take(pa.array(rows))
+
+
+def _by_state(columns: Mapping[str, Any], rows: Array) -> Array:
     """Compare with keys of 37 bytes: topic id, partition, segment id, state."""
-    _, offsets_buffer, data_buffer = keys.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32)[keys.offset : keys.offset + len(keys) + 1]
-    named: Array = np.diff(offsets) == SEGMENT_KEY_BYTES
-    rows = np.flatnonzero(named)
-    if not rows.size:
+    keys = columns["key"]
+    offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    named: Array = taken(np.diff(offsets) == SEGMENT_KEY_BYTES, rows)
+    index = np.flatnonzero(named)
+    if not index.size:
         return named
-    expected = np.empty(rows.size, _SEGMENT_KEY)
+    rows = taken(rows, index)
+    key = _structures(_some(columns, "key", rows), _SEGMENT_KEY)
+    equal = np.ones(rows.size, dtype=bool)
     for name in ("topic_id", "segment_id"):
-        expected[name] = _ids(events[name]).take(rows)
+        ids = _structures(_some(columns, name, rows), np.dtype(_ID))
+        for half, _ in _ID:
+            equal &= key[name][half] == ids[half]
     for name in ("partition", "state"):
-        expected[name] = events[name].to_numpy(zero_copy_only=False).take(rows)
-    actual = gather(np.frombuffer(data_buffer, np.uint8), np.dtype(_KEY), offsets.take(rows))
-    named[rows] = actual == expected.view(_KEY)
+        equal &= key[name] == _some(columns, name, rows).to_numpy()
+    named[index] = equal
     return named
 
 
-def _ids(column: Any) -> Array:
-    """Return ids as numpy structures; none of them is null."""
+def _structures(column: Any, dtype: np.dtype[Any]) -> Array:
+    """Return binary values as numpy structures: none of them is null, and all are of that length, so that they touch."""
     _, offsets, data = column.buffers()
     first = np.frombuffer(offsets, np.int32)[column.offset]
-    return np.frombuffer(data, _ID, count=len(column), offset=int(first))
+    return np.frombuffer(data, dtype, count=len(column), offset=int(first))
 
 
-def _by_end_offset(keys: Any, events: Mapping[str, Any]) -> Array:
-    """Compare with keys of text, where the value says all of it: topic id, topic, partition, end offset, leader epoch."""
-    ids = events["topic_id"].dictionary_encode()
-    texts = pa.array([kafka_uuid_str(UUID(bytes=topic_id)) for topic_id in ids.dictionary.to_pylist()], pa.string())
-    numbers = (events[name].cast(pa.string()) for name in ("partition", "end_offset", "broker_leader_epoch"))
-    is_update = pc.equal(events["api_key"], SEGMENT_UPDATE_API_KEY)
-    text = pc.binary_join_element_wise(texts.take(ids.indices), events["topic"], *numbers, ":")
-    expected = pc.binary_join_element_wise(text, pc.if_else(is_update, f":{UPDATE_SUFFIX}", ""), "")
-    equal = pc.equal(keys, expected.cast(pa.binary())).fill_null(False)
-    # No topic has such a name, and a key with one could be cut in another way.
-    ambiguous = pc.match_substring(events["topic"], ":")
-    result: Array = pc.and_not(equal, ambiguous).to_numpy(zero_copy_only=False)
+def _by_end_offset(columns: Mapping[str, Any], rows: Array) -> Array:
+    """
+    Compare with keys of text: topic id, topic, partition, end offset, leader epoch, and whether it is an update.
+
+    What a record does not say is ``NOT_SAID``: a key of these words names it, any other one has to be looked at.
+    """
+    end_offset, epoch = (
+        _some(columns, name, rows).fill_null(NOT_SAID) for name in ("end_offset", "broker_leader_epoch")
+    )
+    updates = _some(columns, "api_key", rows).to_numpy() == SEGMENT_UPDATE_API_KEY
+    # Only end offsets are many: of all else each text is made once.
+    parts = (_user_partitions(columns, rows), end_offset.cast(pa.string()), _endings(epoch.to_numpy(), updates))
+    expected = pc.binary_join_element_wise(*parts, "").cast(pa.binary())
+    result: Array = pc.equal(_some(columns, "key", rows), expected).fill_null(False).to_numpy(zero_copy_only=False)
     return result
+
+
+def _user_partitions(columns: Mapping[str, Any], rows: Array) -> Any:
+    """Return the beginnings of the keys, null for a name with a colon: it could be cut in another way, no topic has one."""
+    topics, ids = (_some(columns, name, rows).dictionary_encode() for name in ("topic", "topic_id"))
+    partition = _some(columns, "partition", rows).to_numpy()
+    which = _dictionary(topics.indices.to_numpy().astype(np.int64) * len(ids.dictionary) + ids.indices.to_numpy())
+    codes, first = _told_apart(which.indices.to_numpy().astype(np.int64) * _PARTITIONS + partition)
+    names = topics.take(first).dictionary_decode()
+    texts = pa.array([kafka_uuid_str(UUID(bytes=raw)) for raw in ids.dictionary.to_pylist()], pa.string())
+    numbers = pa.array(partition).take(first).cast(pa.string())
+    text = pc.binary_join_element_wise(texts.take(ids.indices.take(first)), names, numbers, "", ":")
+    return pc.if_else(pc.match_substring(names, ":"), pa.scalar(None, pa.string()), text).take(codes)
+
+
+def _endings(epoch: Array, updates: Array) -> Any:
+    """Return what is behind the end offsets."""
+    codes, first = _told_apart(epoch.astype(np.int64) * 2 + updates)
+    suffixes = pc.if_else(pa.array(updates).take(first), f":{UPDATE_SUFFIX}", "")
+    return pc.binary_join_element_wise(":", pa.array(epoch).take(first).cast(pa.string()), suffixes, "").take(codes)
+
+
+def _dictionary(numbers: Array) -> Any:
+    return pa.array(numbers).dictionary_encode()
+
+
+def _told_apart(numbers: Array) -> tuple[Any, Any]:
+    """Return for each number which of the different ones it is, and for each of these where it is first."""
+    codes = _dictionary(numbers)
+    first = np.empty(len(codes.dictionary), np.int64)
+    # Of several values for one place the last one stays.
+    first[codes.indices.to_numpy()[::-1]] = np.arange(numbers.size)[::-1]
+    return codes.indices, pa.array(first)

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_rlmm.core.records.records import NOT_SAID
 from airflow_provider_rlmm.core.records.serde import (
     PARTITION_DELETE_API_KEY,
     SEGMENT_API_KEY,
@@ -59,18 +58,31 @@ _END = np.dtype([("state", "u1"), ("tags", "<u4")])
 _STATE_AND_NO_TAGS = 2
 _STATE_AND_TXN_TAG = _END.itemsize
 _TXN_TAG = 0x01010001  # as a little-endian number
-# The end of a value of api version 1: tag 1 of an add is a leader epoch, tags 0 and 1 of an update are epoch and end offset.
-_EPOCH_FIELD = [("tag", "u1"), ("size", "u1"), ("broker_leader_epoch", ">i4")]
-_ADDED_END = np.dtype([("state", "u1"), ("count", "u1"), *_EPOCH_FIELD])
-_ADDED_TXN_END = np.dtype([("state", "u1"), ("count", "<u4"), *_EPOCH_FIELD])
-_END_OFFSET_FIELD = [("end_tag", "u1"), ("end_size", "u1"), ("end_offset", ">i8")]
-_UPDATED_END = np.dtype([("state", "u1"), ("count", "u1"), *_EPOCH_FIELD, *_END_OFFSET_FIELD])
-_ENDS = (
-    (_ADDED_END, {"count": 1, "tag": 1, "size": 4}),
-    # Two tagged fields, of which the first is tag 0 of 1 byte, 1.
-    (_ADDED_TXN_END, {"count": 0x01010002, "tag": 1, "size": 4}),
-    (_UPDATED_END, {"count": 2, "tag": 0, "size": 4, "end_tag": 1, "end_size": 8}),
+# The end of a value of api version 1, the state and its tagged fields, seen from behind. Of an update tag 0 is a leader epoch
+# and tag 1 an end offset, of an add tag 1 is a leader epoch, perhaps behind tag 0 of 1 byte, 1.
+_KEYED_ENDS: dict[str, tuple[int, str]] = {
+    "updated": (18, "<u4"),  # state, number of fields, tag and size
+    "updated_epoch": (14, ">i4"),
+    "end_offset_tag": (10, "<u2"),  # with its size
+    "end_offset": (8, ">i8"),
+    "txn_state": (11, "u1"),
+    "txn_tag": (10, "<u4"),  # with the number of fields and its size and value
+    "epoch_tag": (6, "<u2"),
+    "added": (8, "<u4"),
+    "added_epoch": (4, ">i4"),
+}
+_UPDATED_BYTES, _ADDED_TXN_BYTES, _ADDED_BYTES = 18, 11, 8
+_KEYED_END = np.dtype(
+    {
+        "names": list(_KEYED_ENDS),
+        "formats": [kind for _, kind in _KEYED_ENDS.values()],
+        "offsets": [_UPDATED_BYTES - behind for behind, _ in _KEYED_ENDS.values()],
+        "itemsize": _UPDATED_BYTES,
+    }
 )
+# As little-endian numbers, the first two behind the state.
+_UPDATED, _ADDED = 0x040002, 0x040101
+_TXN_TAG_OF_TWO, _EPOCH_TAG, _END_OFFSET_TAG = 0x01010002, 0x0401, 0x0801
 _KEYED_HEADER = 1 | SEGMENT_API_KEY << 8 | 1 << 16
 _BEYOND_ANY_ROW = 1 << 40
 
@@ -225,7 +237,7 @@ def _segment_events(values: _Values) -> Block:
     custom_at[added] = opening.custom_at
     custom_length, custom_at = _compact_length(data, both("custom_plus_one"), custom_at)
     behind = custom_at + np.maximum(custom_length, 0)
-    state, txn_idx_empty, *said = _keyed_state(values, behind) if values.version else _state(values, behind)
+    state, txn_idx_empty, *said = _keyed_state(values, behind, added) if values.version else _state(values, behind)
     opening.columns["txn_idx_empty"] = txn_idx_empty.take(added)
     columns = {
         "api_key": values.kind,
@@ -336,24 +348,25 @@ def _state(values: _Values, at: Array) -> tuple[Array, Array]:
     return state, tagged
 
 
-def _keyed_state(values: _Values, at: Array) -> tuple[Array, Array, Array, Array]:
-    """Return what :func:`_state` does of values of api version 1, and the leader epochs and end offsets behind it."""
-    left, updated = values.end - at, values.kind == SEGMENT_UPDATE_API_KEY
-    ok = np.zeros(left.size, dtype=bool)
-    state, epoch = np.zeros(left.size, np.uint8), np.zeros(left.size, np.int32)
-    end_offset = np.full(left.size, NOT_SAID, np.int64)
-    for dtype, expected in _ENDS:
-        of_update = dtype is _UPDATED_END
-        index = np.flatnonzero((left == dtype.itemsize) & (updated == of_update))
-        closing = gather(values.data, dtype, values.end.take(index) - dtype.itemsize)
-        good = closing["state"] <= _LAST_SEGMENT_STATE
-        for name, value in expected.items():
-            good &= closing[name] == value
-        ok[index], state[index], epoch[index] = good, closing["state"], closing["broker_leader_epoch"]
-        if of_update:
-            end_offset[index] = closing["end_offset"]
-    _require(ok)
-    return state, left == _ADDED_TXN_END.itemsize, epoch, end_offset
+def _keyed_state(values: _Values, at: Array, added: Array) -> tuple[Array, Array, Array, Array]:
+    """
+    Return what :func:`_state` does of values of api version 1, and the leader epochs and end offsets behind it.
+
+    The end offsets of those that were ``added`` are anything.
+    """
+    left = values.end - at
+    closing = gather(values.data, _KEYED_END, values.end - _UPDATED_BYTES)
+    opened, epoch, end_offset = (_native(closing[name]) for name in ("updated", "updated_epoch", "end_offset"))
+    ok = (left == _UPDATED_BYTES) & (opened >> 8 == _UPDATED) & (closing["end_offset_tag"] == _END_OFFSET_TAG)
+    state, tagged = opened.astype(np.uint8), np.zeros(left.size, dtype=bool)
+    left, closing = left.take(added), closing[added]
+    with_txn, opened = left == _ADDED_TXN_BYTES, _native(closing["added"])
+    tags_of_two = (closing["txn_tag"] == _TXN_TAG_OF_TWO) & (closing["epoch_tag"] == _EPOCH_TAG)
+    ok[added] = (with_txn & tags_of_two) | ((left == _ADDED_BYTES) & (opened >> 8 == _ADDED))
+    state[added] = np.where(with_txn, closing["txn_state"], opened.astype(np.uint8))
+    epoch[added], tagged[added] = closing["added_epoch"], with_txn
+    _require(ok & (state <= _LAST_SEGMENT_STATE))
+    return state, tagged, epoch, end_offset
 
 
 def _native(column: Array) -> Array:

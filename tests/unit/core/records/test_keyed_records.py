@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -11,12 +12,14 @@ from airflow_provider_rlmm.core.base.errors import NewerVersionError
 from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode
 from airflow_provider_rlmm.core.records.keys import OffsetKey, SegmentKey
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import SegmentEvent
 from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from tests.unit.core.records import events
 
 TOPIC_ID, TIP = events.PARTITION.topic_id, events.PARTITION
 UPDATE = replace(events.copied(7), end_offset=99, broker_leader_epoch=5)
+ADD = replace(events.started(7), broker_leader_epoch=5)
 SEGMENT_KEY = SegmentKey(TOPIC_ID, 2, UPDATE.remote_log_segment_id.id, S.COPY_SEGMENT_FINISHED)
 OFFSET_KEY = OffsetKey(TOPIC_ID, "orders", 2, 99, 5, is_update=True)
 HOME = metadata_partition_for(TIP, 5)
@@ -42,6 +45,36 @@ def test_only_a_key_that_names_what_its_value_names_is_good() -> None:
     value = serialize(UPDATE)
     assert codes([value] * len(others), others) == [ErrorCode.KEYED] * len(others)
     assert codes([value] * len(others), others[::-1]) == [ErrorCode.KEYED] * len(others)
+
+
+def test_a_key_that_could_be_cut_in_another_way_is_not_good() -> None:
+    tip = replace(TIP, topic="orders:2")
+    update = replace(UPDATE, remote_log_segment_id=replace(UPDATE.remote_log_segment_id, topic_id_partition=tip))
+    assert codes([serialize(update)], [bytes(replace(OFFSET_KEY, topic="orders:2"))]) == [ErrorCode.KEYED]
+
+
+def test_keys_of_records_that_differ_in_one_thing_are_not_mistaken_for_each_other() -> None:
+    named = [
+        OFFSET_KEY,
+        replace(OFFSET_KEY, topic="payments"),
+        replace(OFFSET_KEY, partition=3),
+        replace(OFFSET_KEY, topic_id=UUID(int=7)),
+        replace(OFFSET_KEY, end_offset=98),
+        replace(OFFSET_KEY, leader_epoch=4),
+        replace(OFFSET_KEY, is_update=False),
+    ]
+    keys, values = [bytes(key) for key in named], [serialize(_event_of(key)) for key in named]
+    for turn in range(len(named)):
+        code = ErrorCode.KEYED if turn else ErrorCode.GOOD
+        assert codes(values, keys[turn:] + keys[:turn]) == [code] * len(named)
+
+
+def _event_of(key: OffsetKey) -> SegmentEvent:
+    tip = replace(TIP, topic_id=key.topic_id, topic=key.topic, partition=key.partition)
+    event: SegmentEvent = UPDATE if key.is_update else ADD
+    segment_id = replace(event.remote_log_segment_id, topic_id_partition=tip)
+    said = {"end_offset": key.end_offset, "broker_leader_epoch": key.leader_epoch}
+    return replace(event, remote_log_segment_id=segment_id, **said)
 
 
 def test_a_record_of_version_1_without_a_key_is_not_read() -> None:
