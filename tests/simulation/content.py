@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from tests.simulation.actors import BROKER
-from tests.simulation.model import FINISHED, Event, LogModel, View
+from tests.simulation.model import FINISHED, OURS, Event, LogModel, View
 from tests.simulation.roots import HERE, Roots
 
 GONE = "gone"
@@ -44,6 +44,7 @@ class Content(Roots):
         self.damaged: set[TopicIdPartition] = set()
         self.alive: list[TopicIdPartition] = []
         self.lost: set[RemoteLogSegmentId] = set()
+        self.taken: set[RemoteLogSegmentId] = set()  # of which others have deleted objects
         self.being_copied: list[RemoteLogSegmentMetadata] = []
         self.announced: dict[RemoteLogSegmentId, int] = {}
         # In some worlds nothing else is left that could prove whose storage root this is.
@@ -151,6 +152,12 @@ class Content(Roots):
         self._segment_of_stem[self.layout.segment_stem(metadata)] = metadata.remote_log_segment_id
         return metadata
 
+    def remove(self, key: str) -> None:
+        """Somebody else deletes an object."""
+        if (segment := self.segment_of(key)) is not None:
+            self.taken.add(segment)
+        super().remove(key)
+
     def copied(self, tip: TopicIdPartition) -> None:
         """A living topic grows by a segment, if it still lives."""
         if tip in self.alive:
@@ -186,6 +193,21 @@ class Content(Roots):
             key for key, segment in segments.items() if segment and self.announced.get(segment, view.end) < view.end
         ]
 
+    def _only_a_person_settles(self, segment: RemoteLogSegmentId, needs_person: Collection[str]) -> bool:
+        """
+        Tell whether others have deleted a segment's objects while the outcome of our start was not known, and a person was
+        told of that very segment: nothing is on record then of what there was to delete.
+        """
+        started = [
+            event.broker_id
+            for record in self.model.log_of(segment.topic_id_partition).records
+            if isinstance(event := record.event, RemoteLogSegmentMetadataUpdate)
+            and (event.remote_log_segment_id, event.state) == (segment, S.DELETE_SEGMENT_STARTED)
+        ]
+        left = segment.id in self.model.readable(segment.topic_id_partition).unfinished
+        told = any(said.startswith(f"{segment}: ") for said in needs_person)
+        return left and told and started[:1] == [OURS]
+
     def _objects_of(self, tips: list[TopicIdPartition]) -> set[str]:
         prefixes = tuple(self.layout.partition_prefix(tip) for tip in tips)
         return {key for key in self.keys if key.startswith(prefixes)}
@@ -198,6 +220,7 @@ class Content(Roots):
         """
         assert self._objects_of(self.alive) == self._living_objects, "objects of a living topic are gone"
         lost = {s for s in self.lost if self.model.at(s.topic_id_partition).segments.get(s.id) != 3}
+        lost |= {s for s in self.taken if self._only_a_person_settles(s, needs_person)}
         for tip in self.gone:
             partition = self.model.readable(tip)
             if tip in self.damaged:

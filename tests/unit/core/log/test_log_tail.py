@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import LogReplacedError, OffsetOutOfRangeError
+from airflow_provider_rlmm.core.log.era import PLAIN_ERA
 from airflow_provider_rlmm.core.log.event_decoding import event_batch
 from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
@@ -21,6 +22,8 @@ def batch(offsets: range, *, changed: int | None = None, key: bytes | None = Non
 
 class Log:
     """Answers with some records, whoever wrote them, and notes what it was asked for."""
+
+    era = PLAIN_ERA
 
     def __init__(self, records) -> None:
         self.records = records
