@@ -38,6 +38,22 @@ COMPACTED = [
     ),
     Mutation(
         "I18",
+        "what is read of a compacted log is another one where the log cleaner has been",
+        FLOORED_LOG,
+        "batch, may_lack=self.era.era is not Era.PLAIN)",
+        "batch, may_lack=False)",
+        f"{_FLOOR}test_a_run_reads_on_where_the_log_cleaner_has_been_as_long_as_the_newest_record_is_there",
+    ),
+    Mutation(
+        "I18",
+        "what is read of a log that is not compacted may lack records that were there",
+        FLOORED_LOG,
+        "batch, may_lack=self.era.era is not Era.PLAIN)",
+        "batch, may_lack=True)",
+        f"{_FLOOR}test_a_log_that_is_not_compacted_is_known_by_all_of_its_last_records",
+    ),
+    Mutation(
+        "I18",
         "a log that is not compacted may lack some of its last records",
         FLOORED_LOG,
         "may_lack=era.era is not Era.PLAIN)",

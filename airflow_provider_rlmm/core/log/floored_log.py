@@ -231,7 +231,7 @@ class FlooredLog:
             remembered = tail.records
             first, end = remembered[0][0], remembered[-1][0] + 1
             if last >= first:
-                _require_same(number, remembered, batch)
+                _require_same(number, remembered, batch, may_lack=self.era.era is not Era.PLAIN)
             if last < end:
                 return batch
             fresh = _between(batch, end, last + 1)
@@ -384,11 +384,14 @@ def _between(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
     return batch.filter(pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end)))
 
 
-def _require_same(number: int, remembered: Sequence[tuple[int, bytes]], batch: pa.RecordBatch) -> None:
-    """Refuse a batch that has other records at the offsets that are remembered."""
+def _require_same(
+    number: int, remembered: Sequence[tuple[int, bytes]], batch: pa.RecordBatch, *, may_lack: bool
+) -> None:
+    """Refuse a batch that has other records at the offsets that are remembered, but for what a log cleaner may have taken."""
     first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
     expected = [(o, d) for o, d in remembered if first <= o <= last]
-    if digests(_between(batch, remembered[0][0], remembered[-1][0] + 1)) != expected:
+    there = digests(_between(batch, remembered[0][0], remembered[-1][0] + 1))
+    if not is_same_tail(expected, there, lambda: may_lack):
         raise LogReplacedError(
             f"metadata partition {number}: offsets {remembered[0][0]} to {remembered[-1][0]} hold other records than when "
             "they were read before: the log lost its end and has grown again; nothing more is done on this metadata "

@@ -298,9 +298,24 @@ def test_a_compacted_log_is_known_by_what_is_left_of_its_last_records_and_by_the
     assert lost(world) == {1: ("1@24", True)}
 
 
+def test_a_run_reads_on_where_the_log_cleaner_has_been_as_long_as_the_newest_record_is_there(world: World) -> None:
+    world.run()
+    world.log.policy = POLICY
+    log = world.open()
+    world.log.remove(1, [20, 22])
+    assert sum(batch.num_rows for batch in log.read(1, 0, 24)) == 22
+    world.log.remove(1, [23])
+    world.append(1)
+    with pytest.raises(LogReplacedError, match="hold other records"):
+        list(log.read(1, 0, 25))
+
+
 def test_a_log_that_is_not_compacted_is_known_by_all_of_its_last_records(world: World) -> None:
     world.run()
+    log = world.open()
     world.log.remove(1, [20])
+    with pytest.raises(LogReplacedError, match="hold other records"):
+        list(log.read(1, 0, 24))
     assert lost(world) == {1: ("1@24", True)}
 
 
