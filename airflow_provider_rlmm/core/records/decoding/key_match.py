@@ -16,13 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.core.records.decoding.layout import Array, taken
+from airflow_provider_rlmm.core.records.decoding.fields import NO_KIND
+from airflow_provider_rlmm.core.records.decoding.layout import Array, gather, taken
 from airflow_provider_rlmm.core.records.keys import SEGMENT_KEY_BYTES, UPDATE_SUFFIX
 from airflow_provider_rlmm.core.records.records import NOT_SAID, kafka_uuid_str
 from airflow_provider_rlmm.core.records.serde import SEGMENT_UPDATE_API_KEY
 
 _ID = [("first", "<u8"), ("last", "<u8")]
 _SEGMENT_KEY = np.dtype([("topic_id", _ID), ("partition", ">i4"), ("segment_id", _ID), ("state", "i1")])
+_OF_TEXTS = ("key", "api_key", "topic_id", "topic", "partition", "end_offset", "broker_leader_epoch")
 _PARTITIONS = 1 << 32
 
 
@@ -42,67 +44,72 @@ def are_named(columns: Mapping[str, Any], rows: Array) -> Array:
     return named
 
 
-def _some(columns: Mapping[str, Any], name: str, rows: Array) -> Any:
-    """Return some elements of a column; nothing is copied if they are all."""
-    column = columns[name]
-    return column if rows.size == len(column) else column.take(pa.array(rows))
-
-
 def _by_state(columns: Mapping[str, Any], rows: Array) -> Array:
     """Compare with keys of 37 bytes: topic id, partition, segment id, state."""
-    keys = columns["key"]
-    offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
-    named: Array = taken(np.diff(offsets) == SEGMENT_KEY_BYTES, rows)
+    named: Array = taken(np.diff(_offsets(columns["key"])) == SEGMENT_KEY_BYTES, rows)
     index = np.flatnonzero(named)
     if not index.size:
         return named
     rows = taken(rows, index)
-    key = _structures(_some(columns, "key", rows), _SEGMENT_KEY)
+    key = _structures(columns["key"], _SEGMENT_KEY, rows)
     equal = np.ones(rows.size, dtype=bool)
     for name in ("topic_id", "segment_id"):
-        ids = _structures(_some(columns, name, rows), np.dtype(_ID))
+        ids = _structures(columns[name], np.dtype(_ID), rows)
         for half, _ in _ID:
             equal &= key[name][half] == ids[half]
     for name in ("partition", "state"):
-        equal &= key[name] == _some(columns, name, rows).to_numpy()
+        equal &= key[name] == taken(columns[name].to_numpy(zero_copy_only=False), rows)
     named[index] = equal
     return named
 
 
-def _structures(column: Any, dtype: np.dtype[Any]) -> Array:
-    """Return binary values as numpy structures: none of them is null, and all are of that length, so that they touch."""
-    _, offsets, data = column.buffers()
-    first = np.frombuffer(offsets, np.int32)[column.offset]
-    return np.frombuffer(data, dtype, count=len(column), offset=int(first))
+def _offsets(column: Any) -> Array:
+    return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+
+
+def _structures(column: Any, dtype: np.dtype[Any], rows: Array) -> Array:
+    """Return some binary values as numpy structures: none of them is null, and all have their length."""
+    data, offsets = column.buffers()[2], _offsets(column)
+    if rows.size == len(column):
+        # They lie side by side.
+        return np.frombuffer(data, dtype, count=rows.size, offset=int(offsets[0]))
+    return gather(np.frombuffer(data, np.uint8), dtype, offsets.take(rows))
 
 
 def _by_end_offset(columns: Mapping[str, Any], rows: Array) -> Array:
-    """
-    Compare with keys of text: topic id, topic, partition, end offset, leader epoch, and whether it is an update.
+    """Compare with keys of text: topic id, topic, partition, end offset, leader epoch, and whether it is an update."""
+    if 2 * rows.size < len(columns["key"]):
+        return _are_texts({name: columns[name].take(pa.array(rows)) for name in _OF_TEXTS})
+    # To copy the others' columns would cost more than to look at some records too many.
+    return taken(_are_texts(columns), rows)
 
-    What a record does not say is ``NOT_SAID``: a key of these words names it, any other one has to be looked at.
+
+def _are_texts(columns: Mapping[str, Any]) -> Array:
     """
-    end_offset, epoch = (
-        _some(columns, name, rows).fill_null(NOT_SAID) for name in ("end_offset", "broker_leader_epoch")
-    )
-    updates = _some(columns, "api_key", rows).to_numpy() == SEGMENT_UPDATE_API_KEY
+    Tell of all records of some columns whether their key is the text that follows from their value.
+
+    What a record does not say is ``NOT_SAID``: a key of these words names it, any other one has to be looked at. Of a record
+    that says nothing of a segment, or has no key, the answer is anything.
+    """
+    end_offset, epoch = (columns[name].fill_null(NOT_SAID) for name in ("end_offset", "broker_leader_epoch"))
+    updates = columns["api_key"].fill_null(NO_KIND).to_numpy() == SEGMENT_UPDATE_API_KEY
     # Only end offsets are many: of all else each text is made once.
-    parts = (_user_partitions(columns, rows), end_offset.cast(pa.string()), _endings(epoch.to_numpy(), updates))
+    parts = (_user_partitions(columns), end_offset.cast(pa.string()), _endings(epoch.to_numpy(), updates))
     expected = pc.binary_join_element_wise(*parts, "").cast(pa.binary())
-    result: Array = pc.equal(_some(columns, "key", rows), expected).fill_null(False).to_numpy(zero_copy_only=False)
+    result: Array = pc.equal(columns["key"], expected).fill_null(False).to_numpy(zero_copy_only=False)
     return result
 
 
-def _user_partitions(columns: Mapping[str, Any], rows: Array) -> Any:
+def _user_partitions(columns: Mapping[str, Any]) -> Any:
     """Return the beginnings of the keys, null for a name with a colon: it could be cut in another way, no topic has one."""
-    topics, ids = (_some(columns, name, rows).dictionary_encode() for name in ("topic", "topic_id"))
-    partition = _some(columns, "partition", rows).to_numpy()
-    which = _dictionary(topics.indices.to_numpy().astype(np.int64) * len(ids.dictionary) + ids.indices.to_numpy())
-    codes, first = _told_apart(which.indices.to_numpy().astype(np.int64) * _PARTITIONS + partition)
-    names = topics.take(first).dictionary_decode()
+    topics, ids = (columns[name].dictionary_encode() for name in ("topic", "topic_id"))
+    topic, topic_id, partition = (c.fill_null(0) for c in (topics.indices, ids.indices, columns["partition"]))
+    which = _dictionary(topic.to_numpy().astype(np.int64) * len(ids.dictionary) + topic_id.to_numpy())
+    codes, first = _told_apart(which.indices.to_numpy().astype(np.int64) * _PARTITIONS + partition.to_numpy())
+    names = topics.dictionary.take(topic.take(first))
     texts = pa.array([kafka_uuid_str(UUID(bytes=raw)) for raw in ids.dictionary.to_pylist()], pa.string())
-    numbers = pa.array(partition).take(first).cast(pa.string())
-    text = pc.binary_join_element_wise(texts.take(ids.indices.take(first)), names, numbers, "", ":")
+    numbers = partition.take(first).cast(pa.string())
+    text = pc.binary_join_element_wise(texts.take(topic_id.take(first)), names, numbers, "", ":")
     return pc.if_else(pc.match_substring(names, ":"), pa.scalar(None, pa.string()), text).take(codes)
 
 

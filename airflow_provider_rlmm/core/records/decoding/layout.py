@@ -359,7 +359,7 @@ def _keyed_state(values: _Values, at: Array, added: Array) -> tuple[Array, Array
     opened, epoch, end_offset = (_native(closing[name]) for name in ("updated", "updated_epoch", "end_offset"))
     ok = (left == _UPDATED_BYTES) & (opened >> 8 == _UPDATED) & (closing["end_offset_tag"] == _END_OFFSET_TAG)
     state, tagged = opened.astype(np.uint8), np.zeros(left.size, dtype=bool)
-    left, closing = left.take(added), closing[added]
+    left, closing = left.take(added), gather(values.data, _KEYED_END, values.end.take(added) - _UPDATED_BYTES)
     with_txn, opened = left == _ADDED_TXN_BYTES, _native(closing["added"])
     tags_of_two = (closing["txn_tag"] == _TXN_TAG_OF_TWO) & (closing["epoch_tag"] == _EPOCH_TAG)
     ok[added] = (with_txn & tags_of_two) | ((left == _ADDED_BYTES) & (opened >> 8 == _ADDED))
