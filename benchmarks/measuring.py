@@ -7,6 +7,9 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +31,21 @@ class Budget:
     details: Sequence[str]
 
     @property
+    def measured(self) -> bool:
+        """Whether the ratio is one of two quantities: a heap or a process that shrank tells nothing about what it holds."""
+        return self.ratio > 0
+
+    @property
     def met(self) -> bool:
-        """Whether the budget is kept."""
+        """Whether the budget is kept; what was not measured keeps none."""
+        if not self.measured:
+            return False
         return self.ratio >= self.bound if self.at_least else self.ratio <= self.bound
 
     def __str__(self) -> str:
         sign = ">=" if self.at_least else "<="
-        lines = [
-            f"{self.name:40} {self.ratio:8.2f}x   budget {sign} {self.bound:.2f}x   {'met' if self.met else 'MISSED'}"
-        ]
+        verdict = ("met" if self.met else "MISSED") if self.measured else "not measured"
+        lines = [f"{self.name:40} {self.ratio:8.2f}x   budget {sign} {self.bound:.2f}x   {verdict}"]
         return "\n".join([*lines, *(f"    {line}" for line in self.details)])
 
 
@@ -59,8 +68,20 @@ def turn_by_turn(ours: Callable[[], float], peer: Callable[[], float], runs: int
     :param peer: likewise.
     :param runs: of each.
     """
-    pairs = [(ours(), peer()) for _ in range(runs)]
-    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    mine, theirs = in_turns((ours, peer), runs)
+    return mine, theirs
+
+
+def in_turns(works: Sequence[Callable[[], T]], runs: int) -> list[list[T]]:
+    """
+    Run several, one after the other, again and again: see :func:`turn_by_turn`.
+
+    :param works: what runs; each returns what was measured of it.
+    :param runs: of each.
+    :return: for each of them what its runs returned.
+    """
+    turns = [[work() for work in works] for _ in range(runs)]
+    return [list(measured) for measured in zip(*turns, strict=True)]
 
 
 def spread(name: str, times: Sequence[float], count: int, what: str = "values") -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.log.floored_log import FlooredLog
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
@@ -94,10 +95,11 @@ class TimedLog(KafkaMetadataEventLog):
     A log that knows how much of the time its reads have taken.
 
     :param config: the clients' properties.
+    :param topic: its name.
     """
 
-    def __init__(self, config: KafkaClientConfig) -> None:
-        super().__init__(config, TOPIC)
+    def __init__(self, config: KafkaClientConfig, topic: str = TOPIC) -> None:
+        super().__init__(config, topic)
         self.read_s = 0.0
 
     def read_many(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[tuple[int, Any]]:
@@ -120,12 +122,14 @@ class TopicRun:
     :param records: read for it, without those that only show that the log is the same.
     :param seconds: from opening the clients to closing them.
     :param read_s: of these, s in reads of the log.
+    :param cpu_s: s of CPU time of the process, its clients' threads included.
     """
 
     topic_state: TopicState
     records: int
     seconds: float
     read_s: float
+    cpu_s: float
 
 
 def replay_topic(config: KafkaClientConfig) -> TopicRun:
@@ -135,6 +139,16 @@ def replay_topic(config: KafkaClientConfig) -> TopicRun:
     :param config: the clients' properties.
     """
     return _timed(config, TopicState)
+
+
+def replay_from_nothing(config: KafkaClientConfig, topic: str) -> TopicRun:
+    """
+    P13: the state from all of a topic, as a run makes it that has read nothing before: the era is told by the way.
+
+    :param config: the clients' properties.
+    :param topic: its name.
+    """
+    return _timed(config, lambda log, topics: TopicState(FlooredLog(log, None), topics), topic)
 
 
 def resume_topic(config: KafkaClientConfig, snapshot: Path) -> TopicRun:
@@ -165,24 +179,25 @@ def leave_snapshot(config: KafkaClientConfig, snapshot: Path) -> None:
         SnapshotFile(str(snapshot)).write(topic_state.snapshot())
 
 
-def _timed(config: KafkaClientConfig, begin: Callable[..., TopicState]) -> TopicRun:
+def _timed(config: KafkaClientConfig, begin: Callable[..., TopicState], topic: str = TOPIC) -> TopicRun:
     records = 0
 
     def note(progress: Progress) -> None:
         nonlocal records
         records = progress.records
 
-    started = time.perf_counter()
-    with _clients(config) as (log, topics):
+    started, cpu = time.perf_counter(), time.process_time()
+    with _clients(config, topic) as (log, topics):
         topic_state = begin(
             log,
             topics,
         )
         topic_state.advance(note)
-    return TopicRun(topic_state, records, time.perf_counter() - started, log.read_s)
+    taken, cpu = time.perf_counter() - started, time.process_time() - cpu
+    return TopicRun(topic_state, records, taken, log.read_s, cpu)
 
 
 @contextmanager
-def _clients(config: KafkaClientConfig) -> Iterator[tuple[TimedLog, KafkaClusterTopics]]:
-    with TimedLog(config) as log, closing(KafkaClusterTopics(config, TOPIC)) as topics:
+def _clients(config: KafkaClientConfig, topic: str = TOPIC) -> Iterator[tuple[TimedLog, KafkaClusterTopics]]:
+    with TimedLog(config, topic) as log, closing(KafkaClusterTopics(config, topic)) as topics:
         yield log, topics

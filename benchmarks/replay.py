@@ -20,13 +20,14 @@ from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.topic_state import CHUNK_ROWS
 from benchmarks import ours
 from benchmarks.kafka_peer import KafkaPeer
+from benchmarks.keyed_replay import keyed_beside_plain
 from benchmarks.measuring import Budget, faster, seconds, spread, turn_by_turn
 from benchmarks.topic import METADATA_PARTITIONS, TOPIC, publish, served_topic
 from benchmarks.workload import generate, write
 
 WARM_UP = 10
 """Runs of the peer before the first that counts: the JVM is still getting faster at the fifth."""
-TOPIC_BUDGETS = {"P5", "P7"}
+TOPIC_BUDGETS = {"P5", "P7", "P13"}
 LATER = 1_000
 """Events that are written after the snapshot: applying the first of them makes what a resumed state has put off."""
 
@@ -46,9 +47,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--values", type=int, default=1_200_000, help="values of P1, P2 and P6 (default: %(default)s)")
     parser.add_argument("--events", type=int, default=5_000_000, help="events of P7 (default: %(default)s)")
+    parser.add_argument("--keyed-events", type=int, default=5_000_000, help="events of P13 (default: %(default)s)")
     parser.add_argument("--snapshot-events", type=int, default=10_000_000, help="events of P5 (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=5, help="runs of each side (default: %(default)s)")
-    parser.add_argument("--only", nargs="+", default=["P1", "P2", "P6", "P7", "P5"], metavar="P", help="some budgets")
+    parser.add_argument(
+        "--only", nargs="+", default=["P1", "P2", "P6", "P7", "P13", "P5"], metavar="P", help="some budgets"
+    )
     return parser.parse_args()
 
 
@@ -58,13 +62,15 @@ def _measured(arguments: argparse.Namespace, folder: Path) -> Iterator[Budget]:
         yield from _from_values(arguments, folder / "values", wanted)
     if "P7" in wanted:
         yield _p7(arguments)
+    if "P13" in wanted:
+        yield from keyed_beside_plain(arguments.keyed_events, arguments.runs)
     if "P5" in wanted:
         yield _p5(arguments, folder / "snapshot")
 
 
 def _from_values(arguments: argparse.Namespace, path: Path, wanted: set[str]) -> Iterator[Budget]:
     workload = generate(arguments.values)
-    print("workload:", _mix(workload.mix))
+    print("workload:", workload.said)
     write(path, workload.values)
     with KafkaPeer() as peer:
         peer.load(path)
@@ -74,10 +80,6 @@ def _from_values(arguments: argparse.Namespace, path: Path, wanted: set[str]) ->
             yield _p2(workload.values, peer, arguments.runs)
         if "P6" in wanted:
             yield _p6(path, peer)
-
-
-def _mix(mix: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in mix.items())
 
 
 def _p1(values: Any, peer: KafkaPeer, runs: int) -> Budget:
@@ -111,7 +113,7 @@ def _p6(path: Path, peer: KafkaPeer) -> Budget:
 def _p7(arguments: argparse.Namespace) -> Budget:
     with served_topic() as config:
         workload = generate(arguments.events, metadata_partitions=METADATA_PARTITIONS)
-        print("topic of P7:", _mix(workload.mix), flush=True)
+        print("topic of P7:", workload.said, flush=True)
         events = len(workload.values)
         publish(config, workload.values, workload.metadata_partitions)
         # Its memory is for the peer.
@@ -172,7 +174,7 @@ def _p5(arguments: argparse.Namespace, snapshot: Path) -> Budget:
 def _leave_snapshot(config: KafkaClientConfig, size: int, snapshot: Path) -> int:
     """Fill a topic, with a snapshot shortly before its end; return the number of events."""
     workload = generate(size, metadata_partitions=METADATA_PARTITIONS)
-    print("topic of P5:", _mix(workload.mix), flush=True)
+    print("topic of P5:", workload.said, flush=True)
     values, partitions = workload.values, workload.metadata_partitions
     publish(config, values[:-LATER], partitions[:-LATER])
     ours.leave_snapshot(config, snapshot)

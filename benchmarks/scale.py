@@ -52,7 +52,7 @@ def _measured(config: KafkaClientConfig, size: int, runs: int, folder: Path) -> 
     workload = _topic(config, size)
     values, partitions = workload.values, workload.metadata_partitions
     later = round(len(values) * NEW)
-    print("topic:", ", ".join(f"{count:,} {name}" for name, count in workload.mix.items()), flush=True)
+    print("topic:", workload.said, flush=True)
     publish(config, values[:-later], partitions[:-later])
     events, properties = len(values) - later, dict(config.properties)
     first: list[Run] = []

@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pyarrow as pa
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.core.log.protocol import Acked
+from benchmarks.keyed import KeyedRecords
 from dev.broker import LocalKafka, await_condition, partitions_served
 
 TOPIC = "benchmark-metadata"
@@ -64,6 +67,36 @@ def publish(config: KafkaClientConfig, values: Any, metadata_partitions: Any, to
                 some = values.take(rows[start : start + PUBLISH_RECORDS]).to_pylist()
                 outcomes = log.publish([(partition, value) for value in some])
                 assert all(isinstance(outcome, Acked) for outcome in outcomes)
+
+
+def publish_records(config: KafkaClientConfig, topic: str, records: KeyedRecords, metadata_partitions: Any) -> None:
+    """
+    Append records that may have keys to a metadata topic: this package's own producer writes none.
+
+    :param config: the clients' properties.
+    :param topic: its name.
+    :param records: the records.
+    :param metadata_partitions: where each of them belongs.
+    """
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        dict(config.properties) | {"linger.ms": 50, "queue.buffering.max.messages": 2 * PUBLISH_RECORDS}
+    )
+    written: Counter[bool] = Counter()
+
+    def note(error: Any, _: Any) -> None:
+        written[error is None] += 1
+
+    for partition in range(METADATA_PARTITIONS):
+        rows = np.flatnonzero(metadata_partitions == partition)
+        for start in range(0, len(rows), PUBLISH_RECORDS):
+            some = pa.array(rows[start : start + PUBLISH_RECORDS])
+            columns = (column.take(some).to_pylist() for column in (records.keys, records.values))
+            for key, value in zip(*columns, strict=True):
+                producer.produce(topic, value, key, partition, on_delivery=note)
+            producer.flush()
+    assert written == {True: len(records.values)}
 
 
 def create_metadata_topic(config: KafkaClientConfig, name: str) -> None:

@@ -58,6 +58,11 @@ class Workload:
     metadata_partitions: Array
     mix: Counter[str]
 
+    @property
+    def said(self) -> str:
+        """The mix in words."""
+        return ", ".join(f"{count:,} {name}" for name, count in self.mix.items())
+
 
 def write(path: Path, values: Array) -> None:
     """
