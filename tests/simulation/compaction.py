@@ -153,7 +153,7 @@ def compacted(records: Records, dirty: int, horizon: int) -> list[Record]:
 
 
 def _segment_event(record: Record, *, keyed: bool = False) -> SegmentEvent | None:
-    if record.value is None or (record.key is not None and not keyed):
+    if record.value is None:
         return None
     try:
         event: RemoteLogMetadata = deserialize(record.value, keyed=keyed)
