@@ -47,13 +47,15 @@ from tests.simulation.compaction import (
     with_tombstones,
 )
 from tests.simulation.conftest import WHOLE
-from tests.simulation.mistakes import NAMES
+from tests.simulation.mistakes import CLOCKS_AHEAD_MS, NAMES
 from tests.simulation.roots import CLUSTER_ID
 from tests.simulation.runs import draw_process, play_many, trouble_of
 from tests.simulation.witness import MIN_ABSENCE_MS
 from tests.simulation.world import World
 
 DELETE, COMPACT = ("delete",), ("compact",)
+LONG_MS = 2 * max(CLOCKS_AHEAD_MS)
+"""Behind the time of every marker."""
 
 
 def memory_of(log: InProcessMetadataEventLog) -> Memory:
@@ -118,11 +120,11 @@ class Remains:
         """Return a log of these records."""
         return log_of(partitions, ends, policy, self.world.clock)
 
-    def clean(self, log: InProcessMetadataEventLog, memory: Memory) -> Outcome:
+    def clean(self, log: InProcessMetadataEventLog, memory: Memory, wait_ms: int = MIN_ABSENCE_MS) -> Outcome:
         """Mark, wait, plan and clean by a log; then all is as it was."""
         outcome, ends = Outcome(), list(log.high_water_marks().values())
         try:
-            self._clean(log, GuardedPublisher(log, allow_writes=True, memory=memory), outcome)
+            self._clean(log, GuardedPublisher(log, allow_writes=True, memory=memory), outcome, wait_ms)
         except RlmmError as e:
             outcome.refused = type(e).__name__
         outcome.events = list(events_behind(log, ends))
@@ -131,10 +133,12 @@ class Remains:
         self.world.now_ms = self._now_ms
         return outcome
 
-    def _clean(self, log: InProcessMetadataEventLog, publisher: GuardedPublisher, outcome: Outcome) -> None:
+    def _clean(
+        self, log: InProcessMetadataEventLog, publisher: GuardedPublisher, outcome: Outcome, wait_ms: int
+    ) -> None:
         world, clock = self.world, self.world.clock
         DeletedPartitionMarker(TopicReplay(log, world.topics, clock), RealMarkerEffects(publisher), clock=clock).mark()
-        world.now_ms += MIN_ABSENCE_MS
+        world.now_ms += wait_ms
         plan = CleanupPlanner(TopicReplay(log, world.topics, clock), limits=world.limits, clock=clock).plan(
             "law", expires_in_ms=1
         )
@@ -172,6 +176,9 @@ class Story:
         self.happened: Counter[str] = Counter()
         drawn, remains = random.Random(seed + 11_000_003), Remains(seed)
         plain = remains.clean(remains.log(remains.records, remains.ends, DELETE), Memory())
+        # A marker of somebody else's with a time to come makes a plain log wait, until compaction takes it.
+        waited = remains.clean(remains.log(remains.records, remains.ends, DELETE), Memory(), LONG_MS)
+        most = replace(waited, planned=waited.planned | plain.planned, events=[*waited.events, *plain.events])
         self.happened["planned"] += bool(plain.planned)
         for form in KeyForm:
             keyed = [with_keys(records, form) for records in remains.records]
@@ -179,7 +186,7 @@ class Story:
             if form is not KeyForm.SEGMENT:  # nobody has proposed it: its keys name nothing
                 self._same(seed, form, plain, remains.clean(log, Memory()))
             self._refused(seed, form, remains, keyed, remains.ends, DELETE)
-            self._no_more(seed, form, plain, remains, keyed, drawn)
+            self._no_more(seed, form, most, remains, keyed, drawn)
 
     def _same(self, seed: int, form: KeyForm, plain: Outcome, keyed: Outcome) -> None:
         where = f"seed {seed}, keys name {form.value}"
