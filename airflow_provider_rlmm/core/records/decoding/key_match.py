@@ -70,8 +70,8 @@ def _offsets(column: Any) -> Array:
 def _structures(column: Any, dtype: np.dtype[Any], rows: Array) -> Array:
     """Return some binary values as numpy structures: none of them is null, and all have their length."""
     data, offsets = column.buffers()[2], _offsets(column)
-    if rows.size == len(column):
-        # They lie side by side.
+    if offsets[-1] - offsets[0] == rows.size * dtype.itemsize:
+        # All others are null or empty: these lie side by side.
         return np.frombuffer(data, dtype, count=rows.size, offset=int(offsets[0]))
     return gather(np.frombuffer(data, np.uint8), dtype, offsets.take(rows))
 
