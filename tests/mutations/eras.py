@@ -25,9 +25,26 @@ _HOLE = f"{_WHOLE}test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_
 
 _COMPACTED = f"{_WHOLE}test_in_a_compacted_log_nobody_knows_that_a_segment_was_never_copied"
 _FORGOTTEN = f"{_WHOLE}test_what_the_log_cleaner_was_asked_to_forget_is_not_finished_for_that"
+_SKIPPED = f"{_WHOLE}test_a_segment_that_was_finished_and_of_whose_deletion_nothing_else_is_left_is_uncertain"
 _NO_GAP = f"{_WHOLE}test_in_a_compacted_log_everybody_is_under_proof_and_no_gap_needs_a_reason"
 
 COMPACTED = [
+    Mutation(
+        "I18",
+        "the cleaner takes a segment whose deletion was finished and not started for one that nobody deletes",
+        "core/records/history.py",
+        "state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED and update.end_offset != NOT_SAID",
+        "state is None",
+        _SKIPPED,
+    ),
+    Mutation(
+        "I18",
+        "the plan takes a segment whose deletion was finished and not started for one that nobody deletes",
+        "core/records/fold/unresolved.py",
+        "    skipping = _skipping(part, api_state)\n",
+        "    skipping = np.empty(0, np.int64)\n",
+        _SKIPPED,
+    ),
     Mutation(
         "I18",
         "the last records of a compacted log are the same without the newest",

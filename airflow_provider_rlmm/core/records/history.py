@@ -15,7 +15,9 @@ from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
 from airflow_provider_rlmm.core.records.keys import RecordKey
+from airflow_provider_rlmm.core.records.outcomes import EventFate
 from airflow_provider_rlmm.core.records.records import (
+    NOT_SAID,
     OWN_BROKER_ID,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -24,6 +26,16 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import COPYING, RemoteLogSegmentState
+
+
+def ends_what_may_be_compacted(update: RemoteLogSegmentMetadataUpdate) -> bool:
+    """
+    Tell whether the log cleaner may have taken the update before the one that finishes a segment: where updates say an end
+    offset, all of a segment have one key, and its DELETE_SEGMENT_STARTED is gone once it is finished.
+
+    :param update: an update that does not follow from the segment's state.
+    """
+    return update.state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED and update.end_offset != NOT_SAID
 
 
 @dataclass(slots=True)
@@ -69,8 +81,10 @@ class UserPartitionHistory(PartitionDeletion):
             if isinstance(event, RemoteLogSegmentMetadata):
                 self.cache.add_copy_in_progress_segment(event)
             else:
-                self.cache.update_remote_log_segment_metadata(event)
+                fate = self.cache.update_remote_log_segment_metadata(event)
                 self._note_step(segment_id, event, offset)
+                if fate is EventFate.DROPPED_INVALID_TRANSITION and ends_what_may_be_compacted(event):
+                    self.without_add[segment_id] = offset
         except InvalidStateTransitionError:
             # It would have ended a broker's consumer; for us the segment's state is no longer certain.
             self.without_add[segment_id] = offset

@@ -392,6 +392,27 @@ def test_what_the_log_cleaner_was_asked_to_forget_is_not_finished_for_that(clust
     assert len(cluster.keys_of(GONE)) > 0
 
 
+@pytest.mark.parametrize("before", [S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_FINISHED])
+def test_a_segment_that_was_finished_and_of_whose_deletion_nothing_else_is_left_is_uncertain(
+    cluster: Cluster, before: S
+) -> None:
+    opened = replace(add(GONE, 3), broker_leader_epoch=5)
+    said = {"end_offset": opened.end_offset, "broker_leader_epoch": 5}
+    copied, finished = (
+        replace(update(GONE, 3, state), **said) for state in (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_FINISHED)
+    )
+    written = [opened, *[copied] * (before is S.COPY_SEGMENT_FINISHED), finished]
+    for event in written:
+        key = OffsetKey(GONE.topic_id, GONE.topic, 0, opened.end_offset, 5, is_update=event is not opened)
+        offset = cluster.log.append(0, serialize(event), bytes(key))
+    cluster.publisher = GuardedPublisher(cluster.log, allow_writes=True, memory=Memory())
+    cluster.mark_and_wait()
+    (refusal,) = [r for r in cluster.plan().summary.refusals if r.topic == GONE.topic]
+    assert f"1 segments have an incomplete history, see offset {offset}" in refusal.why
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
+
+
 def test_a_hole_puts_everybody_under_proof_and_its_cause_ends_that(cluster: Cluster) -> None:
     offset = cluster.log.append(0, b"the marker of a transaction")
     cluster.log.remove(0, [offset])
