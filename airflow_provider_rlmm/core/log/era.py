@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, MalformedMetadataError
 from airflow_provider_rlmm.core.records.keys import parse_key
 from airflow_provider_rlmm.core.records.serde import deserialize
 
@@ -95,6 +95,16 @@ def era_of_policy(policy: Iterable[str]) -> LogEra:
     """
     names = sorted(policy)
     return LogEra(Era.COMPACTED, f"its cleanup.policy is {','.join(names)}") if COMPACT in names else PLAIN_ERA
+
+
+def not_known(error: EventLogAccessError) -> LogEra:
+    """
+    Return what is known of a log whose topic's configuration may not be described: nothing shows that it is compacted, and it
+    says that nobody could look. Whoever changes anything asks for himself and refuses.
+
+    :param error: what the brokers said.
+    """
+    return LogEra(Era.PLAIN, f"whether it may be compacted is not known: {error}")
 
 
 def era_of_records(metadata_partition: int, batch: pa.RecordBatch) -> LogEra:

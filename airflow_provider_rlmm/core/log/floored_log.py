@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.base.errors import (
     LogReplacedError,
     LostRecordsError,
 )
-from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra, era_of_policy, era_of_records
+from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra, era_of_policy, era_of_records, not_known
 from airflow_provider_rlmm.core.log.floors import ConfirmedLoss, ExplainedGap, Floor, FloorStore
 from airflow_provider_rlmm.core.log.log_tail import LogTail, digests, is_same_tail
 from airflow_provider_rlmm.core.log.protocol import EventStream, MetadataLogReader, SubscriptionHandle
@@ -284,7 +284,7 @@ def _era_of(log: MetadataLogReader, *, dry_run: bool) -> LogEra:
         if not dry_run:
             raise
         logger.warning("whether the metadata topic may be compacted is not known, a run for real would end here: %s", e)
-        return LogEra(Era.PLAIN, f"whether it may be compacted is not known: {e}")
+        return not_known(e)
 
 
 def _lost(

@@ -141,9 +141,8 @@ class MetadataLogReader(MetadataTopic, Protocol):
     def era(self) -> LogEra:
         """
         The era of the log, as its configuration shows it, and where earlier runs are remembered these and the keys that were
-        read.
+        read. Where the configuration may not be described it is the plain one, and says that this is not known.
 
-        :raises EventLogAccessError: if the topic's configuration may not be described.
         :raises EventLogUnavailableError: if the brokers do not answer.
         """
 

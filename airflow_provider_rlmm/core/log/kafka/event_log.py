@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataTopicNotFoundError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.core.log.era import LogEra, era_of_policy, policy_of
+from airflow_provider_rlmm.core.log.era import LogEra, era_of_policy, not_known, policy_of
 from airflow_provider_rlmm.core.log.event_decoding import BATCH_ROWS, require_range
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
@@ -100,7 +100,10 @@ class KafkaMetadataLogReader:
     @property
     def era(self) -> LogEra:
         """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`; asked each time."""
-        return era_of_policy(self.cleanup_policy())
+        try:
+            return era_of_policy(self.cleanup_policy())
+        except EventLogAccessError as e:
+            return not_known(e)
 
     def cleanup_policy(self) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataTopic`; asked each time."""

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The law of the next Kafka's metadata topic, over stories: what keys change, and what compaction takes away.
+
+With nothing to refuse writes, a log with keys is cleaned as the same log without them, event by event. A log that was
+compacted is cleaned of no more than that: nothing is finished that would not have been. With the refusal nothing is written.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_rlmm.core.base.errors import LogEraError, RlmmError
+from airflow_provider_rlmm.core.log.era import PLAIN_ERA, era_of_policy, era_of_records
+from airflow_provider_rlmm.core.log.in_process import (
+    InProcessMetadataEventLog,
+    InProcessOffsetStore,
+    no_effect_hook,
+)
+from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.core.records.records import RemoteLogMetadata
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.storage.root import RootExpectation
+from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
+from airflow_provider_rlmm.core.world.effects import RealEffects
+from airflow_provider_rlmm.core.world.topic_view import TopicReplay
+from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, RealMarkerEffects
+from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
+from tests.builders import Memory
+from tests.roots import KNOWN_FROM_THE_BEGINNING
+from tests.simulation.compaction import (
+    KeyForm,
+    Records,
+    compacted,
+    events_behind,
+    log_of,
+    records_of,
+    with_keys,
+    with_tombstones,
+)
+from tests.simulation.mistakes import CLOCKS_AHEAD_MS, NAMES
+from tests.simulation.roots import CLUSTER_ID
+from tests.simulation.runs import draw_process, trouble_of
+from tests.simulation.witness import MIN_ABSENCE_MS
+from tests.simulation.world import World
+
+DELETE, COMPACT = ("delete",), ("compact",)
+LONG_MS = 2 * max(CLOCKS_AHEAD_MS)
+"""Behind the time of every marker."""
+
+
+def memory_of(log: InProcessMetadataEventLog) -> Memory:
+    """Return what a run remembers that has read all of a log."""
+    era = era_of_policy(log.cleanup_policy())
+    for number in range(log.partition_count):
+        begin, end = log.beginning_offsets()[number], log.high_water_marks()[number]
+        for batch in log.read(number, begin, end):
+            era = era.or_later(era_of_records(number, batch))
+    return Memory(era)
+
+
+@dataclass
+class Outcome:
+    """What came of one log, from the mark to the end."""
+
+    planned: set[tuple[UUID, int, UUID]] = field(default_factory=set)  # topic id, partition, segment
+    events: list[RemoteLogMetadata] = field(default_factory=list)  # that were written, by metadata partition
+    refused: str = ""  # why nothing was, by name
+
+    @property
+    def finished(self) -> set[Any]:
+        """What was finished: segments and user partitions."""
+        segments = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+        partitions = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+        return {_about(e) for e in self.events if e.state in (segments, partitions) and type(e.state) is not int}
+
+    def said(self) -> list[tuple[Any, ...]]:
+        """The events, without the times that a run gave them."""
+        return [(_about(event), type(event.state).__name__, int(event.state)) for event in self.events]
+
+
+def _about(event: Any) -> Any:
+    return getattr(event, "remote_log_segment_id", None) or event.topic_id_partition
+
+
+class Remains:
+    """What a story has left, to be cleaned again and again from the same state."""
+
+    def __init__(self, seed: int) -> None:
+        trouble = trouble_of(seed)
+        # A topic id has one name. Where somebody gave it another one, compaction takes that word like any other.
+        self.world = world = World(seed, replace(trouble, kinds=trouble.kinds - {NAMES}))
+        world.draw_root()
+        world.draw_rights()
+        world.run(draw_process(world))
+        world.mount_true()
+        world.end_mistakes()
+        for part in (world.log, world.topics, world.offsets):
+            part.on_effect = part.after_effect = no_effect_hook
+        self.ends = list(world.log.high_water_marks().values())
+        # A key that somebody made up is no brokers' key: records that share one would take each other's place.
+        self.records = [
+            [replace(record, key=None) for record in records_of(world.log, number)]
+            for number in range(world.log.partition_count)
+        ]
+        self._objects, self._now_ms = dict(world.mounted), world.now_ms
+
+    def log(
+        self, partitions: Sequence[Records], ends: Sequence[int], policy: Collection[str]
+    ) -> InProcessMetadataEventLog:
+        """Return a log of these records."""
+        return log_of(partitions, ends, policy, self.world.clock)
+
+    def clean(self, log: InProcessMetadataEventLog, memory: Memory, wait_ms: int = MIN_ABSENCE_MS) -> Outcome:
+        """Mark, wait, plan and clean by a log; then all is as it was."""
+        outcome, ends = Outcome(), list(log.high_water_marks().values())
+        try:
+            self._clean(log, GuardedPublisher(log, allow_writes=True, memory=memory), outcome, wait_ms)
+        except RlmmError as e:
+            outcome.refused = type(e).__name__
+        outcome.events = list(events_behind(log, ends))
+        self.world.mounted.clear()
+        self.world.mounted.update(self._objects)
+        self.world.now_ms = self._now_ms
+        return outcome
+
+    def _clean(
+        self, log: InProcessMetadataEventLog, publisher: GuardedPublisher, outcome: Outcome, wait_ms: int
+    ) -> None:
+        world, clock = self.world, self.world.clock
+        DeletedPartitionMarker(TopicReplay(log, world.topics, clock), RealMarkerEffects(publisher), clock=clock).mark()
+        world.now_ms += wait_ms
+        plan = CleanupPlanner(TopicReplay(log, world.topics, clock), limits=world.limits, clock=clock).plan(
+            "law", expires_in_ms=1
+        )
+        planned: dict[tuple[UUID, int], set[UUID]] = {}
+        for row in plan.rows.to_pylist():
+            key = UUID(bytes=row["topic_id"]), row["partition"]
+            planned.setdefault(key, set()).add(UUID(bytes=row["segment_id"]))
+        outcome.planned = {(*key, segment_id) for key, ids in planned.items() for segment_id in ids}
+        for number in sorted(plan.summary.by_metadata_partition):
+            storage = world.mount(lambda storage: (no_effect_hook, no_effect_hook))
+            effects = RealEffects(publisher, storage, InProcessOffsetStore(), InMemoryAuditLog(beside=world.audit))
+            cleaner = RemoteLogCleaner(
+                log,
+                effects,
+                InProcessOffsetStore(),
+                world.topics,
+                storage,
+                limits=world.limits,
+                audit=InMemoryAuditLog(beside=world.audit),
+                expected_cluster_id=CLUSTER_ID,
+                clock=clock,
+                root=RootExpectation(world.recorded_roots(), world.expected_root),
+                ledger=KNOWN_FROM_THE_BEGINNING,
+            )
+            try:
+                cleaner.clean(number, {key: frozenset(ids) for key, ids in planned.items()}, plan.summary.tails[number])
+            except RlmmError as e:  # one mapped task fails, the others go on
+                outcome.refused = type(e).__name__
+
+
+class Story:
+    """One seed: its happenings are what :func:`~tests.simulation.runs.play_many` sums up."""
+
+    def __init__(self, seed: int) -> None:
+        self.happened: Counter[str] = Counter()
+        drawn, remains = random.Random(seed + 11_000_003), Remains(seed)
+        plain = remains.clean(remains.log(remains.records, remains.ends, DELETE), Memory())
+        # A marker of somebody else's with a time to come makes a plain log wait, until compaction takes it.
+        waited = remains.clean(remains.log(remains.records, remains.ends, DELETE), Memory(), LONG_MS)
+        most = replace(waited, planned=waited.planned | plain.planned, events=[*waited.events, *plain.events])
+        self.happened["planned"] += bool(plain.planned)
+        for form in KeyForm:
+            keyed = [with_keys(records, form) for records in remains.records]
+            log = remains.log(keyed, remains.ends, DELETE)
+            if form is not KeyForm.SEGMENT:  # nobody has proposed it: its keys name nothing
+                self._same(seed, form, plain, remains.clean(log, Memory()))
+            self._refused(seed, form, remains, keyed, remains.ends, DELETE)
+            self._no_more(seed, form, most, remains, keyed, drawn)
+
+    def _same(self, seed: int, form: KeyForm, plain: Outcome, keyed: Outcome) -> None:
+        where = f"seed {seed}, keys name {form.value}"
+        assert keyed.planned == plain.planned, f"{where}: another plan"
+        assert keyed.said() == plain.said(), f"{where}: other events"
+
+    def _no_more(
+        self, seed: int, form: KeyForm, plain: Outcome, remains: Remains, keyed: Sequence[Records], drawn: random.Random
+    ) -> None:
+        # A broker that died before it asked to forget has left what it finished.
+        asked = seed % 2 == 0
+        whole = [with_tombstones(r, end) if asked else r for r, end in zip(keyed, remains.ends, strict=True)]
+        ends = [
+            max(end, records[-1].offset + 1 if records else 0) for records, end in zip(whole, remains.ends, strict=True)
+        ]
+        left = []
+        for records, end in zip(whole, ends, strict=True):
+            dirty = drawn.choice([end, drawn.randint(0, end)])
+            left.append(compacted(records, dirty, drawn.choice([0, drawn.randint(0, dirty)])))
+        where = f"seed {seed}, compacted, keys name {form.value}"
+        found = remains.clean(remains.log(left, ends, COMPACT), Memory())
+        assert found.planned <= plain.planned, f"{where}: planned besides: {found.planned - plain.planned}"
+        assert found.finished <= plain.finished, f"{where}: finished besides: {found.finished - plain.finished}"
+        self.happened[f"{form.value}: planned"] += bool(found.planned)
+        self.happened[f"{form.value}: finished"] += bool(found.finished)
+        self._refused(seed, form, remains, left, ends, COMPACT)
+
+    def _refused(
+        self,
+        seed: int,
+        form: KeyForm,
+        remains: Remains,
+        partitions: Sequence[Records],
+        ends: Sequence[int],
+        policy: Collection[str],
+    ) -> None:
+        """With the refusal nothing is written, unless nothing shows that there are keys."""
+        log = remains.log(partitions, ends, policy)
+        memory = memory_of(log)
+        if memory.era == PLAIN_ERA:
+            assert form is KeyForm.SEGMENT or not any(r.key for records in partitions for r in records)
+            return
+        outcome = remains.clean(log, memory)
+        assert not outcome.events, f"seed {seed}, {policy}, keys name {form.value}: {outcome.events[0]} was written"
+        self.happened["refused"] += outcome.refused == LogEraError.__name__
+
+
+def play_law(seed: int) -> Any:
+    """Play one seed; see the module."""
+    try:
+        return Story(seed)
+    except Exception as e:
+        raise AssertionError(f"seed {seed}: {type(e).__name__}: {e}") from e
