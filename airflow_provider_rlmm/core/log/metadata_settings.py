@@ -16,7 +16,7 @@ _FOR_EVER: Final = -1
 _NO_KEYS_BELOW: Final[Version] = (4, 4)
 """Every release of an older line writes records without keys. So does 4.4.0, which settings do not tell from a later one."""
 
-Settings = Mapping[str, int | bool | str]
+TopicSettings = Mapping[str, int | bool | str]
 """Kafka's name of a topic setting → its effective value; ms, bytes, booleans as such."""
 
 
@@ -78,7 +78,7 @@ class MetadataWriters:
         ]
 
 
-def retention_ms_of(settings: Settings) -> int:
+def retention_ms_of(settings: TopicSettings) -> int:
     """
     Return how long a topic keeps its records, ms; -1 for ever.
 
@@ -87,7 +87,7 @@ def retention_ms_of(settings: Settings) -> int:
     return int(settings.get("retention.ms", _FOR_EVER))
 
 
-def is_kept_for_ever(settings: Settings) -> bool:
+def is_kept_for_ever(settings: TopicSettings) -> bool:
     """
     Tell whether no record goes because it is old.
 
@@ -96,7 +96,7 @@ def is_kept_for_ever(settings: Settings) -> bool:
     return retention_ms_of(settings) == _FOR_EVER
 
 
-def is_compacted(settings: Settings) -> bool:
+def is_compacted(settings: TopicSettings) -> bool:
     """
     Tell whether the log cleaner removes records of a topic.
 
@@ -105,7 +105,7 @@ def is_compacted(settings: Settings) -> bool:
     return COMPACT in policy_of(str(settings.get("cleanup.policy", "delete")))
 
 
-def longest_tiered_retention(settings: Mapping[str, Settings]) -> TieredRetention | None:
+def longest_tiered_retention(settings: Mapping[str, TopicSettings]) -> TieredRetention | None:
     """
     Return the topic with remote storage that keeps its data for the longest time.
 
@@ -119,7 +119,7 @@ def longest_tiered_retention(settings: Mapping[str, Settings]) -> TieredRetentio
 
 
 def setting_findings(
-    topic: str, settings: Settings, longest: TieredRetention | None, writers: MetadataWriters
+    topic: str, settings: TopicSettings, longest: TieredRetention | None, writers: MetadataWriters
 ) -> Iterator[HealthFinding]:
     """
     Yield what is wrong with the settings of the metadata topic.

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.log.kafka.client import (
     is_error,
 )
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.metadata_settings import TopicSettings
 from airflow_provider_rlmm.core.log.protocol import DescribedTopics
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 
@@ -37,9 +38,6 @@ _DISKLESS = "diskless.enable"
 _TIERED = "remote.storage.enable"
 _BOOL_SETTINGS = (_DISKLESS, _TIERED, "remote.log.copy.disable")
 _DENIED = "TOPIC_AUTHORIZATION_FAILED"
-
-TopicSettings = Mapping[str, int | bool | str]
-"""Kafka's name of a topic setting → its effective value; ms, bytes, booleans as such."""
 
 
 @dataclass(frozen=True, slots=True)
