@@ -119,8 +119,8 @@ COMPACTED = [
         "I18",
         "the cleaner takes what is to be forgotten for nothing",
         REPLAY,
-        "                    history.forget(key, offset)\n",
-        "                    pass\n",
+        "                history.forget(key, offsets[row].as_py())\n",
+        "                pass\n",
         _FORGOTTEN,
     ),
     Mutation(

@@ -52,13 +52,13 @@ def records(draw: st.DrawFn) -> tuple[bytes | None, bytes | None, int]:
     named = draw(st.sampled_from([event, event, event, draw(strategies.keyed_records)]))
     key = draw(st.sampled_from([segment_key(named), offset_key(named, draw(strategies.int64), draw(strategies.int32))]))
     spoil = draw(st.sampled_from(["nothing"] * 4 + ["key", "no key", "value", "null", "place", "record"]))
-    value: bytes | None = serialize(event)
+    value = serialize(event)
     home = metadata_partition_for(topic_id_partition_of(event), PARTITIONS)
     if spoil == "key":
         at = draw(st.integers(0, len(key) - 1))
         key = key[:at] + draw(st.binary(max_size=2)) + key[at + 1 :]
     if spoil == "value":
-        value = value[: draw(st.integers(0, len(value)))]  # type: ignore[index]
+        value = value[: draw(st.integers(0, len(value)))]
     if spoil == "record":
         value = serialize(draw(strategies.records))
     return (

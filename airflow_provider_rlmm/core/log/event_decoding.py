@@ -11,7 +11,6 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.keys import RecordKey, parse_key
 from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, DECODED_CODES, QUARANTINED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadataSnapshot,
@@ -197,20 +196,6 @@ def written_by_brokers(decoded: Any) -> Any:
 
     of_a_segment = pc.not_equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)
     return pc.and_(of_a_segment, pc.greater_equal(decoded.column("broker_id"), 0))
-
-
-def forgotten_keys(decoded: Any) -> list[tuple[int, RecordKey]]:
-    """
-    Return the keys by which the log cleaner is asked to forget, and the offsets of the records that ask it.
-
-    :param decoded: what :func:`decode_records` returned.
-    """
-    import pyarrow.compute as pc
-
-    rows = decoded.filter(pc.equal(decoded.column("error_code"), int(ErrorCode.FORGOTTEN)))
-    keys = zip(rows.column("offset").to_pylist(), map(parse_key, rows.column("key").to_pylist()), strict=True)
-    # All of them name a segment, or the record would be another one.
-    return [(offset, key) for offset, key in keys if key is not None]
 
 
 def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:

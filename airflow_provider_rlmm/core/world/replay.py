@@ -23,7 +23,6 @@ from airflow_provider_rlmm.core.log.era import PLAIN_ERA, WHAT_TO_DO, Era, LogEr
 from airflow_provider_rlmm.core.log.event_decoding import (
     QuarantinedRecord,
     applicable,
-    forgotten_keys,
     quarantined_records,
     written_by_brokers,
 )
@@ -319,10 +318,22 @@ class MetadataPartitionReplay(MetadataPartitionView):
     def _apply_all(self, decoded: Any) -> None:
         for offset, timestamp_ms, event in self._good_events(decoded):
             self.apply(event, offset, timestamp_ms)
-        for offset, key in forgotten_keys(decoded):
-            for tip, history in self.histories.items():
-                if (tip.topic_id, tip.partition) == (key.topic_id, key.partition):
-                    history.forget(key, offset)
+        self._forget(decoded)
+
+    def _forget(self, decoded: Any) -> None:
+        """Note what the log cleaner is asked to forget; a topic id has one history for each name that it was seen with."""
+        from airflow_provider_rlmm.core.records.decoding.decode import forgotten_keys
+
+        found = forgotten_keys(decoded)
+        if not found:
+            return
+        histories: dict[tuple[UUID, int], list[UserPartitionHistory]] = {}
+        for tip, history in self.histories.items():
+            histories.setdefault((tip.topic_id, tip.partition), []).append(history)
+        offsets = decoded.column("offset")
+        for row, key in found:
+            for history in histories.get((key.topic_id, key.partition), ()):
+                history.forget(key, offsets[row].as_py())
 
     def apply(self, event: RemoteLogMetadata, offset: int, timestamp_ms: int) -> None:
         """

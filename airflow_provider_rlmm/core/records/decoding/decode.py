@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, Newer
 from airflow_provider_rlmm.core.records.decoding.fields import FIELDS, NO_KIND, Fields
 from airflow_provider_rlmm.core.records.decoding.key_match import are_named
 from airflow_provider_rlmm.core.records.decoding.layout import Array, canonical_blocks
-from airflow_provider_rlmm.core.records.keys import parse_key
+from airflow_provider_rlmm.core.records.keys import RecordKey, parse_key
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -127,6 +127,20 @@ def iter_events(batch: Any) -> Iterator[RemoteLogMetadata | None]:
     tips: dict[tuple[Any, ...], TopicIdPartition] = {}
     for row in zip(*columns, strict=True):
         yield _event(dict(zip(FIELDS, row, strict=True)), tips)
+
+
+def forgotten_keys(batch: Any) -> list[tuple[int, RecordKey]]:
+    """
+    Return the keys by which the log cleaner is asked to forget, each with the row of the record that asks it.
+
+    :param batch: what :func:`decode` returned.
+    """
+    rows = np.flatnonzero(batch.column("error_code").to_numpy(zero_copy_only=False) == ErrorCode.FORGOTTEN)
+    if not rows.size:
+        return []
+    keys = map(parse_key, batch.column("key").take(pa.array(rows)).to_pylist())
+    # All of them name a segment, or the record would be another one.
+    return [(row, key) for row, key in zip(rows.tolist(), keys, strict=True) if key is not None]
 
 
 def _event(row: dict[str, Any], tips: dict[tuple[Any, ...], TopicIdPartition]) -> RemoteLogMetadata | None:

@@ -13,12 +13,11 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.records.decoding.decode import forgotten_keys
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.store import Store, Uncertain
-from airflow_provider_rlmm.core.records.keys import RecordKey, SegmentKey, parse_key
-from airflow_provider_rlmm.core.records.outcomes import ErrorCode
+from airflow_provider_rlmm.core.records.keys import RecordKey, SegmentKey
 from airflow_provider_rlmm.core.records.records import NOT_SAID
 
 _PartitionKey = tuple[UUID, int]
@@ -31,12 +30,12 @@ def note_forgotten(store: Store, batch: Any) -> None:
     :param store: the store, which is changed.
     :param batch: what ``decode`` returned.
     """
-    rows = batch.filter(pc.equal(batch.column("error_code"), int(ErrorCode.FORGOTTEN)))
-    if not rows.num_rows:
+    found = forgotten_keys(batch)
+    if not found:
         return
-    offsets = rows.column("offset").to_pylist() if "offset" in rows.schema.names else [store.next_event] * rows.num_rows
-    keys = [parse_key(raw) for raw in rows.column("key").to_pylist()]
-    for row, offset in _concerned(store, [(key, at) for key, at in zip(keys, offsets, strict=True) if key is not None]):
+    offsets = batch.column("offset") if "offset" in batch.schema.names else None
+    forgotten = [(key, store.next_event if offsets is None else offsets[row].as_py()) for row, key in found]
+    for row, offset in _concerned(store, forgotten):
         segments = store.segments
         at = int(segments["user_partition"][row]), int(segments["high"][row]), int(segments["low"][row])
         before = store.unresolved.get(at)

@@ -374,6 +374,16 @@ def test_in_a_compacted_log_everybody_is_under_proof_and_no_gap_needs_a_reason(c
     assert kinds[0].needs_person
 
 
+def require_refused_for_its_history(cluster: Cluster, offset: int) -> None:
+    """Plan and cleaner refuse the user partition of one segment for what an offset says, and finish the other one."""
+    cluster.publisher = GuardedPublisher(cluster.log, allow_writes=True, memory=Memory())
+    cluster.mark_and_wait()
+    (refusal,) = [r for r in cluster.plan().summary.refusals if r.topic == GONE.topic]
+    assert f"1 segments have an incomplete history, see offset {offset}" in refusal.why
+    report = cluster.clean()
+    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
+
+
 @pytest.mark.parametrize("form", ["segment and state", "end offset"])
 def test_what_the_log_cleaner_was_asked_to_forget_is_not_finished_for_that(cluster: Cluster, form: str) -> None:
     event = add(GONE, 3)
@@ -382,13 +392,7 @@ def test_what_the_log_cleaner_was_asked_to_forget_is_not_finished_for_that(clust
         "segment and state": SegmentKey(GONE.topic_id, 0, event.remote_log_segment_id.id, S.COPY_SEGMENT_STARTED),
         "end offset": OffsetKey(GONE.topic_id, GONE.topic, 0, event.end_offset, 5, is_update=False),
     }
-    offset = cluster.log.append(0, None, bytes(keys[form]))
-    cluster.publisher = GuardedPublisher(cluster.log, allow_writes=True, memory=Memory())
-    cluster.mark_and_wait()
-    (refusal,) = [r for r in cluster.plan().summary.refusals if r.topic == GONE.topic]
-    assert f"1 segments have an incomplete history, see offset {offset}" in refusal.why
-    report = cluster.clean()
-    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
+    require_refused_for_its_history(cluster, cluster.log.append(0, None, bytes(keys[form])))
     assert len(cluster.keys_of(GONE)) > 0
 
 
@@ -405,12 +409,7 @@ def test_a_segment_that_was_finished_and_of_whose_deletion_nothing_else_is_left_
     for event in written:
         key = OffsetKey(GONE.topic_id, GONE.topic, 0, opened.end_offset, 5, is_update=event is not opened)
         offset = cluster.log.append(0, serialize(event), bytes(key))
-    cluster.publisher = GuardedPublisher(cluster.log, allow_writes=True, memory=Memory())
-    cluster.mark_and_wait()
-    (refusal,) = [r for r in cluster.plan().summary.refusals if r.topic == GONE.topic]
-    assert f"1 segments have an incomplete history, see offset {offset}" in refusal.why
-    report = cluster.clean()
-    assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
+    require_refused_for_its_history(cluster, offset)
 
 
 def test_a_hole_puts_everybody_under_proof_and_its_cause_ends_that(cluster: Cluster) -> None:
