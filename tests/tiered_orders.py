@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -61,9 +61,16 @@ class LivingTopics(InProcessClusterTopics):
 
 
 class TieredOrders:
-    """Two partitions of a topic, with three segments of thirty records each."""
+    """
+    Two partitions of a topic, with three segments of thirty records each.
 
-    def __init__(self, storage: Any = None, *, segments: int = 3) -> None:
+    :param segments: another number of them.
+    :param without_add: (partition, number of the segment) of those whose add the log does not hold.
+    """
+
+    def __init__(
+        self, storage: Any = None, *, segments: int = 3, without_add: Collection[tuple[int, int]] = ()
+    ) -> None:
         self.log = InProcessMetadataEventLog(METADATA_PARTITIONS, clock=lambda: START_MS)
         self.storage = storage or InMemoryRemoteStorageManager(LocalTieredStorageLayout())
         self.topics = LivingTopics({"orders": ORDERS[0].topic_id}, cluster_id="cluster-1")
@@ -72,7 +79,8 @@ class TieredOrders:
         self.segments: list[RemoteLogSegmentMetadata] = []
         for tip in ORDERS:
             for number in range(segments):
-                self.copy(tip, batches(number * PER_SEGMENT))
+                announced = (tip.partition, number) not in without_add
+                self.copy(tip, batches(number * PER_SEGMENT), announced=announced)
 
     def copy(
         self,
@@ -81,8 +89,9 @@ class TieredOrders:
         *,
         leader_epochs: tuple[tuple[int, int], ...] = ((0, 0),),
         finished: bool = True,
+        announced: bool = True,
     ) -> RemoteLogSegmentMetadata:
-        """Copy a segment as a broker does."""
+        """Copy a segment as a broker does; one that is not announced has lost its add."""
         start, end = written[0].records[0].offset, written[-1].records[-1].offset
         latest = max(r.timestamp for batch in written for r in batch.records)
         lineage = LeaderEpochCheckpoint(leader_epochs)
@@ -94,7 +103,8 @@ class TieredOrders:
             txn_idx_empty=True,
         )  # fmt: skip
         self.segments.append(metadata)
-        self.append(metadata)
+        if announced:
+            self.append(metadata)
         put_segment(self.storage, metadata, written, lineage)
         if finished:
             self.update(metadata, _S.COPY_SEGMENT_FINISHED)

@@ -209,6 +209,22 @@ READING = [
         "core/log/test_segments.py::test_a_metadata_partition_that_has_lost_its_beginning_is_an_error",
     ),
     Mutation(
+        _WHOLE,
+        "takes a segment whose add is missing for the end of what was copied",
+        _SEGMENTS,
+        "    if history.without_add:\n",
+        "    if False:\n",
+        "features/reading/test_missing_adds.py::test_an_export_is_refused",
+    ),
+    Mutation(
+        _WHOLE,
+        "archives what is left of a user partition beside a segment whose add is missing",
+        "features/archiving/archiver.py",
+        "            if replay.histories[tip].without_add:\n",
+        "            if False:\n",
+        "features/reading/test_missing_adds.py::test_an_archive_is_refused",
+    ),
+    Mutation(
         _PROMISE,
         "keeps an index that names offsets behind its segment",
         _INDEX_CACHE,

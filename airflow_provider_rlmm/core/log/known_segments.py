@@ -133,8 +133,8 @@ class PartitionSegments(KnownSegments):
     """
     :class:`RemoteLogSegments` of a few user partitions, by the rules of a broker's cache, read from the metadata topic.
 
-    Only their own metadata partitions are read, up to the high watermarks. A broker passes over what it cannot read; here
-    that is an error, because a segment that nobody names looks like the end of the log.
+    Only their own metadata partitions are read, up to the high watermarks. A broker passes over what it cannot read, and over
+    an update whose add is missing; here that is an error, because a segment that nobody names looks like the end of the log.
 
     :param log: the log; it is read by :meth:`advance`, for the first time at once.
     :param partitions: which user partitions.
@@ -164,13 +164,17 @@ class PartitionSegments(KnownSegments):
         """
         Read on, up to the high watermarks as of now.
 
-        :raises TopicInDoubtError: if a record cannot be applied that may be about these user partitions.
+        :raises TopicInDoubtError: if a record cannot be applied that may be about these user partitions, or one of them has a
+            segment whose history is incomplete.
         :raises EventLogUnavailableError: if the log could not be read whole.
         :raises OffsetOutOfRangeError: if the log has lost records since it was read.
         :raises LogReplacedError: if it is not the log that was read before.
         """
         with self._advancing:
             self._follower.advance(self._apply)
+            # Not before all was read: where the segment's deletion is finished further on, nothing is missing.
+            for history in self._histories.values():
+                _require_complete(history)
 
     def _apply(self, records: Any) -> None:
         decoded = events_of(records, {tip.topic_id for tip in self._histories})
@@ -188,3 +192,14 @@ class PartitionSegments(KnownSegments):
                 f"{record} cannot be applied, and may be about a segment that is to be read: look at the record, then allow "
                 f"quarantined records of this kind ({record.code}) or have the topic repaired"
             )
+
+
+def _require_complete(history: UserPartitionHistory) -> None:
+    """Refuse a user partition of which a segment is named, and nobody knows what it holds, or whether it serves reads."""
+    if history.without_add:
+        offset, number = min(history.without_add.values()), len(history.without_add)
+        raise TopicInDoubtError(
+            f"{number} segments of {history.topic_id_partition} have an incomplete history, see offset {offset} of its "
+            "metadata partition: nobody knows which records they hold, and all of them would be left out. Have the doctor "
+            "look at it, and read the objects of the topic from storage by hand"
+        )

@@ -32,6 +32,7 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_u
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped, require_not_stopped
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
+from airflow_provider_rlmm.core.world.wholeness import incomplete_history
 from airflow_provider_rlmm.features.archiving.archive.manifests import write_manifest
 from airflow_provider_rlmm.features.archiving.archive.places import folder_of
 from airflow_provider_rlmm.features.archiving.archive.segments import SegmentToArchive
@@ -213,6 +214,11 @@ def archive_user_partitions(
             if (doubt := replay.doubt_about(tip, allowed_quarantine)) is not None:
                 raise ArchiveError(
                     f"{doubt.why}: segments of {tip} may be missing from its archive; have the doctor look at it"
+                )
+            if replay.histories[tip].without_add:
+                raise ArchiveError(
+                    f"{incomplete_history(replay.histories[tip], number).why} of metadata partition {number}: what they hold "
+                    f"would be missing from the archive of {tip}; take its objects from storage by hand"
                 )
             archived.append(archive_segments(storage, archive_uri, origin, number, replay.histories[tip]))
     except BaseException:

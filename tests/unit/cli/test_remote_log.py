@@ -24,8 +24,6 @@ ORDERS_ID = kafka_uuid_str(ORDERS[0].topic_id)
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TieredOrders:
-    fake = TieredOrders()
-
     def proven(self: Any, log: Any, **_: Any) -> ProvenClock:
         return ProvenClock(lambda: TimeProof(START_MS, system_clock(), "a test", proven=True))
 
@@ -33,6 +31,11 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> TieredOrders:
     monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
     monkeypatch.setattr(RemoteLogAccess, "get_proven_clock", proven)
     monkeypatch.setattr(RemoteLogAccess, "check_cluster", lambda self, *_: "cluster-1")
+    return put_behind(monkeypatch, TieredOrders())
+
+
+def put_behind(monkeypatch: pytest.MonkeyPatch, fake: TieredOrders) -> TieredOrders:
+    """Let the command find this topic."""
     for kind, name, value in (
         (RemoteLogAccess, "get_event_log", nullcontext(fake.log)),
         (RemoteLogAccess, "get_cluster_topics", fake.topics),
@@ -121,6 +124,30 @@ def test_what_cannot_be_read_has_a_line(
     captured = capsys.readouterr()
     assert said in " ".join(captured.err.split())
     assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    ("segments", "number"), [(3, 0), (3, 2), (1, 0)], ids=["the first", "the last", "the only one"]
+)
+@pytest.mark.parametrize("files", [False, True], ids=["printed", "into files"])
+def test_a_segment_whose_add_is_missing_shortens_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    world: TieredOrders,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    segments: int,
+    number: int,
+    files: bool,
+) -> None:
+    put_behind(monkeypatch, TieredOrders(segments=segments, without_add={(1, number)}))
+    options = ["--output", str(tmp_path / "out")] if files else []
+    assert run(["read", "orders", *options, "--allow-incomplete"]) == 1
+    captured = capsys.readouterr()
+    assert "1 segments of" in captured.err
+    assert "have an incomplete history" in " ".join(captured.err.split())
+    assert captured.out == ""
+    assert not (tmp_path / "out").exists()
+    assert run(["read", "orders", "0", *options]) == 0
 
 
 def test_offsets_are_found_by_time(world: TieredOrders, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.base.errors import (
     RemoteLogError,
     RemoteObjectNotFoundError,
     StorageUnavailableError,
+    TopicInDoubtError,
 )
 from airflow_provider_rlmm.core.log.answers import OffsetsByTime
 from airflow_provider_rlmm.core.log.copy_lag import CopyLag
@@ -81,6 +82,18 @@ def test_all_of_a_topic_is_read_and_the_log_stays_as_it_is(world: TieredOrders, 
     assert (told["records"], told["next_offsets"]) == (180, {"0": 90, "1": 90})
     assert told["bytes"] > 0
     assert world.events == events
+
+
+@pytest.mark.parametrize(
+    ("segments", "number"), [(3, 0), (3, 2), (1, 0)], ids=["the first", "the last", "the only one"]
+)
+def test_a_segment_whose_add_is_missing_shortens_nothing(
+    monkeypatch: pytest.MonkeyPatch, world: TieredOrders, tmp_path: Path, segments: int, number: int
+) -> None:
+    put_behind(monkeypatch, TieredOrders(segments=segments, without_add={(1, number)}))
+    with pytest.raises(TopicInDoubtError, match="incomplete history"):
+        read(tmp_path, allow_incomplete=True)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,22 @@ def test_a_metadata_partition_that_has_lost_its_beginning_is_an_error() -> None:
         PartitionSegments(log.log, [TIP])
 
 
+def test_a_segment_whose_add_is_missing_is_no_end_of_the_log() -> None:
+    log, first, second, elsewhere = Log(), started(1, 0, 9), started(2, 10, 19), started(3, 0, 9, OTHER)
+    log.write(first, update(first, S.COPY_SEGMENT_FINISHED), elsewhere, update(elsewhere, S.COPY_SEGMENT_FINISHED))
+    segments = PartitionSegments(log.log, [TIP])
+    log.write(update(second, S.COPY_SEGMENT_FINISHED))
+    for _ in range(2):
+        with pytest.raises(
+            TopicInDoubtError, match=r"1 segments of .*orders-0 have an incomplete history, see offset 2"
+        ):
+            segments.advance()
+    PartitionSegments(log.log, [OTHER])
+    log.write(update(second, S.DELETE_SEGMENT_STARTED), update(second, S.DELETE_SEGMENT_FINISHED))
+    segments.advance()
+    assert len(segments.list_remote_log_segments(TIP)) == 1
+
+
 def test_a_list_of_segments_answers_as_the_log_it_came_from() -> None:
     log, segments = Log(), [started(n, n * 10, n * 10 + 9) for n in range(4)]
     log.write(*segments)
