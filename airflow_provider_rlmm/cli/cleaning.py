@@ -27,6 +27,7 @@ from airflow_provider_rlmm.cli.runs import (
     begin,
     execute_option,
     read_acknowledgements,
+    say_era,
     say_judgement,
 )
 from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
@@ -222,6 +223,7 @@ def _say_plan(invocation: Invocation, summary: PlanSummary, run: Run) -> None:
         output.rows(rows, columns, "planned")
     output.line(f"{planned.segments:,} segments, {human_bytes(planned.bytes)} would be deleted now.")
     output.line(f"{waiting.segments:,} segments, {human_bytes(waiting.bytes)} wait for their time.")
+    say_era(output, summary.era)
     for refusal in summary.refusals:
         style = "bold red" if refusal.kind.needs_person else ""
         output.line(f"left: {refusal.what}: {refusal.why}. To do: {refusal.what_to_do}", style)
@@ -245,6 +247,7 @@ def _say_totals(invocation: Invocation, report: CleanupReport, path: str, min_ab
     if (marked := totals.get("partitions_marked")) and totals["waiting_segments"]:
         wait = duration_in_words(min_absence_ms)
         output.line(f"{marked:,} user partitions were marked now. A run in {wait} deletes what is theirs.")
+    say_era(output, report.era)
     for refusal in report.waiting.refusals:
         output.line(f"waits: {refusal.what}: {refusal.why}. {refusal.what_to_do}")
     for refusal in (*report.not_marked, *report.not_planned):

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 import click
 
 from airflow_provider_rlmm.cli.options import Invocation
-from airflow_provider_rlmm.cli.output import Working
+from airflow_provider_rlmm.cli.output import Output, Working
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.told_era import ToldEra
 from airflow_provider_rlmm.core.runs import attention
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
@@ -218,6 +219,17 @@ def read_acknowledgements(file: str | None, now_ms: int) -> attention.Acknowledg
     except (OSError, ValueError) as e:
         raise ConfigurationError(f"--acknowledgements {in_quotes(file)} cannot be read: {type(e).__name__}") from None
     return attention.read_acknowledgements(text, now_ms, file)
+
+
+def say_era(output: Output, era: ToldEra | None) -> None:
+    """
+    Print the era of the log.
+
+    :param output: where.
+    :param era: as a document tells it, ``None`` where it does not.
+    """
+    if era is not None:
+        output.line(f"The metadata topic is {era}.", "" if era.is_plain else "bold red")
 
 
 def say_judgement(invocation: Invocation, judgement: attention.Judgement) -> None:

@@ -26,6 +26,7 @@ from airflow_provider_rlmm.cli.runs import (
     confirmed,
     execute_option,
     judged,
+    say_era,
     say_judgement,
 )
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
@@ -147,6 +148,7 @@ def _say(invocation: Invocation, summary: ScrubSummary, document: dict[str, Any]
     if not output.as_json:
         output.rows(rows, {"class": "class", "objects": "objects", "bytes": "size"}, "objects that are not in use")
     output.line(f"{summary.listed.objects:,} objects, {human_bytes(summary.listed.bytes)} were listed.")
+    say_era(output, summary.era)
     for forgotten in summary.forgotten:
         if not (forgotten.objects or forgotten.why):
             output.line(

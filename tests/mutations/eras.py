@@ -96,7 +96,7 @@ COMPACTED = [
         "I22",
         "a plan does not say that nothing of it would be deleted",
         "features/cleanup/planner.py",
-        "        draft.refuse(refusals_of_era(topic.log.era))\n",
+        "        draft.refuse(refusals_of_era(era))\n",
         "",
         _NO_GAP,
     ),

@@ -17,11 +17,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, MalformedMetadataError
+from airflow_provider_rlmm.core.plans.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.records.keys import parse_key
 from airflow_provider_rlmm.core.records.serde import deserialize
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_MAX_TOLD = 1_000
 
 COMPACT = "compact"
 """Name in ``cleanup.policy`` of a topic that is compacted."""
@@ -65,8 +68,12 @@ class LogEra:
             "such a cluster write records with keys, and what a compacted topic does not say may have been said"
         )
 
+    def told(self) -> ToldEra:
+        """Return it as documents say it; what brokers have answered may be long there."""
+        return ToldEra(EraName[self.era.name], self.why[:_MAX_TOLD])
+
     def __str__(self) -> str:
-        return f"{self.era.name.lower()}: {self.why}"
+        return str(ToldEra(EraName[self.era.name], self.why))
 
 
 WHAT_TO_DO = (

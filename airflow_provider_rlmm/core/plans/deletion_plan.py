@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 What every plan of deletions says, the cleaner's and a scrub's: where and until when it counts, by whose time it was made,
-what was held, what was seen of the storage root, and by which limit it was judged.
+what was held, what was seen of the storage root, in which era of the log, and by which limit it was judged.
 
 A plan is a sealed document: it carries a SHA-256 of itself, and nothing else is ever taken for it.
 """
@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import PlainJson, Text, plain_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.told_era import ToldEra, without_unsaid_era
 
 _Plan = TypeVar("_Plan", bound="DeletionPlan")
 
@@ -76,6 +77,7 @@ class DeletionPlan(ABC):
     :param root: what was seen of the storage root, plain JSON.
     :param clock: which clock was used and how it was proven, in words.
     :param hold: topic names, patterns and ids that were not to be touched.
+    :param era: the era of the log that it was made from, ``None`` where its maker did not say: earlier releases did not.
     """
 
     plan_id: Text
@@ -88,6 +90,7 @@ class DeletionPlan(ABC):
     root: PlainJson = field(default_factory=dict)
     clock: Text = ""
     hold: tuple[Text, ...] = ()
+    era: Annotated[ToldEra | None, AbsentAs(None)] = None
 
     FORM: ClassVar[PlanForm]
 
@@ -179,4 +182,4 @@ class DeletionPlan(ABC):
         """
 
     def _sealed(self) -> dict[str, Any]:
-        return strict.sealed(plain_of(self), self.FORM.version)
+        return strict.sealed(without_unsaid_era(plain_of(self)), self.FORM.version)

@@ -80,7 +80,8 @@ class CleanupPlanner:
         draft = _Draft(max_segments)
         topic = self.topic
         topic.advance()
-        draft.refuse(refusals_of_era(topic.log.era))
+        era = topic.log.era
+        draft.refuse(refusals_of_era(era))
         # Of living topics nothing is asked but whether they are being deleted. The log was read before.
         living = frozenset(look(self.topic.topics, self.topic.log, {}).living.values())
         for metadata_partition in range(self.topic.log.partition_count):
@@ -101,6 +102,7 @@ class CleanupPlanner:
             waiting=draft.waiting,
             left=draft.left,
             hold=self.hold().entries,
+            era=era.told(),
             tails=draft.tails,
         )
         return Plan(summary, draft.to_table())

@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, 
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.plans.told_era import ToldEra
 from airflow_provider_rlmm.core.runs.attention import Judgement, ReportedProblem
 from airflow_provider_rlmm.features.cleanup.reports import (
     MetadataPartitionReport,
@@ -94,6 +95,7 @@ class CleanupReport:
     :param cluster_id: the cluster, ``None`` where it is not known.
     :param created_at_ms: ms since the epoch.
     :param dry_run: whether nothing was written or deleted.
+    :param era: the era of the log, ``None`` where no document tells: those of earlier releases do not.
     :param stopped: what stopped it before it cleaned anything, ``None`` where nothing did.
     :param deletion: whether deletion frees space, in words; ``None`` where nobody has asked.
     :param archive: what was archived before anything was deleted, ``None`` where nothing was.
@@ -111,6 +113,7 @@ class CleanupReport:
     cluster_id: LongText | None
     created_at_ms: int
     dry_run: bool
+    era: Annotated[ToldEra | None, AbsentAs(None)]
     stopped: Stopped | None
     deletion: LongText | None
     archive: Annotated[ReportedArchive | None, AbsentAs(None)]  # reports of earlier releases know of none
@@ -135,6 +138,7 @@ def cleanup_report(
     created_at_ms: int,
     parts: Sequence[MetadataPartitionReport],
     dry_run: bool = False,
+    era: ToldEra | None = None,
     judgement: Judgement | None = None,
     stopped: Stopped | None = None,
     waiting: Count | None = None,
@@ -154,6 +158,7 @@ def cleanup_report(
     :param created_at_ms: ms since the epoch.
     :param parts: what the cleaning tasks did.
     :param dry_run: whether nothing was written or deleted.
+    :param era: the era of the log, ``None`` where no document tells.
     :param judgement: what needs a person, and what a person has seen; ``None`` for nothing.
     :param stopped: what stopped the run before it cleaned anything.
     :param left: segments that are left in metadata partitions without a report of their own.
@@ -180,6 +185,7 @@ def cleanup_report(
         cluster_id=cluster_id,
         created_at_ms=created_at_ms,
         dry_run=dry_run,
+        era=era,
         stopped=stopped,
         deletion=deletion,
         archive=None if archive is None else ReportedArchive.of(archive),

@@ -15,8 +15,9 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import LongText, Text, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, reader_of
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.plans.told_era import ToldEra
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Attention
 
@@ -135,6 +136,8 @@ class Marking:
     marked: int  # user partitions that were marked; in a dry run, that would have been
     already_marked: int  # user partitions whose observation of absence stands
     refusals: tuple[Refused, ...]  # what was not marked, and why
+    # the era of the log; earlier releases did not say it
+    era: Annotated[ToldEra | None, AbsentAs(None)] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.plans.told_era import ToldEra
 from airflow_provider_rlmm.core.runs.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport, Stopped, cleanup_report
@@ -82,6 +83,13 @@ class _RunDocuments:
         if self.plan is not None:
             return self.plan.cluster_id
         return self.mark.cluster_id if self.mark else None
+
+    @property
+    def era(self) -> ToldEra | None:
+        """The era of the log as the last task saw it that says so, ``None`` where no document tells."""
+        if self.plan is not None and self.plan.era is not None:
+            return self.plan.era
+        return self.mark.era if self.mark else None
 
     @property
     def stopped(self) -> bool:
@@ -238,6 +246,7 @@ def report_of_run(
         created_at_ms=now_ms,
         parts=[parts[p] for p in sorted(parts)],
         dry_run=is_dry,
+        era=run.era,
         judgement=judgement,
         stopped=_stopped(run),
         waiting=run.plan.waiting if run.plan else None,

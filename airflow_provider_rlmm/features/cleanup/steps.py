@@ -75,7 +75,14 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
         require_known_hold(session, topic)
         marker = DeletedPartitionMarker(topic, effects, clock=session.clock, hold=session.hold)
         report = marker.mark(work)
-    left = Marking(session.cluster_id, report.dry_run, len(report.marked), report.already_marked, report.refusals)
+    left = Marking(
+        session.cluster_id,
+        report.dry_run,
+        len(report.marked),
+        report.already_marked,
+        report.refusals,
+        session.log.era.told(),
+    )
     write_document(uri, MARK_DOCUMENT, json.dumps(plain_of(left)))
     log_refusals(report.refusals)
     return report

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.log.era import LogEra
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.plans.limits import MAX_COPY
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
@@ -62,6 +63,7 @@ class Scrub:
     :param before: W1: metadata partition → offset, exclusive.
     :param read_until: metadata partition → offset up to which the log was read, exclusive.
     :param began_at_ms: when W1 was taken, ms since the epoch.
+    :param era: the era of the log, as of all that was read.
     """
 
     objects: pa.Table
@@ -77,6 +79,7 @@ class Scrub:
     before: Mapping[int, int]
     read_until: Mapping[int, int]
     began_at_ms: int
+    era: LogEra
 
 
 def scrub(
@@ -134,6 +137,7 @@ def scrub(
         before,
         dict(reading.state.next_offsets),
         began_at_ms,
+        reading.state.era,
     )
 
 

@@ -174,6 +174,7 @@ def summary_of(scrub: Scrub, rows: pa.Table, origin: ScrubOrigin, file: PlanFile
         unseen=tuple(Told(folder, why) for folder, why in list(scrub.unseen.items())[:MAX_KEYS]),
         price_micros=origin.price_micros,
         file=file,
+        era=scrub.era.told(),
     )
 
 

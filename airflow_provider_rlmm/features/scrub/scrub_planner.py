@@ -78,6 +78,7 @@ def plan_scrub(
         left_for_later=chosen.left_for_later,
         hold=choice.hold.entries,
         root=summary.root,
+        era=summary.era,
         blast_radius=blast_radius,
         file=PlanFile.of(SCRUB_PLAN_TABLE, chosen.rows.num_rows, data),
     ).judged_by(blast_radius)

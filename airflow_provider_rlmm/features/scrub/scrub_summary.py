@@ -15,11 +15,12 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import PlainJson, Text, plain_of, reader_of, value_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.core.plans.told_era import ToldEra, without_unsaid_era
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.features.scrub.rules import ELSEWHERE, ScrubClass
 from airflow_provider_rlmm.features.scrub.unnamed import OBSERVED_COLUMNS
@@ -162,6 +163,7 @@ class ScrubSummary:
     :param unseen: the first of them, at most :data:`MAX_KEYS`, and why.
     :param price_micros: what a gigabyte costs in a month, in millionths of a unit of money, ``None`` where nobody said.
     :param file: the table.
+    :param era: the era of the log, ``None`` where it is not said: earlier releases did not say it.
     """
 
     scrub_id: Text
@@ -190,6 +192,7 @@ class ScrubSummary:
     unseen: tuple[Told, ...]
     price_micros: int | None
     file: PlanFile
+    era: Annotated[ToldEra | None, AbsentAs(None)] = None
 
     def cost_of(self, stored_bytes: int) -> float | None:
         """
@@ -205,7 +208,7 @@ class ScrubSummary:
 
         :raises PlanError: if it does not read back as it was written.
         """
-        text = json.dumps(strict.sealed(plain_of(self), SCRUB_FORMAT), indent=2, sort_keys=True)
+        text = json.dumps(strict.sealed(without_unsaid_era(plain_of(self)), SCRUB_FORMAT), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise PlanError(f"the document of scrub {self.scrub_id} does not read back as it was written")
         return text

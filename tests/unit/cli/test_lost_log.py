@@ -91,6 +91,22 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     return code, printed.out + printed.err
 
 
+PLAN = ("plan", "--max-share", "1", "--storage", "file:///tiered")
+
+
+@pytest.mark.parametrize("command", [PLAN, CLEAN, SCRUB], ids=lambda command: str(command[0]))
+def test_the_era_of_the_log_is_said_in_a_line_and_in_the_document(
+    cluster: Cluster, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "The metadata topic is plain: no record" in said(capsys, *command)[1]
+    cluster.log.policy = frozenset({"compact"})
+    assert "The metadata topic is compacted: its cleanup.policy is compact." in said(capsys, *command)[1]
+    run([*command, "--json"])
+    era = json.loads(capsys.readouterr().out)["era"]
+    assert era["name"] == "compacted"
+    assert "its cleanup.policy is compact" in era["why"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lose", LOSSES)
 def test_a_scrub_deletes_nothing_of_a_living_topic_whose_records_are_lost(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, plan_file_name
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.plans.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Acknowledgement, Attention, Judgement, judge
 from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
@@ -394,6 +396,30 @@ def test_a_scrub_in_words() -> None:
     html = DOCUMENT_PAGES["scrub-plans"].show("plan-1", json.loads(scrub_plan().to_json()))
     for words in ("larger than allowed", "sole owner", "72 h 0 min", "deleted by the log"):
         assert words in html
+
+
+def documents_of(era: ToldEra | None) -> dict[str, Any]:
+    """Of each kind that tells an era."""
+    return {
+        "plans": json.loads(replace(plan(), era=era).to_json()),
+        "reports": report(era=era),
+        "scrubs": json.loads(replace(scrub(), era=era).to_json()),
+        "scrub-plans": json.loads(replace(scrub_plan(), era=era).to_json()),
+    }
+
+
+@pytest.mark.parametrize("kind", ["plans", "reports", "scrubs", "scrub-plans"])
+def test_the_era_of_the_log_is_a_line_where_it_was_told(kind: str) -> None:
+    def page(era: ToldEra | None) -> str:
+        return DOCUMENT_PAGES[kind].show("name", documents_of(era)[kind])
+
+    alarm = "nothing may be deleted"
+    plain, keyed = page(ToldEra(EraName.PLAIN, "no key")), page(ToldEra(EraName.KEYED, f"a key {EVIL}"))
+    assert "The metadata topic is plain: no key." in plain
+    assert alarm not in plain
+    assert "The metadata topic is keyed: a key &lt;script&gt;" in keyed
+    assert alarm in keyed
+    assert "The metadata topic is" not in page(None)
 
 
 def test_what_comes_from_outside_is_escaped() -> None:

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.plans.plan import (
     plan_file_name,
 )
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.plans.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 
 SUMMARY = PlanSummary(
@@ -254,3 +255,14 @@ def test_what_leaders_delete_is_estimated_and_counted_apart() -> None:
     # Of what only dangles neither this package nor a leader deletes anything before its topic goes.
     assert (found.to_delete, found.expected_of_leaders) == (Count(1, 10), Count(3 + 4 + 5, 120))
     assert found.planned == Count(15, 150)
+
+
+def test_a_plan_tells_its_era_and_one_that_does_not_keeps_its_checksum() -> None:
+    plan = replace(SUMMARY, era=ToldEra(EraName.KEYED, "a key"))
+    assert PlanSummary.from_json(plan.to_json()) == plan
+    assert json.loads(plan.to_json())["era"] == {"name": "keyed", "why": "a key"}
+    before = json.loads(SUMMARY.to_json())
+    assert "era" not in before
+    assert PlanSummary.from_json(SUMMARY.to_json()).sha256 == before["sha256"]
+    with pytest.raises(PlanError, match=r"era\.name"):
+        PlanSummary.from_json(document(era={"name": "later", "why": ""}))

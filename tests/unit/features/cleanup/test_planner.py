@@ -9,6 +9,7 @@ from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import plan_schema
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.core.plans.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
@@ -56,6 +57,16 @@ def test_the_summary_counts(cluster: Cluster) -> None:
     assert summary.by_metadata_partition == {0: Count(3, 3000)}
     assert summary.read_until == dict(cluster.log.high_water_marks())
     assert (summary.quarantined, summary.unresolved, summary.refusals) == ({}, 0, ())
+
+
+def test_the_plan_says_the_era_of_the_log(cluster: Cluster) -> None:
+    era = cluster.plan().summary.era
+    assert era is not None
+    assert era.is_plain
+    cluster.log.policy = frozenset({"compact"})
+    summary = cluster.plan().summary
+    assert summary.era == ToldEra(EraName.COMPACTED, "its cleanup.policy is compact")
+    assert [refusal.kind for refusal in summary.refusals].count(RefusalKind.LOG_ERA) == 1
 
 
 def test_the_plan_is_for_this_cluster_and_for_a_while(cluster: Cluster) -> None:

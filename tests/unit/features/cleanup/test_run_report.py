@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import MAX_REFUSALS, PlanFile, PlanSummary, first_refusals, plan_file_name
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.plans.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.runs.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
@@ -89,8 +90,8 @@ class Folder:
     def clean(self, metadata_partition: int, *refusals: Refusal, dry_run: bool = False) -> None:
         self.put(f"clean-{metadata_partition}.json", cleaned(metadata_partition, *refusals, dry_run=dry_run))
 
-    def mark(self, *refusals: Refusal, dry_run: bool = False) -> None:
-        self.put("mark.json", plain_of(Marking("cluster-1", dry_run, 2, 3, refusals)))
+    def mark(self, *refusals: Refusal, dry_run: bool = False, era: ToldEra | None = None) -> None:
+        self.put("mark.json", plain_of(Marking("cluster-1", dry_run, 2, 3, refusals, era)))
 
     def report(self, **given: Any) -> dict[str, Any]:
         """The document; it always has its form."""
@@ -125,6 +126,17 @@ def test_a_run_in_which_all_went_well_needs_nobody(folder: Folder) -> None:
         "partitions_incomplete": 0, "partitions_refused": 0, "partitions_waiting": 0, "partitions_marked": 2,
         "refusals": 0, "waiting_segments": 0, "waiting_bytes": 0, "needs_person": 0, "acknowledged": 0,
     }  # fmt: skip
+
+
+def test_a_report_says_the_era_of_the_log_as_the_last_task_has_seen_it(folder: Folder) -> None:
+    assert folder.report()["era"] is None
+    keyed, compacted = ToldEra(EraName.KEYED, "a key"), ToldEra(EraName.COMPACTED, "the policy")
+    folder.mark(era=keyed)
+    assert folder.report(marked=True)["era"] == {"name": "keyed", "why": "a key"}
+    folder.plan({})
+    assert folder.report(marked=True)["era"] == {"name": "keyed", "why": "a key"}
+    folder.plan({}, era=compacted)
+    assert folder.report(marked=True)["era"] == {"name": "compacted", "why": "the policy"}
 
 
 def test_refusals_of_marker_planner_and_cleaner_need_a_person_each_once(folder: Folder) -> None:
