@@ -30,6 +30,14 @@ _NO_GAP = f"{_WHOLE}test_in_a_compacted_log_everybody_is_under_proof_and_no_gap_
 
 COMPACTED = [
     Mutation(
+        "I12",
+        "a scrub is green though its deletion would be refused for the era of the log",
+        "features/scrub/scrub_summary.py",
+        "    yield from _of_the_era(summary)\n",
+        "",
+        "cli/test_lost_log.py::test_the_era_of_the_log_is_said_and_a_dry_run_is_red_where_a_real_one_is_refused",
+    ),
+    Mutation(
         "I18",
         "the cleaner takes a segment whose deletion was finished and not started for one that nobody deletes",
         "core/records/history.py",

@@ -55,6 +55,11 @@ class LogEra:
     era: Era
     why: str
 
+    @classmethod
+    def of(cls, told: ToldEra) -> LogEra:
+        """Return the era that a document tells."""
+        return cls(Era[told.name.name], told.why)
+
     def or_later(self, other: LogEra) -> LogEra:
         """Return the later of two; of two that are the same this one."""
         return other if other.era > self.era else self

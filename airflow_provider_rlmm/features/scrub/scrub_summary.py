@@ -18,10 +18,12 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
+from airflow_provider_rlmm.core.log.era import LogEra
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.plans.told_era import ToldEra, without_unsaid_era
 from airflow_provider_rlmm.core.runs.attention import Attention
+from airflow_provider_rlmm.core.world.replay import refusals_of_era
 from airflow_provider_rlmm.features.scrub.rules import ELSEWHERE, ScrubClass
 from airflow_provider_rlmm.features.scrub.unnamed import OBSERVED_COLUMNS
 
@@ -262,18 +264,25 @@ def _of_the_root(summary: ScrubSummary) -> Iterator[Attention]:
         )
 
 
+def _of_the_era(summary: ScrubSummary) -> Iterator[Attention]:
+    """Yield why nothing would be deleted in the era of the log."""
+    if summary.era is not None:
+        yield from map(Attention.of_refusal, refusals_of_era(LogEra.of(summary.era)))
+
+
 def problems(
     summary: ScrubSummary, missing: Sequence[Mapping[str, Any]], unknown: Sequence[Mapping[str, Any]]
 ) -> Iterator[Attention]:
     """
-    Yield what needs a person: a root below which nothing would be deleted, missing objects, what no record names and must
-    stay, folders that were not listed whole, and what nothing can be told of.
+    Yield what needs a person: a root below which nothing would be deleted, an era in which nothing would be, missing objects,
+    what no record names and must stay, folders that were not listed whole, and what nothing can be told of.
 
     :param summary: of the scrub.
     :param missing: the first rows of class ``MISSING``, one per segment.
     :param unknown: one row per topic, metadata partition and reason of class ``UNKNOWN``, the first of them.
     """
     yield from _of_the_root(summary)
+    yield from _of_the_era(summary)
     for row in missing:
         yield Attention(
             RefusalKind.MISSING_OBJECTS.value,

@@ -95,13 +95,13 @@ PLAN = ("plan", "--max-share", "1", "--storage", "file:///tiered")
 
 
 @pytest.mark.parametrize("command", [PLAN, CLEAN, SCRUB], ids=lambda command: str(command[0]))
-def test_the_era_of_the_log_is_said_in_a_line_and_in_the_document(
+def test_the_era_of_the_log_is_said_and_a_dry_run_is_red_where_a_real_one_is_refused(
     cluster: Cluster, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "The metadata topic is plain: no record" in said(capsys, *command)[1]
     cluster.log.policy = frozenset({"compact"})
     assert "The metadata topic is compacted: its cleanup.policy is compact." in said(capsys, *command)[1]
-    run([*command, "--json"])
+    assert run([*command, "--json"]) == 4
     era = json.loads(capsys.readouterr().out)["era"]
     assert era["name"] == "compacted"
     assert "its cleanup.policy is compact" in era["why"]

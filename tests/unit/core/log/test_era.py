@@ -13,6 +13,7 @@ def test_documents_name_every_era(era: Era) -> None:
     told = LogEra(era, "seen").told()
     assert told == ToldEra(EraName(era.name.lower()), "seen")
     assert str(told) == str(LogEra(era, "seen")) == f"{era.name.lower()}: seen"
+    assert LogEra.of(told) == LogEra(era, "seen")
     assert told.is_plain == (era is Era.PLAIN)
 
 
