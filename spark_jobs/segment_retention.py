@@ -35,6 +35,7 @@ from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluat
 from airflow_provider_rlmm.features.retention.spark.generations import (
     GenerationStore,
     next_generation,
+    refusals_of_log,
     write_generation,
 )
 from airflow_provider_rlmm.features.retention.spark.java_client import (
@@ -170,7 +171,12 @@ def make_plan(
             created_at_ms=limits.now_ms,
             expires_at_ms=limits.now_ms + arguments.expires_in_ms,
             read_until=topic_range.end,
-            refusals=(*orphans.refusals, *topic_range.lost_beginnings()),
+            era=written.generation.era,
+            refusals=(
+                *refusals_of_log(written.generation, cluster_state.explained_gaps),
+                *orphans.refusals,
+                *topic_range.lost_beginnings(),
+            ),
             job=work,
         )
         summary = save_plan(spark, written.data_set, orphans.absent, folder, header)

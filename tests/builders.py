@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
-from airflow_provider_rlmm.core.log.era import PLAIN_ERA, LogEra
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.log.snapshot import Snapshot, SnapshotStore
@@ -21,6 +20,7 @@ from airflow_provider_rlmm.core.log.snapshot_file import decode_snapshot, encode
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan import PlannedSegments
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,7 +18,9 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
+from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refusals_of_era
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE
@@ -280,12 +282,15 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
 
     def _job_arguments(self, hook: RemoteLogMetadataHook, folder: Path, name: str) -> dict[str, str]:
         """Observe the cluster, write down what was seen, and return what the job is told, without the client properties."""
+        from airflow_provider_rlmm.core.runs.floors import explained_gaps
         from airflow_provider_rlmm.core.world.cluster_look import observe_cluster
 
         hook.check_cluster()
         metadata_topic = hook.get_connection_settings().metadata_topic
         with hook.naming_connection():
             state = observe_cluster(hook.get_cluster_topics(), metadata_topic, system_clock)
+        topic_id = next(topic.topic_id for topic in state.topics if topic.name == metadata_topic)
+        state = replace(state, explained_gaps=explained_gaps(work_uri(), state.cluster_id, topic_id))
         self.log.info("cluster %s: %d topics observed", state.cluster_id, len(state.topics))
         with telling_of_full_disks(folder / "cluster_state.json"):
             (folder / "cluster_state.json").write_text(state.to_json())
@@ -340,7 +345,6 @@ class PublishRetentionPlanOperator(CheckedOperator[_PublishArguments]):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_provider_rlmm.core.runs.floors import reading
-        from airflow_provider_rlmm.core.world.replay import refusal_of_lost
 
         read, name = self.read_arguments(), artifact_name(context)
         uri = artifact_uri(name)
@@ -363,8 +367,10 @@ class PublishRetentionPlanOperator(CheckedOperator[_PublishArguments]):
         context["ti"].xcom_push(key="plan", value=uri)
         with reading(RemoteLogMetadataHook(read.rlmm_conn_id), work_uri()) as log:
             # The job compares the log with its own last read only.
-            lost = dict.fromkeys(refusal_of_lost(loss) for loss in log.losses.values())
-        seen = [*lost, *summary.refusals]
+            lost = [refusal_of_lost(loss) for loss in log.losses.values()]
+            if not any(refusal.kind is RefusalKind.LOG_ERA for refusal in summary.refusals):
+                lost += refusals_of_era(log.era)
+        seen = dict.fromkeys([*lost, *summary.refusals])
         refused = [Attention.of_refusal(refusal) for refusal in seen if refusal.kind.needs_person]
         judgement = judged(self.log, refused, summary.cluster_id)
         facts = facts_of(context, read.rlmm_conn_id)

@@ -22,7 +22,6 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import LogEraError, TopicInDoubtError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-from airflow_provider_rlmm.core.log.era import Era, LogEra
 from airflow_provider_rlmm.core.log.in_process import InProcessOffsetStore
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
@@ -31,6 +30,7 @@ from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode
+from airflow_provider_rlmm.core.records.era import Era, LogEra
 from airflow_provider_rlmm.core.records.records import topic_id_partition_of
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.runs.floors import floored

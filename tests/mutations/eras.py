@@ -3,9 +3,16 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import EVENT_ENCODING, WRITE_GUARD, Mutation, switched_off
+from tests.mutations.mutation import (
+    EVENT_ENCODING,
+    LOST_RECORDS,
+    RETENTION_OPERATORS,
+    WRITE_GUARD,
+    Mutation,
+    switched_off,
+)
 
-ERA = "core/log/era.py"
+ERA = "core/records/era.py"
 FLOORED_LOG = "core/log/floored_log.py"
 FLOORS = "core/log/floors.py"
 KEYS = "core/records/keys.py"
@@ -17,7 +24,9 @@ _GUARD = "core/log/test_write_guard.py::"
 _ONCE = f"{_FLOOR}test_a_topic_that_was_compacted_once_stays_compacted"
 _KEY = f"{_FLOOR}test_a_key_that_names_its_record_is_seen_and_remembered_and_no_reason_for_less_than_compaction"
 
+FOLDING = "features/retention/spark/executor/folding.py"
 FOLLOWER = "core/log/follower.py"
+_GAPS = "features/retention/test_log_gaps.py::"
 REPLAY = "core/world/replay.py"
 _FOLLOWER = "core/log/test_follower.py::"
 _WHOLE = "features/cleanup/test_wholeness.py::"
@@ -156,6 +165,57 @@ COMPACTED = [
     ),
 ]
 
+SPARK = [
+    Mutation(
+        "I18",
+        "the Spark job passes over offsets without a record",
+        FOLDING,
+        '        self._note_holes(records["offset"][-1].as_py() + 1, [records])\n',
+        '        self._next_offset = records["offset"][-1].as_py() + 1\n',
+        f"{_GAPS}test_every_offset_above_the_beginning_that_holds_no_record_is_a_gap",
+    ),
+    Mutation(
+        "I18",
+        "the Spark job passes over offsets without a record at the end of the log",
+        FOLDING,
+        "        self._note_holes(offset, [])\n",
+        "",
+        f"{_GAPS}test_every_offset_above_the_beginning_that_holds_no_record_is_a_gap",
+    ),
+    Mutation(
+        "I18",
+        "the Spark job forgets the offsets without a record that it was told of by an earlier run",
+        FOLDING,
+        "        self.holes, self.more_holes = self._before.holes, self._before.more_holes\n",
+        "        self.holes, self.more_holes = (), 0\n",
+        f"{_GAPS}test_a_run_that_reads_on_knows_the_gaps_before_and_those_that_are_new",
+    ),
+    switched_off(
+        "features/retention/spark/generations.py",
+        "I18",
+        "the word of a person covers offsets that nobody knows any more",
+        "        if part.more_holes and not unsaid:",
+        f"{_GAPS}test_nobodys_word_covers_gaps_that_are_not_named",
+    ),
+    Mutation(
+        "I18",
+        "the Spark job sees no key",
+        FOLDING,
+        "            self.keyed_at = keyed_offset(records)\n",
+        "            pass\n",
+        f"{_GAPS}test_a_key_that_names_its_record_is_remembered_and_no_other",
+    ),
+    Mutation(
+        "I18",
+        "a plan of Spark is green where earlier runs have seen a compacted topic",
+        RETENTION_OPERATORS,
+        "                lost += refusals_of_era(log.era)\n",
+        "                pass\n",
+        "airflow/operators/test_operators.py::"
+        "test_a_plan_of_a_log_that_may_lack_records_is_published_and_fails_also_where_the_job_did_not_see_it",
+    ),
+]
+
 HOLES = [
     Mutation(
         "I18",
@@ -166,7 +226,7 @@ HOLES = [
         f"{_FOLLOWER}test_offsets_without_a_record_are_holes_wherever_they_lie",
     ),
     switched_off(
-        FOLLOWER,
+        LOST_RECORDS,
         "I18",
         "offsets without a record at the end of the log are passed over",
         "    if start < end:",
@@ -182,7 +242,7 @@ HOLES = [
     Mutation(
         "I18",
         "the cause of some offsets explains others",
-        "core/records/lost_records.py",
+        LOST_RECORDS,
         "        return start <= self.start and self.end <= end\n",
         "        return start <= self.start\n",
         f"{_FOLLOWER}test_holes_of_which_somebody_has_said_why_are_no_open_ones",
@@ -256,6 +316,7 @@ HOLES = [
 
 ERAS = [
     *HOLES,
+    *SPARK,
     *COMPACTED,
     switched_off(
         WRITE_GUARD,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.mutations.mutation import CLEANER, LOST_RECORDS, MARKER, PLANNER, REPLAY, WRITE_GUARD, Mutation, switched_off
+from tests.mutations.mutation import CLEANER, LOST_RECORDS, MARKER, PLANNER, WRITE_GUARD, Mutation, switched_off
 
 FLOORED_LOG = "core/log/floored_log.py"
 FLOORS = "core/log/floors.py"
@@ -152,7 +152,7 @@ LOST_RECORDS = [
         f"{_LOST}test_nothing_is_planned_there",
     ),
     switched_off(
-        REPLAY,
+        "core/plans/log_refusals.py",
         "I19",
         "a metadata topic that was made anew is refused once for each of its partitions",
         "    if lost.replaced is not None:",
@@ -218,7 +218,7 @@ LOST_RECORDS = [
         "I18",
         "a plan of Spark is green where records are lost",
         "operators/retention.py",
-        "        seen = [*lost, *summary.refusals]\n",
+        "        seen = dict.fromkeys([*lost, *summary.refusals])\n",
         "        seen = [*summary.refusals]\n",
         "airflow/operators/test_operators.py::test_a_plan_of_spark_is_red_where_the_topic_has_lost_what_earlier_runs_have_read",
     ),

@@ -16,13 +16,13 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import LogEraError, RlmmError
-from airflow_provider_rlmm.core.log.era import PLAIN_ERA, era_of_policy, era_of_records
 from airflow_provider_rlmm.core.log.in_process import (
     InProcessMetadataEventLog,
     InProcessOffsetStore,
     no_effect_hook,
 )
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, era_of_policy, era_of_records
 from airflow_provider_rlmm.core.records.records import RemoteLogMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.storage.root import RootExpectation

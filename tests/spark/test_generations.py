@@ -16,6 +16,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.records.era import COMPACT, PLAIN_ERA, era_of_policy
 from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
 from airflow_provider_rlmm.features.retention.spark.executor import versions
 from airflow_provider_rlmm.features.retention.spark.executor.versions import software
@@ -108,6 +109,17 @@ def test_the_second_run_reads_only_what_is_new(log: Log, store: GenerationStore,
     assert {report.records for report in third.reports} == {0}
     assert store.numbers() == [3, 2]
     assert store.read(3) == third.generation
+
+
+def test_an_era_that_was_seen_once_stays_as_long_as_it_is_the_same_topic(log: Log, store: GenerationStore) -> None:
+    compacted = era_of_policy({COMPACT})
+    assert log.run(store, 0.3).generation.era == PLAIN_ERA.told()
+    assert log.run(store, 0.6, era=compacted).generation.era == compacted.told()
+    assert log.run(store).generation.era == compacted.told()
+    # The end is lost, so all is read anew; what was seen of the topic holds all the same.
+    shorter = log.run(store, 0.5)
+    assert (shorter.read_on_from, shorter.generation.era) == (None, compacted.told())
+    assert log.run(store, topic_id=UUID(int=99)).generation.era == PLAIN_ERA.told()
 
 
 def test_only_files_of_the_manifest_count(log: Log, store: GenerationStore, tmp_path: Path) -> None:

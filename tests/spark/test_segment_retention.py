@@ -17,10 +17,13 @@ from uuid import UUID
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 from airflow_provider_rlmm.operators.task_folder import handed_over
@@ -201,6 +204,56 @@ def test_the_second_run_reads_only_what_is_new_and_settings_are_tried_without_a_
     assert set(tried["by_topic"]) == {*as_it_is["by_topic"], LIVE}
     assert tried["by_reason"]["RETENTION_MS"]["segments"] >= 2 * SEGMENTS
     assert f"what if {setting}, estimated: " in done.stdout
+
+
+def test_a_log_that_may_lack_records_is_refused_until_somebody_has_said_why_one_is_missing(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    gapped, compacted = "metadata-with-a-marker", "metadata-compacted"
+    topics = [NewTopic(gapped, 2), NewTopic(compacted, 2, config={"cleanup.policy": "compact"})]
+    admin = AdminClient(cluster.kafka.client_config())
+    for created in admin.create_topics(topics).values():
+        created.result(30)
+    values = [(number, value) for number, _, value in cluster.records if number == 0][:5]
+    _produce(cluster.kafka, gapped, [(None, value) for _, value in values], **{"transactional.id": "somebody"})
+    _produce(cluster.kafka, compacted, [(b"key", value) for _, value in values])
+    ids = tiering.topic_ids(cluster.kafka)
+    listed = tuple(ListedTopic(ids[name], name, -1, -1, {}) for name in (gapped, compacted))
+    state = replace(cluster.state, topics=(*cluster.state.topics, *listed))
+    script, listings = tmp_path / "run_several.py", [tmp_path / name for name in ("seen.json", "explained.json")]
+    script.write_text(RUN_SEVERAL)
+    listings[0].write_text(state.to_json())
+    listings[1].write_text(replace(state, explained_gaps=(HistoryGap(0, 5, 6),)).to_json())
+    outputs = [tmp_path / name for name in ("first", "explained", "compacted")]
+    argvs = [
+        job_arguments(
+            cluster, tmp_path, output, topic=topic, cluster_state=str(listing), data_set=str(tmp_path / topic)
+        )
+        for output, topic, listing in zip(outputs, (gapped, gapped, compacted), (*listings, listings[0]), strict=True)
+    ]
+    done = submit(script, tmp_path, str(JOB), json.dumps(argvs))
+    assert "statuses [0, 0, 0]" in done.stdout, done.stdout
+    plans = [read_plan(str(output)) for output in outputs]
+    assert [str(plan.era).partition(":")[0] for plan in plans] == ["plain", "plain", "compacted"]
+    first, explained, of_compacted = (plan.refusals for plan in plans)
+    assert [(r.kind, r.metadata_partition, r.offset) for r in first] == [(RefusalKind.LOST_RECORDS, 0, 6)]
+    assert "metadata partition 0 has no record at offsets 5 to 5" in first[0].why
+    assert explained == ()
+    assert of_compacted[0].kind is RefusalKind.LOG_ERA
+    assert "cleanup.policy is compact" in of_compacted[0].why
+
+
+def _produce(kafka: LocalKafka, topic: str, records: list[tuple[bytes | None, bytes | None]], **settings: str) -> None:
+    """Produce records to partition 0, in one transaction where the settings name one."""
+    producer = Producer(kafka.client_config(**settings))
+    if settings:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    for key, value in records:
+        producer.produce(topic, value, key, 0)
+    if settings:
+        producer.commit_transaction(30)
+    assert producer.flush(30) == 0
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,17 +22,17 @@ from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
-from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
 from airflow_provider_rlmm.core.plans.plan_files import planned_topics, read_plan
-from airflow_provider_rlmm.core.records.fold.ipc import VERSION
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era
 from airflow_provider_rlmm.core.runs.run_decision import RunDecision
 from airflow_provider_rlmm.core.runs.steps import seconds_of_steps
 from airflow_provider_rlmm.core.world.audit_files import audit_rows
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.core.world.root_ledger import recorded_roots
 from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
 from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun
@@ -40,9 +40,11 @@ from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningPro
 from airflow_provider_rlmm.features.cleanup.report_document import read_report
 from airflow_provider_rlmm.features.cleanup.reports import read_marking, read_part
 from airflow_provider_rlmm.features.doctor.diagnosis import read_diagnosis
-from airflow_provider_rlmm.features.retention.spark.executor.folding import _read_state
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 from airflow_provider_rlmm.features.retention.spark.generation import Generation
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, _manifest, _newest
+from airflow_provider_rlmm.features.retention.spark.source import TopicRange
 from airflow_provider_rlmm.features.scrub.scrub_files import read_scrub, read_table
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
@@ -97,6 +99,12 @@ def _decision(text: str) -> None:
     assert RunDecision.of_dict(decided, decided["dag_id"], decided["run_id"]).to_dict() == decided
 
 
+def _refused_generation(text: str) -> None:
+    """One that does not say which offsets hold no record: all is read anew."""
+    with pytest.raises(SnapshotRefusedError, match="format_version is 1"):
+        Generation.from_json(text)
+
+
 DOCUMENTS: Final[Mapping[str, Read]] = {
     r"summary\.json": partial(_again, PlanSummary),
     r"inventory\.json": partial(_again, Inventory),
@@ -105,7 +113,7 @@ DOCUMENTS: Final[Mapping[str, Read]] = {
     r"scrub\.json": partial(_again, ScrubSummary),
     r"scrub-plan\.json": partial(_again, ScrubPlan),
     r"archive\.json": partial(_again, PlanArchive),
-    r"_manifest\.json": partial(_again, Generation),
+    r"_manifest\.json": _refused_generation,
     r"run-1\.[0-9a-f]{16}\.json": partial(_again, ArchiveManifest),
     r"run-1\.[0-9a-f]{64}\.json": partial(_again, ArchiveRun),
     r"approval\.json": partial(_approval, Approval),
@@ -177,20 +185,15 @@ def test_a_snapshot_that_does_not_say_which_offsets_held_no_record_is_made_anew(
         SnapshotFile(str(snapshot)).read()
 
 
-def test_a_job_reads_the_topic_anew_where_a_fold_that_refused_version_1_has_made_its_generations() -> None:
+def test_a_job_reads_the_topic_anew_where_its_generations_do_not_say_what_the_log_lacks() -> None:
     (data_set,) = DEMO.glob("segments-*")
     store = GenerationStore(str(data_set))
     assert store.numbers() == [2, 1]
-    for number in store.numbers():
-        made = store.read(number)
-        now = replace(made, fold_version=VERSION)
-        ends = {n: part.next_offset for n, part in made.parts.items()}
-        assert made.misfit(now, dict.fromkeys(ends, 0), ends) == "its fold version is 5, the topic that is read has 6"
-        states = [part for part in made.parts.values() if part.state]
-        assert states
-        for part in states:
-            with pytest.raises(SnapshotRefusedError, match="not a columnar state of version 6"):
-                _read_state(store.folder(number), part)
+    topic_range = TopicRange("__remote_log_metadata", UUID(int=1), {0: 0}, {0: 0})
+    now = _manifest(3, topic_range, Evaluation(1, ClusterState("cluster", 1, ()), EvaluationLimits(1)), {}, PLAIN_ERA)
+    newest, why_all, era = _newest(store, store.numbers(), now, topic_range)
+    assert (newest, era) == (None, PLAIN_ERA)
+    assert why_all.startswith("generation 2 is not used: its manifest cannot be read (format_version is 1")
 
 
 def test_a_recorded_scrub_is_whole() -> None:

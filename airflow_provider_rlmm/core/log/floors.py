@@ -20,7 +20,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, FloorError
 from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, read_file, remove_file, replace_file
-from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap, LostRecords
 
 FLOORS_FOLDER = "floors"

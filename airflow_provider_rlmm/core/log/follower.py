@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, OffsetOutOfRangeError, TopicInDoubtError
-from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.event_decoding import decode_records
 from airflow_provider_rlmm.core.log.log_tail import LogTail, Tie
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
-from airflow_provider_rlmm.core.records.lost_records import HistoryGap, lost_beginning
+from airflow_provider_rlmm.core.records.era import Era
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap, holes_of, lost_beginning
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -327,29 +327,3 @@ class LogFollower:
             chunk.holes += holes_of(
                 number, max(start, begins.get(number, start)), end, [b for n, b in chunk.batches if n == number]
             )
-
-
-def holes_of(
-    metadata_partition: int, start: int, end: int, batches: Iterable[pa.RecordBatch]
-) -> tuple[HistoryGap, ...]:
-    """
-    Return the offsets of a range that hold no record.
-
-    :param metadata_partition: which one.
-    :param start: the first offset to look at, inclusive.
-    :param end: the last one, exclusive.
-    :param batches: all records of the range, by offset, as
-        :meth:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader.read` yields them.
-    """
-    found = []
-    for batch in batches:
-        offsets = batch.column("offset")
-        if offsets[-1].as_py() + 1 - start != batch.num_rows:
-            for offset in offsets.to_pylist():
-                if offset > start:
-                    found.append(HistoryGap(metadata_partition, start, offset))
-                start = offset + 1
-        start = max(start, offsets[-1].as_py() + 1)
-    if start < end:
-        found.append(HistoryGap(metadata_partition, start, end))
-    return tuple(found)

@@ -31,7 +31,6 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataPartitionOutOfRangeError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.core.log.era import LogEra, era_of_policy
 from airflow_provider_rlmm.core.log.event_decoding import BATCH_ROWS, event_batch, require_range, subscription_batch
 from airflow_provider_rlmm.core.log.protocol import (
     Acked,
@@ -41,6 +40,7 @@ from airflow_provider_rlmm.core.log.protocol import (
     SubscriptionHandle,
     Unknown,
 )
+from airflow_provider_rlmm.core.records.era import LogEra, era_of_policy
 from airflow_provider_rlmm.core.records.lost_records import NOTHING_EXPLAINED, NOTHING_LOST, LostRecords
 
 if TYPE_CHECKING:

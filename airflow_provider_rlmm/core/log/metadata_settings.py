@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from airflow_provider_rlmm.core.log.broker_versions import BrokerVersion, Version, brokers_in_text, version_in_text
-from airflow_provider_rlmm.core.log.era import COMPACT, policy_of
+from airflow_provider_rlmm.core.records.era import COMPACT, policy_of
 
 _FOR_EVER: Final = -1
 _NO_KEYS_BELOW: Final[Version] = (4, 4)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.log.copy_lag import CopyLag
-from airflow_provider_rlmm.core.log.era import LogEra
+from airflow_provider_rlmm.core.records.era import LogEra
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.topic_answers import TopicAnswer
 

@@ -16,12 +16,12 @@ from airflow_provider_rlmm.core.base.errors import (
     OffsetOutOfRangeError,
     SnapshotRefusedError,
 )
-from airflow_provider_rlmm.core.log.era import LogEra
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, quarantined_records
 from airflow_provider_rlmm.core.log.follower import Chunk, LogFollower, Lost
 from airflow_provider_rlmm.core.log.log_tail import LogTail
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.snapshot import Snapshot, SnapshotStore, TopicIdentity
+from airflow_provider_rlmm.core.records.era import LogEra
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 
 if TYPE_CHECKING:

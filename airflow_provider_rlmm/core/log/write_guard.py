@@ -21,9 +21,9 @@ from airflow_provider_rlmm.core.base.errors import (
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.core.log.copy_guard import ReplayedCopies, check_copy_event
-from airflow_provider_rlmm.core.log.era import WHAT_TO_DO, LogEra, era_of_policy
 from airflow_provider_rlmm.core.log.event_encoding import encode
 from airflow_provider_rlmm.core.log.protocol import MetadataLogWriter, MetadataTopic, ProvenLook, PublishOutcome
+from airflow_provider_rlmm.core.records.era import WHAT_TO_DO, LogEra, era_of_policy
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,

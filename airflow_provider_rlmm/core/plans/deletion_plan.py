@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text,
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
-from airflow_provider_rlmm.core.plans.told_era import ToldEra, without_unsaid_era
+from airflow_provider_rlmm.core.records.told_era import ToldEra, without_unsaid_era
 
 _Plan = TypeVar("_Plan", bound="DeletionPlan")
 

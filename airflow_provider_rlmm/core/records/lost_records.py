@@ -7,9 +7,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,32 @@ def explained_gap(word: str) -> tuple[HistoryGap, str] | None:
     if match is None or int(match[2]) > int(match[3]) or not match[4].strip():
         return None
     return HistoryGap(int(match[1]), int(match[2]), int(match[3]) + 1), match[4].strip()
+
+
+def holes_of(
+    metadata_partition: int, start: int, end: int, batches: Iterable[pa.RecordBatch]
+) -> tuple[HistoryGap, ...]:
+    """
+    Return the offsets of a range that hold no record.
+
+    :param metadata_partition: which one.
+    :param start: the first offset to look at, inclusive.
+    :param end: the last one, exclusive.
+    :param batches: all records of the range, by offset, as
+        :meth:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader.read` yields them.
+    """
+    found = []
+    for batch in batches:
+        offsets = batch.column("offset")
+        if offsets[-1].as_py() + 1 - start != batch.num_rows:
+            for offset in offsets.to_pylist():
+                if offset > start:
+                    found.append(HistoryGap(metadata_partition, start, offset))
+                start = offset + 1
+        start = max(start, offsets[-1].as_py() + 1)
+    if start < end:
+        found.append(HistoryGap(metadata_partition, start, end))
+    return tuple(found)
 
 
 NOTHING_LOST: Mapping[int, LostRecords] = MappingProxyType({})

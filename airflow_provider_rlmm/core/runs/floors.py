@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import FloorError
@@ -14,7 +15,7 @@ from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.log.floored_log import NOTHING_CONFIRMED, Confirmation, FlooredLog
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
-from airflow_provider_rlmm.core.records.lost_records import LostRecords
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap, LostRecords
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.metadata_topic import NO_STAMPS, StampedTopics, why_replaced
 
@@ -82,6 +83,22 @@ def reading(access: RemoteLogAccess, work_uri: str) -> Iterator[FlooredLog]:
         floored(log, folder, dry_run=True, clock=system_clock) as known,
     ):
         yield known
+
+
+def explained_gaps(work_uri: str, cluster_id: str, topic_id: UUID) -> tuple[HistoryGap, ...]:
+    """
+    Return the offsets of the metadata topic that hold no record and of which a person has said why; none where that cannot be
+    read, and it says so.
+
+    :param work_uri: the folder of what runs remember.
+    :param cluster_id: of the cluster.
+    :param topic_id: of its metadata topic.
+    """
+    try:
+        return tuple(FloorFiles(f"{work_uri}/{cluster_folder(cluster_id)}").explained(topic_id))
+    except FloorError as e:
+        logger.warning("what people have said of offsets without a record is not known: %s", e)
+        return ()
 
 
 def _keep(log: FlooredLog, *, dry_run: bool) -> None:

@@ -15,8 +15,9 @@ from typing import Annotated
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, reader_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 
 
@@ -49,12 +50,14 @@ class ClusterState:
     :param observed_at_ms: when the listing was asked for, ms since the epoch. Nothing that happened later can be judged
         with it: a topic may be newer than the listing.
     :param topics: every topic that may be described, internal ones included.
+    :param explained_gaps: offsets of the metadata topic that hold no record and of which a person has said why.
     :raises ConfigurationError: if it has no cluster id or names a topic id twice.
     """
 
     cluster_id: Text
     observed_at_ms: Annotated[int, strict.signed]
     topics: tuple[ListedTopic, ...]
+    explained_gaps: Annotated[tuple[HistoryGap, ...], AbsentAs([])] = ()
 
     def __post_init__(self) -> None:
         if not self.cluster_id:
@@ -97,7 +100,12 @@ class ClusterState:
             | {"log_start_offsets": {str(p): o for p, o in t.log_start_offsets.items()}}
             for t in self.topics
         ]
-        document = {"cluster_id": self.cluster_id, "observed_at_ms": self.observed_at_ms, "topics": topics}
+        document = {
+            "cluster_id": self.cluster_id,
+            "observed_at_ms": self.observed_at_ms,
+            "topics": topics,
+            "explained_gaps": [asdict(gap) for gap in self.explained_gaps],
+        }
         return json.dumps(document, indent=2, sort_keys=True)
 
     @classmethod

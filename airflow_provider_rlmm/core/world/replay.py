@@ -19,7 +19,6 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
-from airflow_provider_rlmm.core.log.era import PLAIN_ERA, WHAT_TO_DO, Era, LogEra
 from airflow_provider_rlmm.core.log.event_decoding import (
     QuarantinedRecord,
     applicable,
@@ -28,7 +27,9 @@ from airflow_provider_rlmm.core.log.event_decoding import (
 )
 from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, ProvenLook
+from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refusals_of_holes
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap, LostBeginning, LostRecords, lost_beginning
 from airflow_provider_rlmm.core.records.records import (
@@ -134,11 +135,7 @@ class MetadataPartitionView:
             found.append(Refusal(what, why, OBSTACLE_ADVICE, RefusalKind.LOST_RECORDS, number, self.begin))
         if self.lost is not None:
             found.append(refusal_of_lost(self.lost))
-        if self.holes:
-            hole, more = self.holes[0], len(self.holes) - 1
-            why = f"{hole.why}; {more} more such gaps are there" if more else hole.why
-            found.append(Refusal(what, why, hole.what_to_do, RefusalKind.LOST_RECORDS, number, hole.end))
-        return found
+        return found + refusals_of_holes(self.holes)
 
     @property
     def lost_beginning(self) -> LostBeginning | None:
@@ -149,29 +146,6 @@ class MetadataPartitionView:
     def is_closed(self) -> bool:
         """Whether nothing is done here: records were lost, and nobody has confirmed it."""
         return self.lost is not None and self.lost.is_open
-
-
-def refusal_of_lost(lost: LostRecords) -> Refusal:
-    """
-    Return what is refused where the log does not hold what earlier runs have read of it: the same one for all metadata
-    partitions of a topic that was made anew.
-
-    :param lost: what was lost.
-    """
-    if lost.replaced is not None:
-        return Refusal("the metadata topic", lost.why, lost.what_to_do, RefusalKind.LOST_RECORDS)
-    what, number = f"metadata partition {lost.metadata_partition}", lost.metadata_partition
-    return Refusal(what, lost.why, lost.what_to_do, RefusalKind.LOST_RECORDS, number, lost.end)
-
-
-def refusals_of_era(era: LogEra) -> list[Refusal]:
-    """
-    Return what is refused where records of the metadata topic have keys, or it is compacted: everything.
-
-    :param era: the era of the log.
-    """
-    why = era.why_not_written()
-    return [] if why is None else [Refusal("the metadata topic", why, WHAT_TO_DO, RefusalKind.LOG_ERA)]
 
 
 View = TypeVar("View", bound=MetadataPartitionView, covariant=True)

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.core.log.log_tail import require_tail
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader, OffsetStore
 from airflow_provider_rlmm.core.log.snapshot import SnapshotStore
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, check_cluster
+from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost
 from airflow_provider_rlmm.core.plans.plan import PlannedSegments
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -34,7 +35,7 @@ from airflow_provider_rlmm.core.world.freshness import Sample
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
-from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay, refusal_of_lost
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.archiving.archive_guard import NO_ARCHIVE, ArchiveGuard

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError
 from airflow_provider_rlmm.core.log.protocol import Acked, MetadataTopic, PublishOutcome
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, check_events
+from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
@@ -28,7 +29,7 @@ from airflow_provider_rlmm.core.world.diskless import DISKLESS_ADVICE
 from airflow_provider_rlmm.core.world.effects import describe_event
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionView, refusal_of_lost
+from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.questions import MARKER
 

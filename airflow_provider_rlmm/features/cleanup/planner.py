@@ -12,6 +12,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era
 from airflow_provider_rlmm.core.plans.plan import MAX_QUARANTINED_LISTED, PlanSummary, Reason, first_refusals
 from airflow_provider_rlmm.core.plans.plan_files import plan_schema
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -22,7 +23,7 @@ from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.world.absence import Presence, refusal_of
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.core.world.replay import MetadataPartitionView, refusals_of_era
+from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.core.world.wholeness import incomplete_history
 

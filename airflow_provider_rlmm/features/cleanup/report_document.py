@@ -16,7 +16,7 @@ from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, 
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.core.plans.told_era import ToldEra
+from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.core.runs.attention import Judgement, ReportedProblem
 from airflow_provider_rlmm.features.cleanup.reports import (
     MetadataPartitionReport,

@@ -17,8 +17,8 @@ from typing import Annotated, Any
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, reader_of
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.core.plans.told_era import ToldEra
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.core.runs.attention import Attention
 
 

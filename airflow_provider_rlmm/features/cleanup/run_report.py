@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import ARCHIVE_DOCUMENT, PlanArchive
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.core.plans.told_era import ToldEra
+from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.core.runs.attention import Acknowledgements, Attention, Judgement, RunProblem, judge
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport, Stopped, cleanup_report

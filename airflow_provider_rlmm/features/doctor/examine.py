@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
-from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.metadata_settings import longest_tiered_retention
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_state import (
@@ -26,6 +25,7 @@ from airflow_provider_rlmm.core.log.topic_state import (
     ignore_progress,
     user_partitions,
 )
+from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode, EventFate
 from airflow_provider_rlmm.core.records.serde import SEGMENT_API_KEY

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from airflow_provider_rlmm.core.log.era import PLAIN_ERA, LogEra
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra
 from airflow_provider_rlmm.core.records.wire import MAX_ELEMENTS, MAX_TAGGED_FIELDS
 from airflow_provider_rlmm.features.doctor.preflight import NOTHING_READ, CompactionPreflight
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.core.log.era import LogEra
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.plans.limits import MAX_COPY
+from airflow_provider_rlmm.core.records.era import LogEra
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.segment_rows import metadata_of
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.plans.guards import ScrubLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_COPY
+from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.runs.attention import Attention
@@ -35,7 +36,6 @@ from airflow_provider_rlmm.core.world.diskless import DISKLESS_ADVICE, why_diskl
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
-from airflow_provider_rlmm.core.world.replay import refusal_of_lost
 from airflow_provider_rlmm.features.scrub.questions import SCRUB
 from airflow_provider_rlmm.features.scrub.rules import (
     ScrubClass,

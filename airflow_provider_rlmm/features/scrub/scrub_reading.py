@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
-from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_state import TopicState
+from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.world.named_prefixes import NamedPrefixes
 from airflow_provider_rlmm.features.scrub.rules import LogView

@@ -18,12 +18,12 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
-from airflow_provider_rlmm.core.log.era import LogEra
+from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
-from airflow_provider_rlmm.core.plans.told_era import ToldEra, without_unsaid_era
+from airflow_provider_rlmm.core.records.era import LogEra
+from airflow_provider_rlmm.core.records.told_era import ToldEra, without_unsaid_era
 from airflow_provider_rlmm.core.runs.attention import Attention
-from airflow_provider_rlmm.core.world.replay import refusals_of_era
 from airflow_provider_rlmm.features.scrub.rules import ELSEWHERE, ScrubClass
 from airflow_provider_rlmm.features.scrub.unnamed import OBSERVED_COLUMNS
 

@@ -19,7 +19,6 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataTopicNotFoundError,
     OffsetOutOfRangeError,
 )
-from airflow_provider_rlmm.core.log.era import LogEra, era_of_policy, not_known, policy_of
 from airflow_provider_rlmm.core.log.event_decoding import BATCH_ROWS, require_range
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
@@ -33,6 +32,7 @@ from airflow_provider_rlmm.core.log.kafka.config import CLIENT_ID_PREFIX, KafkaC
 from airflow_provider_rlmm.core.log.kafka.producer import BatchProducer
 from airflow_provider_rlmm.core.log.kafka.subscription import KafkaSubscription, MessageColumns
 from airflow_provider_rlmm.core.log.protocol import EventStream, PublishOutcome, SubscriptionHandle
+from airflow_provider_rlmm.core.records.era import LogEra, era_of_policy, not_known, policy_of
 from airflow_provider_rlmm.core.records.lost_records import NOTHING_EXPLAINED, NOTHING_LOST
 
 if TYPE_CHECKING:

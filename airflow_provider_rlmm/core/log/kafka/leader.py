@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Topic
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.core.log.copy_lag import copy_lag_of
-from airflow_provider_rlmm.core.log.era import policy_of
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
@@ -26,6 +25,7 @@ from airflow_provider_rlmm.core.log.kafka.client import (
 from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.core.log.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
 from airflow_provider_rlmm.core.log.metadata_settings import TopicSettings
+from airflow_provider_rlmm.core.records.era import policy_of
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 # The leader's own word counts, never that of a replica near by; and each fetch is for one record.

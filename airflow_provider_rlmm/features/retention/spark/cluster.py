@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.base.errors import (
     RlmmError,
     TopicIdMissingError,
 )
+from airflow_provider_rlmm.core.records.era import LogEra, era_of_policy, not_known, policy_of
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 from airflow_provider_rlmm.features.retention.spark.java_client import (
@@ -135,6 +136,28 @@ def describe_topics(
             "clusters, or the topic was replaced; name the brokers of one cluster only, then run again"
         )
     return witnesses.pop(), answers
+
+
+def topic_era(spark: SparkSession, cluster: SparkCluster, metadata_topic: str) -> LogEra:
+    """
+    Return the era that the configuration of the metadata topic shows; where it may not be described that is not known.
+
+    :param spark: the session.
+    :param cluster: what :func:`verify_spark_cluster` returned.
+    :param metadata_topic: name of the metadata topic.
+    :raises EventLogUnavailableError: if the brokers do not answer in time.
+    """
+    jvm = jvm_of(spark)
+    config = jvm.org.apache.kafka.common.config
+    resource = config.ConfigResource(config.ConfigResource.Type.TOPIC, metadata_topic)
+    try:
+        with kafka_errors(cluster.properties, metadata_topic), _admin(spark, cluster.properties) as admin:
+            asked = jvm.java.util.Collections.singleton(resource)
+            entry = admin.describeConfigs(asked).all().get().get(resource).get("cleanup.policy")
+    except EventLogAccessError as e:
+        logger.warning("whether the metadata topic may be compacted is not known: %s", e)
+        return not_known(e)
+    return era_of_policy(policy_of(str(entry.value())))
 
 
 def _metadata_topic_id(topic: str, answer: TopicAnswer, cluster: SparkCluster) -> UUID:

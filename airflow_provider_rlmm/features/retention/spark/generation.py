@@ -19,8 +19,10 @@ from typing import Annotated
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
+from airflow_provider_rlmm.core.records.told_era import ToldEra
 
-GENERATION_FORMAT = 1
+GENERATION_FORMAT = 2
 """Of manifests and state files; the state of the fold has a version of its own."""
 
 MANIFEST_NAME = "_manifest.json"
@@ -30,6 +32,9 @@ MAX_MANIFEST_BYTES = 64 * 2**20
 
 MAX_ANCHORS = 16
 """Records of each metadata partition by which its log is known again."""
+
+MAX_HOLES = 64
+"""Of each metadata partition's gaps, these many are named."""
 
 _FILE_NAME = re.compile(r"metadata_partition=(\d+)/[\w.-]+")
 
@@ -61,6 +66,9 @@ class GenerationPart:
     unresolved: int = 0  # segments whose state is not certain
     quarantined: int = 0  # records that cannot be applied
     anchors: tuple[Anchor, ...] = ()  # the last records below ``next_offset``, by offset
+    holes: tuple[HistoryGap, ...] = ()  # the first offsets above the log's beginning that hold no record, by offset
+    more_holes: int = 0  # ranges of such offsets that are not among ``holes``
+    keyed_at: int | None = None  # offset of the first record whose key names it; ``None`` where none was read
     rows: GenerationFile | None = None  # the Parquet file; ``None`` where no record was ever read
     state: GenerationFile | None = None  # the state file; ``None`` where no record was ever read
 
@@ -85,6 +93,8 @@ class GenerationPart:
             raise ValueError(f"the anchors of metadata partition {metadata_partition} are out of order")
         if len({self.rows is None, self.state is None, not self.anchors}) > 1:
             raise ValueError(f"metadata partition {metadata_partition} has some of rows, state and anchors only")
+        if any(hole.metadata_partition != metadata_partition for hole in self.holes) or len(self.holes) > MAX_HOLES:
+            raise ValueError(f"metadata partition {metadata_partition} has gaps that are not its own, or too many")
         for file in (self.rows, self.state):
             found = None if file is None else _FILE_NAME.fullmatch(file.name)
             if file is not None and (found is None or found[1] != str(metadata_partition)):
@@ -103,6 +113,7 @@ class Generation:
     fold_version: int  # of the states
     created_at_ms: int  # time of its evaluation, ms since the epoch
     parts: Mapping[int, GenerationPart]  # by metadata partition, all of them
+    era: ToldEra  # of the log, as this generation and all before it have seen it: it only rises
 
     def misfit(self, other: Generation, begin: Mapping[int, int], end: Mapping[int, int]) -> str | None:
         """

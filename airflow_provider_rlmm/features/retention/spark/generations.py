@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.core.base.file_systems import create_file, local_path
+from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era, refusals_of_holes
+from airflow_provider_rlmm.core.plans.refusals import Refusal
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra, era_of_key
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.retention.spark.generation import (
     MANIFEST_NAME,
@@ -181,10 +185,10 @@ def next_generation(
     """
     store.require_lasting()
     numbers = store.numbers()
-    empty = _manifest(numbers[0] + 1 if numbers else 1, topic_range, evaluation, {})
-    before, why_all = _newest(store, numbers, empty, topic_range)
+    empty = _manifest(numbers[0] + 1 if numbers else 1, topic_range, evaluation, {}, PLAIN_ERA)
+    before, why_all, era = _newest(store, numbers, empty, topic_range)
     written = write_generation(
-        spark, read, topic_range, evaluation, store, before=before, number=empty.number, why_all=why_all
+        spark, read, topic_range, evaluation, store, before=before, number=empty.number, why_all=why_all, era=era
     )
     store.create(written.generation)
     try:
@@ -205,6 +209,7 @@ def write_generation(
     before: Generation | None = None,
     number: int = 1,
     why_all: str = "",
+    era: LogEra = PLAIN_ERA,
 ) -> WrittenGeneration:
     """
     Write the files of a generation; it does not count before its manifest is written.
@@ -217,6 +222,7 @@ def write_generation(
     :param before: the generation to go on from, ``None`` to read all.
     :param number: of the generation to be written.
     :param why_all: why all is read.
+    :param era: the era of the log, as earlier generations have seen it.
     :raises PlanError: if the topic was not read in order, or a file is not what its task told.
     """
     from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
@@ -224,7 +230,7 @@ def write_generation(
     known = {} if before is None else before.parts
     begins = {p: known[p].start if p in known else begin for p, begin in topic_range.begin.items()}
     folder_before = "" if before is None else store.folder(before.number)
-    order = GenerationOrder(store.folder(number), topic_range.end, known, folder_before)
+    order = GenerationOrder(store.folder(number), topic_range.end, known, folder_before, topic_range.begin)
     if before is None:
         log.info("generation %d: reads the topic from its beginning: %s", number, why_all)
     else:
@@ -232,10 +238,10 @@ def write_generation(
     expected = {p for p, end in topic_range.end.items() if end > begins[p]}
     told = run_tasks(read(begins), evaluation, order, expected)
     if refused := [report.refused for report in told.reports if report.refused is not None]:
-        return write_generation(spark, read, topic_range, evaluation, store, number=number, why_all=refused[0])
+        return write_generation(spark, read, topic_range, evaluation, store, number=number, why_all=refused[0], era=era)
     parts = {report.metadata_partition: report.part for report in told.reports}
     return WrittenGeneration(
-        _manifest(number, topic_range, evaluation, parts),
+        _manifest(number, topic_range, evaluation, parts, era),
         told.data_set(order.folder),
         told.reports,
         None if before is None else before.number,
@@ -245,26 +251,33 @@ def write_generation(
 
 def _newest(
     store: GenerationStore, numbers: list[int], empty: Generation, topic_range: TopicRange
-) -> tuple[Generation | None, str]:
-    """Return the newest generation if it can be gone on from, or why it cannot."""
+) -> tuple[Generation | None, str, LogEra]:
+    """Return the newest generation if it can be gone on from, or why it cannot; and the era that it has seen of the topic."""
     if not numbers:
-        return None, "there is no generation yet"
+        return None, "there is no generation yet", PLAIN_ERA
+    era = PLAIN_ERA
     try:
         newest = store.read(numbers[0])
+        if newest.topic_id == empty.topic_id:
+            era = LogEra.of(newest.era)
         why_all = newest.misfit(empty, topic_range.begin, topic_range.end)
     except SnapshotRefusedError as e:
         why_all = str(e)
     if why_all is None:
-        return newest, ""
-    return None, f"generation {numbers[0]} is not used: {why_all}"
+        return newest, "", era
+    return None, f"generation {numbers[0]} is not used: {why_all}", era
 
 
 def _manifest(
-    number: int, topic_range: TopicRange, evaluation: Evaluation, parts: Mapping[int, GenerationPart]
+    number: int, topic_range: TopicRange, evaluation: Evaluation, parts: Mapping[int, GenerationPart], before: LogEra
 ) -> Generation:
     """Return a manifest; of a metadata partition without records it says no more than where it ends."""
     from airflow_provider_rlmm.core.records.fold.ipc import VERSION
 
+    era = topic_range.era.or_later(before)
+    for metadata_partition, part in sorted(parts.items()):
+        if part.keyed_at is not None:
+            era = era.or_later(era_of_key(metadata_partition, part.keyed_at))
     return Generation(
         number,
         evaluation.cluster_state.cluster_id,
@@ -272,4 +285,27 @@ def _manifest(
         VERSION,
         evaluation.limits.now_ms,
         {p: parts.get(p) or GenerationPart(end) for p, end in sorted(topic_range.end.items())},
+        era.told(),
     )
+
+
+def refusals_of_log(generation: Generation, explained: Collection[HistoryGap]) -> list[Refusal]:
+    """
+    Return what is refused because the log may lack records above its beginning.
+
+    :param generation: what was read, by this run and those before.
+    :param explained: offsets that hold no record and of which a person has said why.
+    """
+    era = LogEra.of(generation.era)
+    refused = refusals_of_era(era)
+    if era.era is Era.COMPACTED:
+        # There every offset may be missing: that is said of the whole log.
+        return refused
+    for number, part in sorted(generation.parts.items()):
+        said = [gap for gap in explained if gap.metadata_partition == number]
+        unsaid = [hole for hole in part.holes if not any(hole.within(gap.start, gap.end) for gap in said)]
+        if part.more_holes and not unsaid:
+            # Which offsets those are is not known any more, so nobody's word covers them.
+            unsaid = list(part.holes[-1:])
+        refused += refusals_of_holes(unsaid, part.more_holes)
+    return refused

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.plans.plan import (
 )
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.features.retention.spark.columns import PLANNED_COLUMNS
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
 from airflow_provider_rlmm.features.retention.spark.job_report import JobReport
@@ -46,6 +47,7 @@ class PlanHeader:
     created_at_ms: int  # when the reading began, ms since the epoch
     expires_at_ms: int  # when it may no longer be applied, ms since the epoch
     read_until: Mapping[int, int]  # metadata partition → offset, exclusive
+    era: ToldEra | None = None  # of the log
     refusals: tuple[Refusal, ...] = ()  # what was refused before the rows were known
     # what the job says of its own work; writing the rows is a stage of it
     job: JobReport = field(default_factory=JobReport)
@@ -93,6 +95,7 @@ def save_plan(
         refusals=first_refusals([*header.refusals, *_quarantined(segments), *_unresolved(segments)]),
         files=files,
         job=header.job.document(),
+        era=header.era,
     )
     folder.create(SUMMARY_NAME, summary.to_json().encode())
     return summary

@@ -11,7 +11,8 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataTopicNotFoundError
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.features.retention.spark.cluster import SparkCluster, describe_topics
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra
+from airflow_provider_rlmm.features.retention.spark.cluster import SparkCluster, describe_topics, topic_era
 from airflow_provider_rlmm.features.retention.spark.java_client import java_settings, jvm_of, kafka_errors
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class TopicRange:
     topic_id: UUID  # its id when the reading began
     begin: Mapping[int, int]  # metadata partition → first offset there is, inclusive
     end: Mapping[int, int]  # metadata partition → high watermark when the reading began, exclusive
+    era: LogEra = PLAIN_ERA  # of the log, as the topic's configuration shows it
 
     @property
     def num_partitions(self) -> int:
@@ -85,6 +87,7 @@ def find_range(spark: SparkSession, cluster: SparkCluster, topic: str) -> TopicR
     :raises EventLogAccessError: if authentication fails or an ACL forbids it.
     """
     topic_id, _ = describe_topics(spark, cluster, topic, ())
+    era = topic_era(spark, cluster, topic)
     jvm = jvm_of(spark)
     deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
     deserializers = {"key.deserializer": deserializer, "value.deserializer": deserializer}
@@ -100,6 +103,7 @@ def find_range(spark: SparkSession, cluster: SparkCluster, topic: str) -> TopicR
                 topic_id,
                 {number: begin.get(partition) for number, partition in sorted(numbers.items())},
                 {number: end.get(partition) for number, partition in sorted(numbers.items())},
+                era,
             )
         finally:
             consumer.close()

@@ -32,11 +32,14 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     WriteRefusedError,
 )
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.log import floored_log
+from airflow_provider_rlmm.core.log.floors import ExplainedGap, FloorFiles
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan, write_document, write_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -763,7 +766,8 @@ def test_a_full_disk_keeps_neither_the_deletion_nor_its_error_from_being_told(
 
 @pytest.fixture
 def observed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterState:
-    state = ClusterState("cluster-1", 1, (ListedTopic(ALIVE.topic_id, "alive", -1, -1, {0: 0}),))
+    metadata_topic = ListedTopic(UUID(int=99), "__remote_log_metadata", -1, -1, {})
+    state = ClusterState("cluster-1", 1, (ListedTopic(ALIVE.topic_id, "alive", -1, -1, {0: 0}), metadata_topic))
     monkeypatch.setattr(
         "airflow_provider_rlmm.core.world.cluster_look.observe_cluster", lambda topics, metadata_topic, clock: state
     )
@@ -775,9 +779,15 @@ def observed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterState:
 
 
 def test_the_spark_command_holds_paths_and_no_secret(
-    observed: ClusterState, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    observed: ClusterState,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    work: Path,
 ) -> None:
     seen: dict[str, Any] = {}
+    gap = HistoryGap(3, 17, 19)
+    FloorFiles(f"{work}/{cluster_folder('cluster-1')}").explain(ExplainedGap(UUID(int=99), gap, "a marker", 1, "me"))
 
     def submit(self: Any, application: str) -> None:
         seen["command"] = command = self._build_spark_submit_command(application)
@@ -791,7 +801,8 @@ def test_the_spark_command_holds_paths_and_no_secret(
     with caplog.at_level("INFO"):
         SegmentRetentionOperator(task_id="evaluate", jars=jars, min_age_ms="90000000").execute(ctx)
     assert SECRET.encode() in seen["files"]["client.properties"]
-    assert ClusterState.from_json(seen["files"]["cluster_state.json"].decode()) == observed
+    told = ClusterState.from_json(seen["files"]["cluster_state.json"].decode())
+    assert told == replace(observed, explained_gaps=(gap,))
     assert "airflow_provider_rlmm.zip" in seen["files"]
     assert SECRET not in " ".join(seen["command"]) + caplog.text
     assert seen["mode"] == 0o700
@@ -922,6 +933,18 @@ def test_a_plan_with_something_for_a_person_is_published_and_fails_until_it_is_a
     assert "acknowledged: ACCESS_DENIED" in capsys.readouterr().out
     with pytest.raises(AirflowFailException, match="1 thing needs a person"):
         publish(denied, replace(denied, what="topic other, id y", topic="other"))
+
+
+def test_a_plan_of_a_log_that_may_lack_records_is_published_and_fails_also_where_the_job_did_not_see_it(
+    cluster: Cluster, work: Path
+) -> None:
+    mark_and_plan()
+    cluster.log.policy = frozenset({"compact"})
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match=r"1 thing needs a person.*LOG_ERA.*cleanup.policy is compact"):
+            PublishRetentionPlanOperator(task_id="publish").execute(context())
+        # What one run has seen holds for all that come after it.
+        cluster.log.policy = frozenset({"delete"})
 
 
 def test_a_survey_leaves_an_inventory_of_the_cluster(cluster: Cluster, work: Path) -> None:

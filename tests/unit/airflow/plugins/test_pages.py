@@ -18,8 +18,8 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, plan_file_name
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.core.plans.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.runs.attention import Acknowledgement, Attention, Judgement, judge
 from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
 from airflow_provider_rlmm.features.cleanup.reports import (

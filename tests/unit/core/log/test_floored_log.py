@@ -22,11 +22,11 @@ from airflow_provider_rlmm.core.base.errors import (
     LostRecordsError,
 )
 from airflow_provider_rlmm.core.log import floored_log
-from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.floored_log import Confirmation, FlooredLog
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.records.serde import serialize
 from tests.unit.core.records import events
 

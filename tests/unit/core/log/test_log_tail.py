@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import LogReplacedError, OffsetOutOfRangeError
-from airflow_provider_rlmm.core.log.era import PLAIN_ERA
 from airflow_provider_rlmm.core.log.event_decoding import event_batch
 from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.log.log_tail import KEPT, LogTail, is_same_tail, require_tail
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 
 

@@ -16,10 +16,10 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeEventError,
     WritesNotAllowedError,
 )
-from airflow_provider_rlmm.core.log.era import PLAIN_ERA, Era, LogEra
 from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID, InProcessMetadataEventLog, PublishEffect
 from airflow_provider_rlmm.core.log.protocol import Acked, Failed, ProvenLook, Unknown
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, check_events
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,

@@ -21,8 +21,8 @@ from airflow_provider_rlmm.core.plans.plan import (
     plan_file_name,
 )
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.core.plans.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
+from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 
 SUMMARY = PlanSummary(
     plan_id="p-1",

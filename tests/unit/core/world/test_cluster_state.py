@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -78,6 +79,14 @@ def _topic(**changes: Any) -> str:
 def test_bad_documents_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="list the cluster again"):
         ClusterState.from_json(text)
+
+
+def test_what_people_said_of_gaps_goes_with_it_and_earlier_documents_have_none() -> None:
+    state = ClusterState("cluster", 17, (ORDERS,), (HistoryGap(3, 17, 19),))
+    assert ClusterState.from_json(state.to_json()) == state
+    document = json.loads(state.to_json())
+    del document["explained_gaps"]
+    assert ClusterState.from_json(json.dumps(document)).explained_gaps == ()
 
 
 def test_listing_without_a_topic_that_exists_is_refused() -> None:

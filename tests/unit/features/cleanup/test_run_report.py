@@ -18,8 +18,8 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import MAX_REFUSALS, PlanFile, PlanSummary, first_refusals, plan_file_name
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.core.plans.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.runs.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed

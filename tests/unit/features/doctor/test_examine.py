@@ -12,8 +12,8 @@ import pytest
 
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
-from airflow_provider_rlmm.core.log.era import Era
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.records.keys import SegmentKey
 from airflow_provider_rlmm.core.records.outcomes import EventFate
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for

@@ -13,6 +13,8 @@ import pytest
 
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
+from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.features.retention.spark.executor.files import located, new_file, read_whole
 from airflow_provider_rlmm.features.retention.spark.generation import (
     MANIFEST_NAME,
@@ -26,8 +28,13 @@ from tests.unit.features.retention.s3_server import pyarrow_s3_server
 
 ROWS = GenerationFile("metadata_partition=0/a.parquet", 7, "ab")
 STATE = GenerationFile("metadata_partition=0/_a.state", 9, "cd")
-PART = GenerationPart(20, 3, 300, 1, 2, (Anchor(17, "x"), Anchor(19, "y")), ROWS, STATE)
-GENERATION = Generation(4, "cluster", "AAAAAAAAAAAAAAAAAAAACA", 3, 1_800_000_000_000, {0: PART, 1: GenerationPart(0)})
+GAP = HistoryGap(0, 4, 6)
+ANCHORS = (Anchor(17, "x"), Anchor(19, "y"))
+PART = GenerationPart(20, 3, 300, 1, 2, ANCHORS, holes=(GAP,), more_holes=5, keyed_at=7, rows=ROWS, state=STATE)
+PARTS = {0: PART, 1: GenerationPart(0)}
+GENERATION = Generation(
+    4, "cluster", "AAAAAAAAAAAAAAAAAAAACA", 3, 1_800_000_000_000, PARTS, ToldEra(EraName.KEYED, "a key")
+)
 BEGIN, END = {0: 0, 1: 0}, {0: 25, 1: 5}
 
 
@@ -54,6 +61,8 @@ def test_a_manifest_reads_back_as_it_was_written() -> None:
         {"rows": replace(ROWS, name="metadata_partition=0/../../a.parquet")},
         {"state": replace(STATE, name="/etc/passwd")},
         {"next_offset": -1},
+        {"holes": (replace(GAP, metadata_partition=1),)},
+        {"holes": tuple(HistoryGap(0, n, n + 1) for n in range(0, 130, 2))},
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_not_written_or_read(parts: dict[str, Any]) -> None:
@@ -82,9 +91,9 @@ def test_a_manifest_with_another_byte_is_refused() -> None:
 def test_a_manifest_of_another_format_is_refused() -> None:
     document = json.loads(GENERATION.to_json())
     del document["sha256"]
-    document["format_version"] = 2
+    document["format_version"] = 1
     text = json.dumps({**document, "sha256": strict_json.checksum(document)})
-    with pytest.raises(SnapshotRefusedError, match="format_version is 2"):
+    with pytest.raises(SnapshotRefusedError, match="format_version is 1"):
         Generation.from_json(text)
 
 

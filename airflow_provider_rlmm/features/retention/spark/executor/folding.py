@@ -13,10 +13,13 @@ import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.base.errors import MetadataError, SnapshotRefusedError
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
+from airflow_provider_rlmm.core.records.era import keyed_offset
+from airflow_provider_rlmm.core.records.lost_records import holes_of
 from airflow_provider_rlmm.features.retention.spark.executor.files import HashedFile, read_whole
 from airflow_provider_rlmm.features.retention.spark.generation import (
     GENERATION_FORMAT,
     MAX_ANCHORS,
+    MAX_HOLES,
     Anchor,
     GenerationPart,
 )
@@ -37,11 +40,12 @@ class Folding:
     :param num_partitions: how many the topic has.
     :param before: what an earlier generation knew of it.
     :param folder: URI of that generation.
+    :param begin: offset at which the metadata partition begins, inclusive.
     :raises SnapshotRefusedError: if a file of that generation is not the one that its manifest names.
     """
 
     def __init__(
-        self, number: int, num_partitions: int, before: GenerationPart | None = None, folder: str = ""
+        self, number: int, num_partitions: int, before: GenerationPart | None = None, folder: str = "", begin: int = 0
     ) -> None:
         self.number = number
         self.records = 0
@@ -51,6 +55,9 @@ class Folding:
         self._last_offset = -1
         self._known = deque(self._before.anchors)
         self._anchors = deque(self._before.anchors, maxlen=MAX_ANCHORS)
+        self._next_offset = max(begin, self._before.next_offset)
+        self.holes, self.more_holes = self._before.holes, self._before.more_holes
+        self.keyed_at = self._before.keyed_at
         if self._before.state is None:
             self.state, self._quarantined = ColumnarState.empty(keep_finished=True), [QUARANTINE.empty_table()]
         else:
@@ -105,8 +112,28 @@ class Folding:
             "its end and has grown again, or it is another one"
         )
 
+    def end(self, offset: int) -> None:
+        """
+        Note that no more records come.
+
+        :param offset: at which the reading ends, exclusive.
+        :raises SnapshotRefusedError: if the log did not show all the records that it was known by.
+        """
+        self.require_known()
+        self._note_holes(offset, [])
+
+    def _note_holes(self, end: int, batches: list[pa.RecordBatch]) -> None:
+        """Note the offsets below an end that hold no record: why one is missing no client can see."""
+        found = holes_of(self.number, self._next_offset, end, batches)
+        named = (*self.holes, *found)
+        self.holes, self.more_holes = named[:MAX_HOLES], self.more_holes + len(named[MAX_HOLES:])
+        self._next_offset = max(self._next_offset, end)
+
     def _apply_new(self, records: pa.RecordBatch) -> None:
         self.records += records.num_rows
+        self._note_holes(records["offset"][-1].as_py() + 1, [records])
+        if self.keyed_at is None:
+            self.keyed_at = keyed_offset(records)
         self._anchors.extend(_anchors_of(records.slice(max(0, records.num_rows - MAX_ANCHORS))))
         decoded = decode(
             records["value"],

@@ -43,6 +43,9 @@ class GenerationOrder:
     ends: Mapping[int, int]  # metadata partition → offset up to which it is read, exclusive
     before: Mapping[int, GenerationPart] = field(default_factory=dict)  # what is known already, by metadata partition
     folder_before: str = ""  # URI of the generation that ``before`` is of
+    begins: Mapping[int, int] = field(
+        default_factory=dict
+    )  # metadata partition → where it begins, inclusive; else at 0
 
 
 def evaluate_batches(
@@ -89,7 +92,13 @@ class _Task:
         self._refused: str | None = None
         self._folding: Folding | None = None
         with self._step("load"):
-            self._folding = Folding(number, evaluation.num_partitions, order.before.get(number), order.folder_before)
+            self._folding = Folding(
+                number,
+                evaluation.num_partitions,
+                order.before.get(number),
+                order.folder_before,
+                order.begins.get(number, 0),
+            )
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -112,7 +121,7 @@ class _Task:
         """Write the files; return the row that tells of them."""
         if self._folding is not None and self._refused is None:
             with self._step("fold"):
-                self._folding.require_known()
+                self._folding.end(self._order.ends[self.number])
         unlisted, uncertain = UNLISTED.empty_table(), UNCERTAIN.empty_table()
         if self._folding is None or self._refused is not None:
             report = TaskReport(self.number, GenerationPart(self._order.ends[self.number]), refused=self._refused)
@@ -146,6 +155,9 @@ class _Task:
             unresolved=found.unresolved.num_rows,
             quarantined=quarantined.num_rows,
             anchors=folding.anchors,
+            holes=folding.holes,
+            more_holes=folding.more_holes,
+            keyed_at=folding.keyed_at,
             rows=rows.described(),
             state=state.described(),
         )

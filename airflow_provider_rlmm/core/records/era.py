@@ -17,9 +17,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, MalformedMetadataError
-from airflow_provider_rlmm.core.plans.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.records.keys import parse_key
 from airflow_provider_rlmm.core.records.serde import deserialize
+from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,16 +128,32 @@ def era_of_records(metadata_partition: int, batch: pa.RecordBatch) -> LogEra:
     :param metadata_partition: where they lie.
     :param batch: as :meth:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader.read` yields it.
     """
+    offset = keyed_offset(batch)
+    return PLAIN_ERA if offset is None else era_of_key(metadata_partition, offset)
+
+
+def era_of_key(metadata_partition: int, offset: int) -> LogEra:
+    """
+    Return the era that a record shows whose key names it.
+
+    :param metadata_partition: where it lies.
+    :param offset: its offset.
+    """
+    return LogEra(Era.KEYED, f"metadata partition {metadata_partition} has a record with a key at offset {offset}")
+
+
+def keyed_offset(batch: pa.RecordBatch) -> int | None:
+    """
+    Return the offset of the first record with a key that names what the record names, ``None`` where no record has one.
+
+    :param batch: with the columns ``offset``, ``key`` and ``value``.
+    """
     keys = batch.column("key")
     if keys.null_count == batch.num_rows:
-        return PLAIN_ERA
+        return None
     keyed = batch.filter(keys.is_valid())
     columns = (keyed.column(name).to_pylist() for name in ("offset", "key", "value"))
-    for offset, key, value in zip(*columns, strict=True):
-        if _names_its_record(key, value):
-            why = f"metadata partition {metadata_partition} has a record with a key at offset {offset}"
-            return LogEra(Era.KEYED, why)
-    return PLAIN_ERA
+    return next((offset for offset, key, value in zip(*columns, strict=True) if _names_its_record(key, value)), None)
 
 
 def _names_its_record(raw: bytes, value: bytes | None) -> bool:

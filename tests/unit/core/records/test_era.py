@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
-from airflow_provider_rlmm.core.log.era import Era, LogEra, not_known
-from airflow_provider_rlmm.core.plans.told_era import EraName, ToldEra
+from airflow_provider_rlmm.core.records.era import Era, LogEra, not_known
+from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 
 
 @pytest.mark.parametrize("era", Era)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The era of the log that a document was made in: :class:`~airflow_provider_rlmm.core.log.era.LogEra` says what it means."""
+"""The era of the log that a document was made in; :class:`~airflow_provider_rlmm.core.records.era.LogEra` explains it."""
 
 from __future__ import annotations
 
