@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -55,6 +55,13 @@ class LivingTopics(InProcessClusterTopics):
     """Says where partitions reach a time, too."""
 
     offsets: dict[int, OffsetsByTime]
+    starts: dict[int, int]
+
+    def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
+        return {name: len(self.starts) for name in names if name in self.topics}
+
+    def log_start_offsets(self, partition_counts: Mapping[str, int]) -> dict[tuple[str, int], int]:
+        return {(name, number): self.starts[number] for name, n in partition_counts.items() for number in range(n)}
 
     def offsets_by_time(self, topic: str, timestamp_ms: int) -> dict[int, OffsetsByTime]:
         return self.offsets
@@ -75,6 +82,7 @@ class TieredOrders:
         self.storage = storage or InMemoryRemoteStorageManager(LocalTieredStorageLayout())
         self.topics = LivingTopics({"orders": ORDERS[0].topic_id}, cluster_id="cluster-1")
         self.topics.offsets = {}
+        self.topics.starts = {tip.partition: 0 for tip in ORDERS}
         self.offsets = InProcessOffsetStore()
         self.segments: list[RemoteLogSegmentMetadata] = []
         for tip in ORDERS:

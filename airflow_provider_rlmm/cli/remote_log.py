@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import wraps
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session
@@ -20,7 +21,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.values import moment_ms
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
-from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange
 from airflow_provider_rlmm.features.doctor.findings import since
 
 if TYPE_CHECKING:
@@ -49,13 +50,18 @@ TIME = _Moment()
 
 @contextmanager
 def _remote_log(
-    invocation: Invocation, topic: str, partition: int | None, bytes_per_second: int | None = None
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    bytes_per_second: int | None = None,
+    *,
+    or_compacted: bool = False,
 ) -> Iterator[RemoteLogOfTopic]:
     from airflow_provider_rlmm.features.reading.steps import open_remote_log
 
     wanted = None if partition is None else [partition]
     with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
-        yield open_remote_log(session, topic, wanted, bytes_per_second=bytes_per_second)
+        yield open_remote_log(session, topic, wanted, bytes_per_second=bytes_per_second, or_compacted=or_compacted)
 
 
 _RANGE = (
@@ -116,24 +122,25 @@ def read(
     bytes_per_second: int | None,
     output: str | None,
     limit: int | None,
-) -> None:
+) -> int:
     """
     Read records of a topic from remote storage; no broker serves them.
 
-    A table shows keys and values as text, JSON has their bytes in base64.
+    A table shows keys and values as text, JSON has their bytes in base64. Where the metadata topic is compacted, what it
+    still names is read, and the command ends with exit code 4: nobody can tell whether that is all.
     """
     from airflow_provider_rlmm.features.reading.steps import read_into_parquet
 
     if output and limit:
         raise click.UsageError("--limit is for what is printed: give --to-offset with --output")
-    with _remote_log(invocation, topic, partition, bytes_per_second) as log:
+    with _remote_log(invocation, topic, partition, bytes_per_second, or_compacted=True) as log:
         if output is None:
             found = [
                 (tip, log.offsets(tip, wanted, isolation, allow_incomplete=allow_incomplete)) for tip in log.partitions
             ]
             records = (_rows(tip.partition, log.read(tip, o, isolation)) for tip, o in found if o is not None)
             _print_records(invocation, chain.from_iterable(records), limit)
-            return
+            return _ended(invocation, log, {tip.partition: o for tip, o in found}, all_of_it=partition is None)
         ranges = {tip.partition: wanted for tip in log.partitions}
         done = read_into_parquet(log, output, ranges, isolation, allow_incomplete=allow_incomplete)
     rows = [
@@ -150,6 +157,7 @@ def read(
     invocation.output.rows(rows, columns, "user partitions")
     count, size = sum(one.written.records for one in done), sum(one.written.bytes for one in done)
     invocation.output.line(f"{count:,} records, {human_bytes(size)} before compression")
+    return _ended(invocation, log, {one.partition: one.range for one in done}, all_of_it=partition is None)
 
 
 @click.command("find-offset")
@@ -177,6 +185,29 @@ def find_offset(invocation: Invocation, topic: str, time: int, partition: int | 
 
 
 COMMANDS = (read, find_offset)
+
+
+def _ended(
+    invocation: Invocation, log: RemoteLogOfTopic, read: Mapping[int, OffsetRange | None], *, all_of_it: bool
+) -> int:
+    """
+    Say where nobody can tell whether all was read, to whoever reads a pipe too; return the exit code.
+
+    :param invocation: whose output it is.
+    :param log: what was read.
+    :param read: user partition → the offsets that were read.
+    :param all_of_it: whether all user partitions were asked for, those that the log does not name among them.
+    """
+    if log.not_whole is None:
+        return ExitCode.DONE
+    firsts = {number: o.start for number, o in read.items() if o is not None and o.start < o.end}
+    asked = read.keys() | (log.not_whole.log_start_offsets.keys() if all_of_it else ())
+    beginnings = [log.not_whole.beginning_of(number, firsts.get(number)) for number in sorted(asked)]
+    for line in (f"needs a person: {log.not_whole.why}.", *beginnings):
+        if invocation.output.as_json:
+            click.echo(f"rlmm: {line}", err=True)
+        invocation.output.line(line, "bold red")
+    return ExitCode.NEEDS_A_PERSON
 
 
 def _rows(partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

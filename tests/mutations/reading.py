@@ -225,6 +225,32 @@ READING = [
         "features/reading/test_missing_adds.py::test_an_archive_is_refused",
     ),
     Mutation(
+        _WHOLE,
+        "exports and serves what a compacted log still names",
+        _SEGMENTS,
+        "str(log.era) if or_compacted and log.era.era",
+        "str(log.era) if log.era.era",
+        "features/reading/test_missing_adds.py"
+        "::test_of_a_compacted_log_nobody_exports_archives_or_reads_without_having_said_so",
+    ),
+    Mutation(
+        _WHOLE,
+        "reads on where the log turned out to be compacted after it was read as a whole one",
+        _SEGMENTS,
+        "            or_compacted=self.why_not_whole is not None,\n",
+        "            or_compacted=or_compacted,\n",
+        "core/log/test_segments.py"
+        "::test_a_compacted_log_is_read_where_that_is_asked_for_and_one_that_becomes_it_is_not",
+    ),
+    Mutation(
+        _WHOLE,
+        "ends the read of a compacted log as that of a whole one",
+        "cli/remote_log.py",
+        "    return ExitCode.NEEDS_A_PERSON\n",
+        "    return ExitCode.DONE\n",
+        "cli/test_remote_log.py::test_a_compacted_log_is_read_for_what_it_names_and_nobody_calls_it_whole",
+    ),
+    Mutation(
         _PROMISE,
         "keeps an index that names offsets behind its segment",
         _INDEX_CACHE,

@@ -135,6 +135,7 @@ class LogFollower:
         transaction from a record that was removed.
         """
         self._otherwise: str | None = None
+        self._or_compacted = False
         self._marks: Mapping[int, int] = {}
 
     @classmethod
@@ -143,21 +144,24 @@ class LogFollower:
         begins = log.beginning_offsets()
         return cls(log, {number: begins[number] for number in metadata_partitions})
 
-    def require_whole(self, otherwise: str) -> None:
+    def require_whole(self, otherwise: str, *, or_compacted: bool = False) -> None:
         """
         Refuse to follow what has lost records, before anything is read.
 
         :param otherwise: what would come of it, and what to do.
+        :param or_compacted: whether a compacted log is followed all the same: whoever does says that nobody knows all of it.
         :raises TopicInDoubtError: naming the first metadata partition that has, and why. Who follows on is told so of records
             that are missing further on as well.
         """
-        self._otherwise = otherwise
+        self._otherwise, self._or_compacted = otherwise, or_compacted
         self._require_all_kept()
         for number, begin in self.positions.items():
             if (lost := lost_beginning(number, begin, self._log.losses.get(number))) is not None:
                 raise TopicInDoubtError(f"{lost.why}; {otherwise}{lost.advice}")
 
     def _require_all_kept(self) -> None:
+        if self._or_compacted:
+            return
         if self._otherwise is not None and (era := self._log.era).era is Era.COMPACTED:
             raise TopicInDoubtError(
                 f"records may be gone from anywhere, as the metadata topic is {era}; {self._otherwise}"

@@ -13,6 +13,7 @@ from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, eve
 from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -139,6 +140,8 @@ class PartitionSegments(KnownSegments):
     :param log: the log; it is read by :meth:`advance`, for the first time at once.
     :param partitions: which user partitions.
     :param allowed_quarantine: names of error codes that raise no doubt, as the cleaner's parameter has them.
+    :param or_compacted: whether a compacted log is read for what it still names: :attr:`why_not_whole` then says that nobody
+        knows whether that is all.
     :raises TopicInDoubtError: if records about these user partitions may be missing.
     """
 
@@ -148,7 +151,11 @@ class PartitionSegments(KnownSegments):
         partitions: Collection[TopicIdPartition],
         *,
         allowed_quarantine: frozenset[str] = frozenset(),
+        or_compacted: bool = False,
     ) -> None:
+        # Asked once: a log that turns out to be compacted later is refused.
+        self.why_not_whole = str(log.era) if or_compacted and log.era.era is Era.COMPACTED else None
+        """What shows that the log may lack segments, ``None`` where none is missing."""
         self._histories = {tip: UserPartitionHistory(tip) for tip in partitions}
         super().__init__({tip: history.cache for tip, history in self._histories.items()})
         self._allowed_quarantine = allowed_quarantine
@@ -156,7 +163,8 @@ class PartitionSegments(KnownSegments):
         numbers = {metadata_partition_for(tip, log.partition_count) for tip in partitions}
         self._follower = LogFollower.from_beginning(log, numbers)
         self._follower.require_whole(
-            "segments that only the lost records name would be left out: read the objects of the topic from storage by hand"
+            "segments that only the lost records name would be left out: read the objects of the topic from storage by hand",
+            or_compacted=self.why_not_whole is not None,
         )
         self.advance()
 
@@ -173,8 +181,16 @@ class PartitionSegments(KnownSegments):
         with self._advancing:
             self._follower.advance(self._apply)
             # Not before all was read: where the segment's deletion is finished further on, nothing is missing.
-            for history in self._histories.values():
+            for history in () if self.why_not_whole else self._histories.values():
                 _require_complete(history)
+
+    def unknown_segments(self, tip: TopicIdPartition) -> int:
+        """
+        Return how many segments of a user partition are named, and nobody knows what they hold, or whether they are there.
+
+        :param tip: one that is known.
+        """
+        return len(self._histories[tip].without_add)
 
     def _apply(self, records: Any) -> None:
         decoded = events_of(records, {tip.topic_id for tip in self._histories})

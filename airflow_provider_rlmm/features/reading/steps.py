@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_rlmm.core.log.known_segments import KnownSegments
+    from airflow_provider_rlmm.core.log.known_segments import KnownSegments, PartitionSegments
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
@@ -43,6 +43,36 @@ class PartitionRead:
     written: WrittenRecords  # what lies in it
 
 
+@dataclass(frozen=True, slots=True)
+class NotWhole:
+    """
+    Why nobody can say that all of a topic is read, and by what a person sees whether something is missing at its front.
+
+    :param why: the reason, in words.
+    :param log_start_offsets: user partition → where ListOffsets says that it begins, inclusive, for all that the topic has;
+        none where the cluster does not show the topic.
+    :param unknown_segments: user partition → segments that are named, and nobody knows which records they hold.
+    """
+
+    why: str
+    log_start_offsets: Mapping[int, int]
+    unknown_segments: Mapping[int, int]
+
+    def beginning_of(self, partition: int, first_offset: int | None) -> str:
+        """
+        Say where a user partition begins, and where what was read of it does.
+
+        :param partition: which one.
+        :param first_offset: the first offset that was read, inclusive; ``None`` where nothing was.
+        """
+        read = "nothing was read" if first_offset is None else f"read from offset {first_offset} on"
+        start = self.log_start_offsets.get(partition)
+        begins = "the cluster shows no such topic id" if start is None else f"ListOffsets: it begins at offset {start}"
+        unknown = self.unknown_segments.get(partition, 0)
+        named = f"; {unknown} segments are named of which nobody knows what they hold" if unknown else ""
+        return f"partition {partition}: {read}; {begins}{named}"
+
+
 class RemoteLogOfTopic:
     """
     What remote storage has of one topic, as of one moment.
@@ -50,11 +80,17 @@ class RemoteLogOfTopic:
     :param reader: reads it.
     :param known_segments: knows its segments.
     :param partitions: its user partitions.
+    :param not_whole: why nobody can say that this is all, ``None`` where it is.
     """
 
     def __init__(
-        self, reader: RemoteLogReader, known_segments: KnownSegments, partitions: Collection[TopicIdPartition]
+        self,
+        reader: RemoteLogReader,
+        known_segments: KnownSegments,
+        partitions: Collection[TopicIdPartition],
+        not_whole: NotWhole | None = None,
     ) -> None:
+        self.not_whole = not_whole
         self.reader = reader
         self.partitions = sorted(partitions, key=lambda tip: tip.partition)
         self.known_segments = known_segments
@@ -159,6 +195,7 @@ def open_remote_log(
     *,
     allowed_quarantine: frozenset[str] = frozenset(),
     bytes_per_second: int | None = None,
+    or_compacted: bool = False,
 ) -> RemoteLogOfTopic:
     """
     Read the metadata topic, and return what remote storage has of a topic.
@@ -168,6 +205,8 @@ def open_remote_log(
     :param partitions: of the topic, ``None`` for all that the metadata topic names.
     :param allowed_quarantine: kinds of records that cannot be applied and are known not to be about this topic.
     :param bytes_per_second: the most that is fetched in a second, ``None`` for as much as the store gives.
+    :param or_compacted: whether a compacted metadata topic is read for what it still names: the caller then says what
+        ``not_whole`` does.
     :raises TopicInDoubtError: if the metadata topic lost records, or has some that cannot be applied.
     :raises RemoteLogError: if the metadata topic does not name it, or names several ids by that name.
     :raises EventLogError: if the metadata topic cannot be read.
@@ -175,7 +214,13 @@ def open_remote_log(
     with session.topic() as replay:
         replay.advance()
         found = _user_partitions(replay.partitions(), topic, partitions)
-    return remote_log_of(session, found, allowed_quarantine=allowed_quarantine, bytes_per_second=bytes_per_second)
+    return remote_log_of(
+        session,
+        found,
+        allowed_quarantine=allowed_quarantine,
+        bytes_per_second=bytes_per_second,
+        or_compacted=or_compacted,
+    )
 
 
 def remote_log_of(
@@ -184,6 +229,7 @@ def remote_log_of(
     *,
     allowed_quarantine: frozenset[str] = frozenset(),
     bytes_per_second: int | None = None,
+    or_compacted: bool = False,
 ) -> RemoteLogOfTopic:
     """
     Return what remote storage has of some user partitions of a topic; see :func:`open_remote_log`.
@@ -192,16 +238,41 @@ def remote_log_of(
     :param partitions: the user partitions.
     :param allowed_quarantine: kinds of records that cannot be applied and are known not to be about this topic.
     :param bytes_per_second: the most that is fetched in a second, ``None`` for as much as the store gives.
+    :param or_compacted: see :func:`open_remote_log`.
     :raises TopicInDoubtError: if the metadata topic lost records, or has some that cannot be applied.
     :raises EventLogError: if the metadata topic cannot be read.
     """
     from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
     from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 
-    segments = PartitionSegments(session.log, partitions, allowed_quarantine=allowed_quarantine)
+    segments = PartitionSegments(
+        session.log, partitions, allowed_quarantine=allowed_quarantine, or_compacted=or_compacted
+    )
     storage = session.storage.get_storage_manager()
     reader = RemoteLogReader(segments, storage, bytes_per_second=bytes_per_second)
-    return RemoteLogOfTopic(reader, segments, partitions)
+    return RemoteLogOfTopic(reader, segments, partitions, _not_whole(session, segments, partitions))
+
+
+def _not_whole(
+    session: CleanerSession, segments: PartitionSegments, partitions: Collection[TopicIdPartition]
+) -> NotWhole | None:
+    if segments.why_not_whole is None:
+        return None
+    why = (
+        f"the metadata topic is {segments.why_not_whole}. What it does not say may have been said: segments may be missing "
+        "at either end of what was read"
+    )
+    starts = _log_start_offsets(session, next(iter(partitions)))
+    return NotWhole(why, starts, {tip.partition: segments.unknown_segments(tip) for tip in partitions})
+
+
+def _log_start_offsets(session: CleanerSession, tip: TopicIdPartition) -> dict[int, int]:
+    """Return where brokers say that the user partitions of a topic begin; none where its name is another topic's by now."""
+    if session.topics.describe_topics([tip.topic]).answers.get(tip.topic) != tip.topic_id:
+        return {}
+    topics = session.access.get_cluster_topics()
+    offsets = topics.log_start_offsets(topics.partition_counts([tip.topic]))
+    return {number: offset for (_, number), offset in offsets.items()}
 
 
 def remote_log_reader(

@@ -14,10 +14,11 @@ import pytest
 
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
-from tests.tiered_orders import ORDERS, START_MS, TieredOrders, batches, record
+from tests.tiered_orders import METADATA_PARTITIONS, ORDERS, START_MS, TieredOrders, batches, record
 
 ORDERS_ID = kafka_uuid_str(ORDERS[0].topic_id)
 
@@ -148,6 +149,63 @@ def test_a_segment_whose_add_is_missing_shortens_nothing(
     assert captured.out == ""
     assert not (tmp_path / "out").exists()
     assert run(["read", "orders", "0", *options]) == 0
+
+
+@pytest.fixture
+def compacted(monkeypatch: pytest.MonkeyPatch, world: TieredOrders) -> TieredOrders:
+    """A metadata topic that has lost the add of the first segment of partition 1, and all of partition 2."""
+    fake = put_behind(monkeypatch, TieredOrders(without_add={(1, 0)}))
+    fake.log.policy = frozenset({"compact"})
+    fake.topics.starts = {0: 0, 1: 7, 2: 5}
+    return fake
+
+
+_DOUBT = "the metadata topic is compacted: its cleanup.policy is compact. What it does not say may have been said"
+
+
+@pytest.mark.parametrize("files", [False, True], ids=["printed", "into files"])
+def test_a_compacted_log_is_read_for_what_it_names_and_nobody_calls_it_whole(
+    compacted: TieredOrders, capsys: pytest.CaptureFixture[str], tmp_path: Path, files: bool
+) -> None:
+    options = ["--output", str(tmp_path / "out")] if files else ["--limit", "1000"]
+    assert run(["read", "orders", *options, "--json"]) == 4
+    captured = capsys.readouterr()
+    rows, said = [json.loads(line) for line in captured.out.splitlines()], captured.err.splitlines()
+    if files:
+        assert [(row["partition"], row["start"], row["end"]) for row in rows] == [(0, 0, 90), (1, 30, 90)]
+    else:
+        assert rows == [as_printed(p, offset) for p, first in ((0, 0), (1, 30)) for offset in range(first, 90)]
+    assert _DOUBT in said[0]
+    unknown = "1 segments are named of which nobody knows what they hold"
+    assert said[1:] == [
+        "rlmm: partition 0: read from offset 0 on; ListOffsets: it begins at offset 0",
+        f"rlmm: partition 1: read from offset 30 on; ListOffsets: it begins at offset 7; {unknown}",
+        "rlmm: partition 2: nothing was read; ListOffsets: it begins at offset 5",
+    ]
+    assert run(["read", "orders", "1", *options, "--from-offset", "40"]) == 4
+    printed = capsys.readouterr().out
+    assert _DOUBT in printed
+    assert "partition 1: read from offset 40 on; ListOffsets: it begins at offset 7" in printed
+    assert "partition 0:" not in printed
+
+
+def test_of_a_topic_that_is_gone_nobody_knows_where_it_began(
+    compacted: TieredOrders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    compacted.topics.delete("orders")
+    compacted.topics.create("orders")
+    assert run(["read", ORDERS_ID, "0"]) == 4
+    assert "partition 0: read from offset 0 on; the cluster shows no such topic id" in capsys.readouterr().out
+
+
+def test_a_compacted_log_that_has_lost_its_beginning_or_a_search_in_it_is_refused(
+    compacted: TieredOrders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["find-offset", "orders", "5"]) == 1
+    assert "records may be gone from anywhere" in " ".join(capsys.readouterr().err.split())
+    compacted.log.truncate(metadata_partition_for(ORDERS[0], METADATA_PARTITIONS), 1)
+    assert run(["read", "orders", "0"]) == 1
+    assert "begins at offset 1" in " ".join(capsys.readouterr().err.split())
 
 
 def test_offsets_are_found_by_time(world: TieredOrders, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,6 +124,24 @@ def test_a_segment_whose_add_is_missing_is_no_end_of_the_log() -> None:
     assert len(segments.list_remote_log_segments(TIP)) == 1
 
 
+def test_a_compacted_log_is_read_where_that_is_asked_for_and_one_that_becomes_it_is_not() -> None:
+    log, first, second = Log(), started(1, 0, 9), started(2, 10, 19)
+    log.write(first, update(first, S.COPY_SEGMENT_FINISHED), update(second, S.COPY_SEGMENT_FINISHED))
+    log.log.policy = frozenset({"compact"})
+    segments = PartitionSegments(log.log, [TIP], or_compacted=True)
+    assert segments.why_not_whole == "compacted: its cleanup.policy is compact"
+    assert segments.unknown_segments(TIP) == 1
+    assert [m.start_offset for m in segments.list_remote_log_segments(TIP)] == [0]
+    plain = Log()
+    plain.write(first, update(first, S.COPY_SEGMENT_FINISHED))
+    segments = PartitionSegments(plain.log, [TIP], or_compacted=True)
+    assert segments.why_not_whole is None
+    plain.log.policy = frozenset({"compact"})
+    plain.write(second)
+    with pytest.raises(TopicInDoubtError, match="records may be gone from anywhere"):
+        segments.advance()
+
+
 def test_a_list_of_segments_answers_as_the_log_it_came_from() -> None:
     log, segments = Log(), [started(n, n * 10, n * 10 + 9) for n in range(4)]
     log.write(*segments)

@@ -43,3 +43,19 @@ def test_an_archive_is_refused(tmp_path: Path, segments: int, number: int) -> No
             clock=lambda: START_MS, allowed_quarantine=frozenset(),
         )  # fmt: skip
     assert {manifest.parts[-3] for manifest in tmp_path.rglob("manifests/*")} == {"0"}
+
+
+def test_of_a_compacted_log_nobody_exports_archives_or_reads_without_having_said_so(tmp_path: Path) -> None:
+    exported = Exported(tmp_path)
+    world = exported.world
+    world.log.policy = frozenset({"compact", "delete"})
+    gone = "records may be gone from anywhere"
+    with pytest.raises(TopicInDoubtError, match=gone):
+        exported.plan(allow_incomplete=True)
+    with pytest.raises(TopicInDoubtError, match=gone):
+        remote_log_reader(world.log, world.storage, ORDERS)
+    with pytest.raises(ArchiveError, match=gone):
+        archive_user_partitions(
+            world.log, world.storage, str(tmp_path), ORDERS, {}, cluster_id="cluster-1", name="a",
+            clock=lambda: START_MS, allowed_quarantine=frozenset(),
+        )  # fmt: skip
