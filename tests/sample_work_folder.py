@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import (
     CleaningProgress,
     Left,
@@ -184,6 +184,7 @@ def _inventory(
         unseen_topics=states.count(SurveyedState.UNSEEN),
         quarantined_records=1,
         metadata_partitions_out_of_service=(0,),
+        unsized=Unsized(orphaned=2, unseen=1, living=4),
     )
     order = pa.array(np.argsort(-per_partition, kind="stable"))
     return write_inventory(

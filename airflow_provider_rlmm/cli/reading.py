@@ -23,6 +23,7 @@ from airflow_provider_rlmm.cli.rows import record_row, segment_row
 from airflow_provider_rlmm.cli.runs import PROGRAM, begin, open_session
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.plans.counts import Unsized
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
@@ -67,7 +68,7 @@ def topics(invocation: Invocation) -> None:
         found = topics_in_log(topic)
     columns = {
         "topic": "topic", "topic_id": "topic id", "presence": "in the cluster", "partitions": "partitions",
-        "segments": "segments", "bytes": "size", "states": "states",
+        "segments": "segments", "bytes": "size", "states": "states", "unsized": "of unknown size",
     }  # fmt: skip
     invocation.output.rows(map(asdict, found), columns, "topics with remote segments")
 
@@ -186,7 +187,8 @@ def orphans(invocation: Invocation, limits: CleanerLimits) -> int:
     }  # fmt: skip
     rows = found.partitions
     # "None" is said only where all was seen.
-    if rows or not found.totals.why_not_all_seen:
+    unsized = found.totals.unsized or Unsized()
+    if rows or not (found.totals.why_not_all_seen or unsized.orphaned or unsized.unseen):
         invocation.output.rows(map(asdict, rows), columns, "orphaned user partitions")
     gone = [row for row in rows if row.status != SurveyedState.UNSEEN.value]
     if gone:
@@ -244,16 +246,25 @@ COMMANDS = (topics, segments, events, trail, decode, orphans, snapshot, survey)
 
 
 def _all_seen(invocation: Invocation, totals: Totals) -> int:
-    """Say what could not be seen, to whoever reads a pipe too; return the exit code."""
-    from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
+    """Say what could not be seen or summed up, to whoever reads a pipe too; return the exit code."""
+    from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE, UNSIZED_ADVICE
 
-    if not (why := totals.why_not_all_seen):
-        return ExitCode.DONE
-    said = f"needs a person: {why}. {UNSEEN_ADVICE}"
-    if invocation.output.as_json:
-        click.echo(f"rlmm: {said}", err=True)
-    invocation.output.line(said, "bold red")
-    return ExitCode.NEEDS_A_PERSON
+    unsized = totals.unsized or Unsized()
+    found = (
+        (totals.why_not_all_seen, UNSEEN_ADVICE, True),
+        # Of a living topic its brokers take care.
+        (totals.why_not_all_sized, UNSIZED_ADVICE, unsized.orphaned + unsized.unseen > 0),
+    )
+    code = ExitCode.DONE
+    for why, advice, needs_person in found:
+        if not why:
+            continue
+        said = f"{'needs a person: ' if needs_person else ''}{why}. {advice}"
+        if invocation.output.as_json:
+            click.echo(f"rlmm: {said}", err=True)
+        invocation.output.line(said, "bold red")
+        code = ExitCode.NEEDS_A_PERSON if needs_person else code
+    return code
 
 
 def _ranges(

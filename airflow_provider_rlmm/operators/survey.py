@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import read_document
 from airflow_provider_rlmm.core.runs import run_parameters
-from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
+from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE, UNSIZED_ADVICE
 from airflow_provider_rlmm.observability.stats import send_survey_metrics
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
@@ -50,7 +50,7 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
     :param dry_run_only: as the tasks before it were told: a time that nobody proves is good enough for a dry run.
     :return: ``topics``, ``orphaned_topics``, ``unseen_topics``, segments and bytes that are ``stored``, ``orphaned``,
         ``waiting``, ``eligible``, being deleted (``deleting``) and ``unseen``, of which nobody can tell whether they are
-        orphaned, and the ``inventory``'s folder.
+        orphaned, the ``inventory``'s folder, and ``unsized_segments``, of which the log tells no size.
     :raises RlmmError: if the cluster cannot be read.
     """
 
@@ -92,8 +92,11 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
         }
         counts |= {"topics": totals.topics, "orphaned_topics": totals.orphaned_topics}
         counts |= {"unseen_topics": totals.unseen_topics}
+        counts |= {"unsized_segments": totals.unsized.segments if totals.unsized else 0}
         if why := totals.why_not_all_seen:
             self.log.warning("%s. %s", why, UNSEEN_ADVICE)
+        if why := totals.why_not_all_sized:
+            self.log.warning("%s. %s", why, UNSIZED_ADVICE)
         return self.told({**counts, "inventory": uri})
 
     def _skip_what_was_refused(self, uri: str) -> None:

@@ -40,6 +40,9 @@ METRICS: Mapping[str, Description] = {
     **_sizes("waiting", _CLUSTER, "of these that were marked and wait for `min_absence`"),
     **_sizes("deleting", _CLUSTER, "of user partitions whose deletion was started and has not finished"),
     **_sizes("unseen", _CLUSTER, "of which nobody can tell whether they are orphaned: no part of those that are"),
+    "unsized_segments": _gauge(
+        _CLUSTER, "Segments of whatever topic of which the log tells no size: no other number has them or their bytes"
+    ),
     "oldest_orphan_age_seconds": _gauge(
         _CLUSTER,
         "Age of the newest record of the oldest orphaned segment, in seconds; 0 where all was seen and none is orphaned",
@@ -103,6 +106,7 @@ def survey_metrics(inventory: Inventory) -> tuple[Metric, ...]:
     sizes = {name: getattr(totals, name) for name in _SIZES}
     found = [
         *_of_sizes(sizes, totals.oldest_orphan_ms, inventory.created_at_ms),
+        *([("unsized_segments", totals.unsized.segments)] if totals.unsized else ()),
         ("metadata_partitions_out_of_service", len(totals.metadata_partitions_out_of_service)),
         ("quarantined_records", totals.quarantined_records),
     ]
@@ -113,6 +117,7 @@ def _of_the_cluster(summary: RunSummary) -> Iterator[tuple[str, float]]:
     sizes = {name: getattr(summary, name) for name in _SIZES}
     yield from _of_sizes(sizes, summary.oldest_orphan_ms, summary.ended_at_ms)
     for name, value in {
+        "unsized_segments": summary.unsized,
         "metadata_partitions_out_of_service": summary.out_of_service,
         "quarantined_records": summary.quarantined,
         "doctor_critical": summary.critical,

@@ -84,6 +84,7 @@ def cleaner_summary(
         critical=diagnosis.critical if diagnosis else None,
         out_of_service=len(found.metadata_partitions_out_of_service) if found else None,
         quarantined=found.quarantined_records if found else None,
+        unsized=found.unsized.segments if found and found.unsized else None,
         documents={"reports": facts.artifact, **({"plans": facts.artifact} if plan else {})},
     )
 

@@ -83,6 +83,7 @@ class RunSummary:
     :param critical: findings of the doctor that need a person, ``None`` where no doctor was asked.
     :param out_of_service: metadata partitions that are out of service, ``None`` where the run does not know.
     :param quarantined: records that cannot be applied, ``None`` where the run does not know.
+    :param unsized: segments of which the log tells no size, ``None`` where the run does not know.
     :param steps: name of a step → seconds that it took.
     :param documents: page → name of the artifact that it shows.
     """
@@ -111,6 +112,7 @@ class RunSummary:
     critical: int | None = None
     out_of_service: int | None = None
     quarantined: int | None = None
+    unsized: Annotated[int | None, AbsentAs(None)] = None
     steps: Mapping[Text, Number] = field(default_factory=dict)
     documents: Mapping[Text, Text] = field(default_factory=dict)
 

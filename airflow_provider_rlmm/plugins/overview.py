@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.quoting import human_bytes
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.features.doctor.findings import since
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState
 from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
@@ -98,15 +98,20 @@ def _stock(inventory: Inventory, now_ms: int, price: float | None, shell: Shell)
         address = shell.to("clusters", inventory.cluster_id, "topics")
         return f"{address}?state={state}" if state else address
 
-    yield Tile("Stored", human_bytes(totals.stored.bytes), _of(totals.stored, totals.topics), href=topics())
+    unsized = totals.unsized or Unsized()
+    stored = f"{human_bytes(totals.stored.bytes)}{_unsized(unsized.segments)}"
+    yield Tile("Stored", stored, _of(totals.stored, totals.topics), href=topics())
     orphaned = _of(totals.orphaned, totals.orphaned_topics)
     if totals.why_not_all_seen:
         # A zero alone would say that all was seen.
         figure = f"{human_bytes(totals.orphaned.bytes)} + {human_bytes(totals.unseen.bytes)} cannot tell"
+        figure += _unsized(unsized.orphaned + unsized.unseen)
         unseen = f"{orphaned}; cannot tell of {_of(totals.unseen, totals.unseen_topics)}"
         yield Tile("Orphaned", figure, unseen, "bad", topics("UNSEEN"))
     else:
-        yield Tile("Orphaned", human_bytes(totals.orphaned.bytes), orphaned)
+        lacking = unsized.orphaned + unsized.unseen
+        figure = f"{human_bytes(totals.orphaned.bytes)}{_unsized(lacking)}"
+        yield Tile("Orphaned", figure, orphaned, "bad" if lacking else "")
     until = ""
     if totals.next_eligible_ms is not None:
         until = f", {wait(totals.next_eligible_ms, now_ms)}"
@@ -121,6 +126,11 @@ def _stock(inventory: Inventory, now_ms: int, price: float | None, shell: Shell)
         if totals.unseen.segments:
             for_orphans += f", {_cost(totals.unseen, price)} for what nobody can tell"
         yield Tile("Cost a month", _cost(totals.stored, price), for_orphans)
+
+
+def _unsized(segments: int) -> str:
+    """Say beside a sum of bytes how many segments it lacks."""
+    return f" + {_counted(segments, 'segment')} of unknown size" if segments else ""
 
 
 def _health(inventory: Inventory | None, runs: Sequence[RunSummary], shell: Shell) -> Iterable[Tile]:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, Approval, ApprovalRequest
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, Reason
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
@@ -231,7 +231,9 @@ _INVENTORY: Readers = {
             **_each(strict.optional(strict.integer), "next_eligible_ms", "oldest_orphan_ms"),
             **_each(strict.integer, "topics", "orphaned_topics", "unseen_topics", "quarantined_records"),
             "metadata_partitions_out_of_service": strict.array(strict.integer),
+            "unsized": strict.optional(_record(Unsized, _each(strict.integer, "orphaned", "unseen", "living"))),
         },
+        {"unsized": None},
     ),
 }
 _AMOUNTS = _each(strict.integer, "objects", "bytes")
@@ -365,6 +367,7 @@ _RUN: Readers = {
     **_each(strict.string, "cluster_id", "connection", "dag_id", "run_id", "artifact", "headline"),
     **_each(strict.integer, "began_at_ms", "ended_at_ms", "needs_person", "refusals"),
     **_each(strict.optional(strict.integer), "oldest_orphan_ms", "critical", "out_of_service", "quarantined"),
+    **_each(strict.optional(strict.integer), "unsized"),
     **_each(strict.optional(_COUNT), "stored", "orphaned", "unseen", "waiting", "deleting"),
     "kind": strict.one_of(RunKind),
     "dry_run": strict.boolean,
@@ -392,7 +395,7 @@ OLD_READERS: Final[Mapping[type, Reader]] = {
     ArchiveRun: _record(ArchiveRun, _ARCHIVE_RUN),
     Generation: _record(Generation, _GENERATION),
     TaskReport: _record(TaskReport, _TASK_REPORT),
-    RunSummary: _record(RunSummary, _RUN, {"unseen": None}),
+    RunSummary: _record(RunSummary, _RUN, {"unseen": None, "unsized": None}),
     Watch: _record(Watch, _WATCH),
 }
 """Kind of document → what read its fields."""

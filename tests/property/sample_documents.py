@@ -127,6 +127,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
             **dict.fromkeys(("stored", "orphaned", "waiting", "eligible", "deleting", "unseen"), _COUNT),
             "next_eligible_ms": 1, "oldest_orphan_ms": None, "topics": 1, "orphaned_topics": 1, "unseen_topics": 0,
             "quarantined_records": 0, "metadata_partitions_out_of_service": [1, 2],
+            "unsized": {"orphaned": 1, "unseen": 0, "living": 2},
         },
     },
     ScrubSummary: {
@@ -182,7 +183,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "ended_at_ms": 2, "dry_run": False, "outcome": "success", "headline": "it is done", "needs_person": 0,
         "deleted": {"segments": 1, "objects": 2, "bytes": 3}, "planned": _COUNT, "refusals": 0,
         **dict.fromkeys(("stored", "orphaned", "unseen", "waiting", "deleting"), _COUNT), "oldest_orphan_ms": 1,
-        "critical": None, "out_of_service": 0, "quarantined": 0, "steps": {"clean": 0.5, "plan": 3},
+        "critical": None, "out_of_service": 0, "quarantined": 0, "unsized": 3, "steps": {"clean": 0.5, "plan": 3},
         "documents": {"report": "dag.run"},
     },
     Watch: {**_OF_CLUSTER, "since_ms": 1},

@@ -28,4 +28,25 @@ class Count:
         return cls(sum(count.segments for count in counts), sum(count.bytes for count in counts))
 
 
+@dataclass(frozen=True, slots=True)
+class Unsized:
+    """
+    How many segments the log names and tells no size of: no add was read, and what was read does not say that they are
+    finished. No :class:`Count` has them.
+
+    :param orphaned: those of topic ids that the cluster lacks.
+    :param unseen: those of which it cannot be told whether they are orphaned.
+    :param living: those of topics that the cluster has.
+    """
+
+    orphaned: int = 0
+    unseen: int = 0
+    living: int = 0
+
+    @property
+    def segments(self) -> int:
+        """How many they are together."""
+        return self.orphaned + self.unseen + self.living
+
+
 NOTHING = Count(0, 0)

@@ -10,7 +10,7 @@ before anything is deleted the cleaner rebuilds the partitions concerned from th
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -226,6 +226,34 @@ class TopicReplay:
         :param metadata_partition: where their events lie.
         """
         return _topics(self._unresolved, metadata_partition)
+
+    def without_size(self) -> Counter[tuple[UUID, int]]:
+        """
+        Return topic id and metadata partition → how many of its segments may be stored and have no size: their state is not
+        certain, and they are not among :attr:`segments`.
+
+        :raises EventLogError: if the log cannot be read.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        uncertain = self._unresolved
+        if not uncertain:
+            return Counter()
+        topic_ids = {row["topic_id"] for row in uncertain}
+        numbers = {row["metadata_partition"] for row in uncertain}
+        finished = {segment_id for number in numbers for segment_id in self._late_updates(number, topic_ids)}
+        named = self.segments.select(["topic_id", "topic", "partition", "segment_id"])
+        column = named.column("segment_id")
+        ids = pa.array([row["segment_id"] for row in uncertain], column.type)
+        # The same id may stand in several user partitions, so it only says which ones to look at.
+        sized = map(_segment_id, named.filter(pc.is_in(column, value_set=ids)).to_pylist())
+        known = finished.union(sized)
+        return Counter(
+            (UUID(bytes=row["topic_id"]), row["metadata_partition"])
+            for row in uncertain
+            if _segment_id(row) not in known
+        )
 
     def under_way(self, metadata_partition: int) -> frozenset[UUID]:
         """

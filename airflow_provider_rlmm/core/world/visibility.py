@@ -6,11 +6,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_provider_rlmm.core.base.quoting import human_bytes
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 
 UNSEEN_ADVICE = (
     "What to do: give the principal DESCRIBE on every topic, and have the doctor look at metadata partitions that are out of "
     "service (rlmm doctor); until then a count says nothing of what is not seen"
+)
+
+UNSIZED_ADVICE = (
+    "What to do: have the doctor name the events without a first one (rlmm doctor), and look in storage for what is left of "
+    "their topics; until then a sum of bytes says nothing of these segments"
 )
 
 _LISTED = 10
@@ -34,6 +39,23 @@ def why_not_all_seen(unseen: Count, topics: int, out_of_service: Sequence[int]) 
         listed = ", ".join(map(str, out_of_service[:_LISTED])) + (", …" if len(out_of_service) > _LISTED else "")
         found.append(f"metadata partition {listed} out of service, so not all that it says can be read")
     return "; ".join(found)
+
+
+def why_not_all_sized(unsized: Unsized) -> str:
+    """
+    Say of which segments the log tells no size, so that no sum of bytes has them; empty where there are none.
+
+    :param unsized: how many these are.
+    """
+    if not unsized.segments:
+        return ""
+    whose = {
+        "of deleted topics": unsized.orphaned,
+        "of topics of which nobody can tell whether they are deleted": unsized.unseen,
+        "of living topics": unsized.living,
+    }
+    parts = ", ".join(f"{count:,} {of}" for of, count in whose.items() if count)
+    return f"no sum of bytes is all: the log tells no size of {_counted(unsized.segments, 'segment')}, {parts}"
 
 
 def _counted(count: int, one: str) -> str:

@@ -16,13 +16,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.plan import Data
-from airflow_provider_rlmm.core.world.visibility import why_not_all_seen
+from airflow_provider_rlmm.core.world.visibility import why_not_all_seen, why_not_all_sized
 
 INVENTORY_FORMAT = 2
 """Version of the document; one of another version is not read."""
@@ -185,6 +186,7 @@ class Totals:
     :param quarantined_records: records that cannot be applied.
     :param metadata_partitions_out_of_service: those with a record that ends the consumers of brokers, and those in which
         too many records lie where they do not belong, so that nothing is written there.
+    :param unsized: segments that are in none of the counts, as the log tells no size of them; earlier releases did not say.
     """
 
     stored: Count
@@ -200,11 +202,17 @@ class Totals:
     unseen_topics: int
     quarantined_records: int
     metadata_partitions_out_of_service: tuple[int, ...]
+    unsized: Annotated[Unsized | None, AbsentAs(None)] = None
 
     @property
     def why_not_all_seen(self) -> str:
         """What could not be seen, in words; empty where all was: only then is a count of zero a zero."""
         return why_not_all_seen(self.unseen, self.unseen_topics, self.metadata_partitions_out_of_service)
+
+    @property
+    def why_not_all_sized(self) -> str:
+        """Of which segments no count tells the bytes, in words; empty where none are known: only then a sum is all."""
+        return why_not_all_sized(self.unsized) if self.unsized else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class TopicInventory:
     :param segments: segments that are not finished.
     :param bytes: their sizes, summed.
     :param states: name of a state → segments in it.
+    :param unsized: segments besides these, of which the log tells neither size nor a certain state.
     """
 
     topic: str
@@ -42,6 +43,7 @@ class TopicInventory:
     segments: int
     bytes: int
     states: dict[str, int]
+    unsized: int
 
 
 def topics_in_log(topic: TopicReplay) -> list[TopicInventory]:
@@ -54,6 +56,9 @@ def topics_in_log(topic: TopicReplay) -> list[TopicInventory]:
     names = topic.names()
     seen = look(topic.topics, topic.log, names).observations
     partitions = Counter(tip.topic_id for tip in topic.partitions())
+    unsized: Counter[UUID] = Counter()
+    for (topic_id, _), count in topic.without_size().items():
+        unsized[topic_id] += count
     states: dict[UUID, Counter[str]] = {topic_id: Counter() for topic_id in names}
     sizes: Counter[UUID] = Counter()
     columns = ["topic_id", "state"]
@@ -71,6 +76,7 @@ def topics_in_log(topic: TopicReplay) -> list[TopicInventory]:
             segments=states[topic_id].total(),
             bytes=sizes[topic_id],
             states=dict(sorted(states[topic_id].items())),
+            unsized=unsized[topic_id],
         )
         for topic_id in names
     ]

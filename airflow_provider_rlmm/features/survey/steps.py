@@ -55,6 +55,6 @@ def survey(session: CleanerSession, uri: str, name: str, connection: str, *, lim
         totals.orphaned.segments,
         totals.orphaned.bytes,
     )
-    if why := totals.why_not_all_seen:
+    for why in filter(None, (totals.why_not_all_seen, totals.why_not_all_sized)):
         logger.warning("%s", why)
     return inventory

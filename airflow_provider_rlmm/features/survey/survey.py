@@ -9,12 +9,12 @@ is under way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -105,19 +105,22 @@ def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int) -
     found = user_partitions_of(topic.segments, marked)
     known = topic.names()
     names = {topic_id: known[topic_id] for topic_id in found.topic_ids()}
-    seen = look(topic.topics, topic.log, names).observations if names else {}
+    unsized = topic.without_size()
+    asked = names | {topic_id: known[topic_id] for topic_id, _ in unsized}
+    seen = look(topic.topics, topic.log, asked).observations if asked else {}
     by_topic = {topic_id: _of_topic(topic_id, names[topic_id], seen[topic_id], hold) for topic_id in names}
     by_partition = {
         key: _of_marked(history, seen[key[0].topic_id], by_topic[key[0].topic_id], limits, now_ms)
         for key, history in marked.items()
     }
+    out = _out_of_service(views, limits.allowed_quarantine)
     partitions, statuses = without_what_is_unreadable(
-        *partition_rows(found, by_topic, by_partition, partitions_schema()),
-        _out_of_service(views, limits.allowed_quarantine),
+        *partition_rows(found, by_topic, by_partition, partitions_schema()), out
     )
     presence = {topic_id: observation.presence for topic_id, observation in seen.items()}
     topics = topic_rows(found, partitions, names, presence, BY_URGENCY, topics_schema())
-    return Survey(topics, partitions, statuses, topic.segments, _totals(topics, partitions, views))
+    totals = _totals(topics, partitions, views, _unsized(unsized, presence, out))
+    return Survey(topics, partitions, statuses, topic.segments, totals)
 
 
 def _of_topic(topic_id: UUID, names: frozenset[str], seen: Observation, hold: Hold) -> Verdict:
@@ -168,7 +171,20 @@ def _progress_of(history: UserPartitionHistory, refusal: Refusal | None) -> Surv
     return SurveyedState.WAITING if refusal.kind is RefusalKind.WAITING else SurveyedState.ORPHANED
 
 
-def _totals(topics: pa.Table, partitions: pa.Table, views: list[MetadataPartitionView]) -> Totals:
+def _unsized(
+    counted: Mapping[tuple[UUID, int], int], presence: Mapping[UUID, Presence], out: Collection[int]
+) -> Unsized:
+    """Tell whose the segments are of which the log tells no size, by the rule of the user partitions that have a row."""
+    living = unseen = 0
+    for (topic_id, metadata_partition), count in counted.items():
+        if presence[topic_id] is Presence.PRESENT:
+            living += count
+        elif presence[topic_id] is not Presence.ABSENT or metadata_partition in out:
+            unseen += count
+    return Unsized(sum(counted.values()) - living - unseen, unseen, living)
+
+
+def _totals(topics: pa.Table, partitions: pa.Table, views: list[MetadataPartitionView], unsized: Unsized) -> Totals:
     import pyarrow.compute as pc
 
     sums = partitions.group_by("state").aggregate([("segments", "sum"), ("bytes", "sum")]).to_pylist()
@@ -192,6 +208,7 @@ def _totals(topics: pa.Table, partitions: pa.Table, views: list[MetadataPartitio
         unseen_topics=pc.sum(pc.equal(topics.column("state"), SurveyedState.UNSEEN.value)).as_py() or 0,
         quarantined_records=sum(len(view.quarantined) for view in views),
         metadata_partitions_out_of_service=tuple(_out_of_service(views)),
+        unsized=unsized,
     )
 
 

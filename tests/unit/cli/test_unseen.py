@@ -17,10 +17,11 @@ from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
-from tests.builders import Cluster, tip
+from tests.builders import Cluster, tip, update
 
 GONE, HIDDEN = tip(), tip("hidden", 0, 8)
 
@@ -90,6 +91,25 @@ def test_none_is_never_said_of_what_was_not_seen(cluster: Cluster, capsys: pytes
     assert code == 4
     assert "none" not in out
     assert f"metadata partition {number} out of service" in out
+
+
+def test_segments_of_unknown_size_are_said_beside_every_sum(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.foreign(update(cluster.alive, 7, S.COPY_SEGMENT_FINISHED))
+    code, out, _ = run(capsys, "orphans")
+    # Of a living topic its brokers take care.
+    assert (code, "tells no size of 1 segment, 1 of living topics" in out) == (0, True)
+    for topic, topic_id in (("gone", GONE.topic_id), ("hidden", HIDDEN.topic_id)):
+        cluster.topics.create(topic, topic_id)
+    cluster.foreign(update(tip("named-only", 0, 31), 0, S.DELETE_SEGMENT_STARTED))
+    code, out, _ = run(capsys, "orphans")
+    assert (code, "none" in out) == (4, False)
+    assert "needs a person: no sum of bytes is all: the log tells no size of 2 segments, 1 of deleted topics" in out
+    code, out, err = run(capsys, "survey", "--json")
+    assert (code, json.loads(out)["unsized"]) == (4, {"orphaned": 1, "unseen": 0, "living": 1})
+    assert "no sum of bytes is all" in err
+    assert (run(capsys, "survey")[0], "1 of deleted topics" in run(capsys, "survey")[1]) == (4, True)
 
 
 def test_survey_and_check_are_as_red(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.features.survey.inventory import Inventory, Totals
 from airflow_provider_rlmm.overview.run_metrics import METRICS, metrics_of, survey_metrics
 from airflow_provider_rlmm.overview.run_summary import Deleted, RunKind, RunOutcome, RunSummary
@@ -36,6 +36,7 @@ RUN = RunSummary(
     critical=2,
     out_of_service=3,
     quarantined=4,
+    unsized=6,
     steps={"plan": 5.0, "clean": 3.0, "report": 0.5},
 )
 
@@ -57,7 +58,7 @@ def test_every_number_of_a_run_is_told() -> None:
         "waiting_bytes": 7_000, "waiting_segments": 7,
         "deleting_bytes": 1_000, "deleting_segments": 1,
         "unseen_bytes": 3_000, "unseen_segments": 3,
-        "oldest_orphan_age_seconds": 600,
+        "unsized_segments": 6, "oldest_orphan_age_seconds": 600,
         "metadata_partitions_out_of_service": 3, "quarantined_records": 4, "doctor_critical": 2,
         "planned_bytes.cleaner": 13_000, "planned_segments.cleaner": 13,
         "deleted_bytes.cleaner": 12_000, "deleted_segments.cleaner": 12, "deleted_objects.cleaner": 36,
@@ -93,7 +94,7 @@ def test_a_red_run_leaves_the_time_of_the_last_success() -> None:
 
 def test_what_a_run_does_not_know_is_left_out() -> None:
     of_a_survey = ("stored", "orphaned", "waiting", "deleting", "unseen", "oldest_orphan_ms")
-    unknown = dict.fromkeys((*of_a_survey, "critical", "out_of_service", "quarantined"))
+    unknown = dict.fromkeys((*of_a_survey, "critical", "out_of_service", "quarantined", "unsized"))
     told = values(replace(RUN, **unknown))
     assert not [name for name in told if "." not in name]
     assert "step_segments_per_second.cleaner.plan" not in told
@@ -122,7 +123,7 @@ def test_a_survey_tells_what_there_is() -> None:
         stored=Count(500, 500_000), orphaned=Count(20, 20_000), waiting=Count(7, 7_000), eligible=Count(12, 12_000),
         deleting=Count(1, 1_000), next_eligible_ms=None, oldest_orphan_ms=460_000, topics=9, orphaned_topics=2,
         unseen=Count(3, 3_000), unseen_topics=1,
-        quarantined_records=4, metadata_partitions_out_of_service=(3, 17),
+        quarantined_records=4, metadata_partitions_out_of_service=(3, 17), unsized=Unsized(1, 2, 3),
     )  # fmt: skip
     inventory = Inventory("c", "rlmm_default", 1_060_000, "a", "inventory-1060000", {}, totals)
     told = {metric.name: metric.value for metric in survey_metrics(inventory)}

@@ -112,6 +112,8 @@ def test_what_needs_a_person_stands_before_the_figures(client: TestClient, sampl
     totals = sample.inventory.totals
     # Neither figure says that there is nothing more.
     assert f"{human_bytes(totals.orphaned.bytes)} + {human_bytes(totals.unseen.bytes)} cannot tell" in html
+    assert f"{human_bytes(totals.unseen.bytes)} cannot tell + 3 segments of unknown size" in html
+    assert f"{human_bytes(totals.stored.bytes)} + 7 segments of unknown size" in html
     assert "Nobody can tell whether these are orphaned" in html
     assert "Metadata partitions out of service: 0" in alert
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -27,7 +27,7 @@ from airflow_provider_rlmm.core.world.out_of_service import unseen_in_words
 from airflow_provider_rlmm.core.world.visibility import why_not_all_seen
 from airflow_provider_rlmm.features.survey.inventory import READY
 from airflow_provider_rlmm.features.survey.inventory_files import write_inventory
-from airflow_provider_rlmm.features.survey.orphans import orphaned_partitions
+from airflow_provider_rlmm.features.survey.orphans import orphaned_partitions, topics_in_log
 from airflow_provider_rlmm.features.survey.survey import Survey, survey
 from tests.builders import DAY_MS, START_MS, Cluster, SnapshotInMemory, add, deletion, tip, update
 from tests.examples import examples
@@ -136,6 +136,59 @@ def test_what_nobody_may_describe_is_a_row_of_its_own_and_no_zero() -> None:
     assert (totals.orphaned, totals.unseen, totals.unseen_topics) == (Count(0, 0), Count(5, 5_000), 1)
     assert totals.why_not_all_seen == "nobody can tell whether 1 topic with 5 segments, 4.9 KiB is orphaned"
     assert unseen_in_words(topic, LIMITS) == totals.why_not_all_seen
+
+
+def test_segments_without_an_add_are_counted_as_of_unknown_size_and_never_as_0() -> None:
+    cluster = Cluster(2)
+    cluster.segments(GONE, 2)
+    named_only, hidden = tip("named-only", 0, 8), tip("hidden", 0, 9)
+    cluster.topics.denied.add("hidden")
+    cluster.foreign(update(GONE, 7, S.COPY_SEGMENT_FINISHED))
+    cluster.foreign(update(GONE, 8, S.DELETE_SEGMENT_STARTED))
+    cluster.foreign(update(named_only, 0, S.COPY_SEGMENT_FINISHED))
+    cluster.foreign(update(hidden, 0, S.COPY_SEGMENT_FINISHED))
+    cluster.foreign(update(cluster.alive, 7, S.COPY_SEGMENT_FINISHED))
+    # Whatever it was, it is deleted.
+    cluster.foreign(update(GONE, 9, S.COPY_SEGMENT_FINISHED))
+    cluster.foreign(update(GONE, 9, S.DELETE_SEGMENT_FINISHED))
+    totals = surveyed(cluster).totals
+    assert totals.orphaned == Count(2, 2_000)
+    assert totals.unsized == Unsized(orphaned=3, unseen=1, living=1)
+    assert totals.why_not_all_sized == (
+        "no sum of bytes is all: the log tells no size of 5 segments, 3 of deleted topics, "
+        "1 of topics of which nobody can tell whether they are deleted, 1 of living topics"
+    )
+    cluster.log.append(home(cluster, GONE), b"\x01\x00\x00garbage")
+    unsized = surveyed(cluster).totals.unsized
+    assert unsized is not None
+    assert unsized.orphaned == (0 if home(cluster, named_only) == home(cluster, GONE) else 1)
+    assert unsized.segments == 5
+
+
+def test_a_size_that_the_log_tells_is_known_and_a_finished_segment_has_none() -> None:
+    cluster = Cluster()
+    cluster.snapshots = SnapshotInMemory()
+    # An update before its add leaves the state uncertain, not the size.
+    cluster.foreign(update(GONE, 0, S.COPY_SEGMENT_FINISHED))
+    cluster.foreign(add(GONE, 0))
+    cluster.segment(GONE, 1, S.DELETE_SEGMENT_FINISHED)
+    assert surveyed(cluster).totals.unsized == Unsized()
+    # Behind a snapshot, which keeps no finished segments, the log is asked.
+    cluster.foreign(update(GONE, 1, S.DELETE_SEGMENT_STARTED))
+    cluster.foreign(update(GONE, 2, S.DELETE_SEGMENT_STARTED))
+    assert surveyed(cluster).totals.unsized == Unsized(orphaned=1)
+    assert surveyed(cluster).totals.orphaned == Count(1, 1_000)
+
+
+def test_the_topics_of_the_log_say_how_many_of_their_segments_have_no_size() -> None:
+    cluster = Cluster()
+    cluster.segments(GONE, 2)
+    cluster.foreign(update(GONE, 7, S.COPY_SEGMENT_FINISHED))
+    topic = cluster.topic()
+    topic.advance()
+    assert {t.topic: (t.segments, t.bytes, t.unsized) for t in topics_in_log(topic)} == {
+        "alive": (1, 1_000, 0), "gone": (2, 2_000, 1),
+    }  # fmt: skip
 
 
 def test_what_was_marked_before_it_was_hidden_stays_unseen() -> None:
