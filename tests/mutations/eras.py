@@ -35,6 +35,9 @@ _HOLE = f"{_WHOLE}test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_
 _COMPACTED = f"{_WHOLE}test_in_a_compacted_log_nobody_knows_that_a_segment_was_never_copied"
 _FORGOTTEN = f"{_WHOLE}test_what_the_log_cleaner_was_asked_to_forget_is_not_finished_for_that"
 _SKIPPED = f"{_WHOLE}test_a_segment_that_was_finished_and_of_whose_deletion_nothing_else_is_left_is_uncertain"
+_MISSING_STEP = (
+    "features/doctor/test_examine.py::test_a_step_that_is_missing_is_no_illegal_one_where_the_log_cleaner_takes_them"
+)
 _NO_GAP = f"{_WHOLE}test_in_a_compacted_log_everybody_is_under_proof_and_no_gap_needs_a_reason"
 
 COMPACTED = [
@@ -499,6 +502,38 @@ ERAS = [
         "Severity.WARNING)",
         "features/doctor/test_examine.py::"
         "test_what_is_to_be_forgotten_ends_the_consumers_of_brokers_that_do_not_compact",
+    ),
+    Mutation(
+        "I22",
+        "where the log cleaner takes steps a missing one of a segment is somebody's fault",
+        "features/doctor/examine.py",
+        "        compacted = pc.and_(finishing, self._compacted)\n",
+        "        compacted = pc.and_(finishing, False)\n",
+        _MISSING_STEP,
+    ),
+    Mutation(
+        "I22",
+        "where the log cleaner takes steps a missing one of a partition's deletion is somebody's fault",
+        "features/doctor/watches.py",
+        "            if self._compacted:\n",
+        "            if False:\n",
+        _MISSING_STEP,
+    ),
+    Mutation(
+        "I22",
+        "a step that is missing in a log that is not compacted was taken by nobody",
+        "features/doctor/examine.py",
+        "        compacted = pc.and_(finishing, self._compacted)\n",
+        "        compacted = finishing\n",
+        _MISSING_STEP,
+    ),
+    Mutation(
+        "I22",
+        "where the log cleaner takes steps a step back is a missing one",
+        "features/doctor/examine.py",
+        '        finishing = among(rows, "state", (RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,))\n',
+        '        finishing = among(rows, "state", RemoteLogSegmentState)\n',
+        _MISSING_STEP,
     ),
     Mutation(
         "I22",

@@ -161,7 +161,8 @@ class _Examination:
         self.findings = FindingRows(limit_per_kind)
         self.records = 0
         self._copying = served.copying
-        self._deletions = watches.DeletionWatch(living, beginnings, now_ms + MAX_CLOCK_SKEW_MS)
+        latest_ms = now_ms + MAX_CLOCK_SKEW_MS
+        self._deletions = watches.DeletionWatch(living, beginnings, latest_ms, compacted=compacted)
         self._proof = watches.ProofWatch(beginnings)
         self.keys = KeyWatch()
         self._not_living: dict[FindingKind, list[Any]] = {}
@@ -224,11 +225,21 @@ class _Examination:
         import pyarrow.compute as pc
 
         unknown = among(rows, "fate", (EventFate.DROPPED_UNKNOWN_SEGMENT,))
-        self.findings.add(FindingKind.ILLEGAL_TRANSITION, rows.filter(pc.invert(unknown)))
+        self._illegal(rows.filter(pc.invert(unknown)))
         rows = rows.filter(unknown)
         repeated = among(rows, "state", (RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,))
         self.findings.add(FindingKind.UPDATE_WITHOUT_BASE, rows.filter(pc.invert(repeated)))
         self.findings.add(FindingKind.UPDATE_WITHOUT_BASE, rows.filter(repeated), Severity.NOTICE)
+
+    def _illegal(self, rows: Any) -> None:
+        """Report steps of segments that the state before does not allow; a missing one the log cleaner may have taken."""
+        import pyarrow.compute as pc
+
+        # Only its DELETE_SEGMENT_STARTED can be missing before this one; no missing step makes any other event legal.
+        finishing = among(rows, "state", (RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,))
+        compacted = pc.and_(finishing, self._compacted)
+        self.findings.add(FindingKind.COMPACTED_STEP, rows.filter(compacted))
+        self.findings.add(FindingKind.ILLEGAL_TRANSITION, rows.filter(pc.invert(compacted)))
 
     def _add_where_served(self, kind: FindingKind, rows: Any) -> None:
         """Add findings that are critical only where a broker serves the partition; other topics are asked about later."""

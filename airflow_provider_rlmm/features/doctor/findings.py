@@ -48,6 +48,7 @@ class FindingKind(StrEnum):
     ACCESS_DENIED = "ACCESS_DENIED"
     UNDER_PROOF = "UNDER_PROOF"
     ILLEGAL_TRANSITION = "ILLEGAL_TRANSITION"
+    COMPACTED_STEP = "COMPACTED_STEP"
     UPDATE_WITHOUT_BASE = "UPDATE_WITHOUT_BASE"
     LOST_RECORDS = "LOST_RECORDS"
     INCOMPLETE_HISTORY = "INCOMPLETE_HISTORY"
@@ -156,12 +157,19 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
         "partition's deletion they do not check.",
         "Find out who wrote it: no broker does by itself.",
     ),
+    FindingKind.COMPACTED_STEP: Explanation(
+        Severity.NOTICE,
+        "The state before does not allow this event, and a step between the two would. The topic is compacted: of all "
+        "records with one key the last one stays, so the log cleaner may have taken that step. Whether it was ever written "
+        "the log cannot show.",
+        "Where brokers compact this topic: nothing. Where nobody meant it to be compacted, see TOPIC_SETTINGS.",
+    ),
     FindingKind.UPDATE_WITHOUT_BASE: Explanation(
         Severity.WARNING,
         "An event about a segment that is not known: its first event is missing, or the segment was deleted before. Brokers "
         "drop it.",
-        "If records were deleted from the topic, see incomplete history. Else a second DELETE_SEGMENT_FINISHED is "
-        "harmless; for any other event find out who wrote it.",
+        "If records were deleted from the topic, see incomplete history; if it is compacted, the log cleaner may have taken "
+        "the first event. Else a second DELETE_SEGMENT_FINISHED is harmless; for any other event find out who wrote it.",
     ),
     FindingKind.LOST_RECORDS: Explanation(
         Severity.CRITICAL,

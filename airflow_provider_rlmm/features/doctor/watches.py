@@ -113,10 +113,14 @@ class DeletionWatch:
     :param living: ids of the topics that exist.
     :param beginnings: metadata partition → first offset that is there.
     :param latest_ms: the latest time that is no time of the future, ms since the epoch.
+    :param compacted: whether the log cleaner may have taken records from anywhere.
     """
 
-    def __init__(self, living: frozenset[UUID], beginnings: Mapping[int, int], latest_ms: int) -> None:
+    def __init__(
+        self, living: frozenset[UUID], beginnings: Mapping[int, int], latest_ms: int, *, compacted: bool
+    ) -> None:
         self._living = living
+        self._compacted = compacted
         self._beginnings = beginnings
         self._latest_ms = latest_ms
         self._of_the_future: dict[tuple[TopicIdPartition, int], Mapping[str, Any]] = {}
@@ -146,6 +150,10 @@ class DeletionWatch:
         valid = RemotePartitionDeleteState.is_valid_transition
         if not (valid(source, state) or valid(reopened, state)):
             came = source.name if source is not None else "nothing"
+            if self._compacted:
+                # A deletion can begin again, so there are steps that lead from any state to any other.
+                yield FindingKind.COMPACTED_STEP, row, f"{came} → {state.name}"
+                return
             # Two cleaners at once leave this behind the end; nothing reads it.
             ours = source is _FINISHED and row["broker_id"] == OWN_BROKER_ID
             severity = Severity.NOTICE if ours else Severity.WARNING

@@ -186,6 +186,27 @@ def test_illegal_transitions_of_segments_and_of_partitions(log: InProcessMetadat
     assert "DELETE_PARTITION_STARTED → DELETE_PARTITION_MARKED" in details
 
 
+@pytest.mark.parametrize(
+    ("policy", "kind"),
+    [({"delete"}, K.ILLEGAL_TRANSITION), ({"compact", "delete"}, K.COMPACTED_STEP), ({"compact"}, K.COMPACTED_STEP)],
+)
+def test_a_step_that_is_missing_is_no_illegal_one_where_the_log_cleaner_takes_them(
+    log: InProcessMetadataEventLog, policy: set[str], kind: FindingKind
+) -> None:
+    log.policy = frozenset(policy)
+    event = replace(deleted(1, HERE), end_offset=started(1, partition=HERE).end_offset, broker_leader_epoch=0)
+    of_a_segment = (0, log.append(0, serialize(event), segment_key(event)))
+    gone = replace(HERE, topic_id=UUID(int=6))
+    (of_a_partition,) = put(log, partition_delete(P.DELETE_PARTITION_STARTED, gone))
+    # No step between them leads back.
+    _, backwards = put(log, deleting(2, THERE), copied(2, THERE))
+    diagnosis = diagnose(log)
+    assert {(f.metadata_partition, f.offset) for f in only(diagnosis, kind)} >= {of_a_segment, of_a_partition}
+    assert backwards in [(f.metadata_partition, f.offset) for f in only(diagnosis, K.ILLEGAL_TRANSITION)]
+    assert diagnosis.counts[K.ILLEGAL_TRANSITION] == (3 if kind is K.ILLEGAL_TRANSITION else 1)
+    assert {f.severity for f in only(diagnosis, K.COMPACTED_STEP)} <= {Severity.NOTICE}
+
+
 def test_repeated_and_reopened_deletions_are_legal(log: InProcessMetadataEventLog) -> None:
     gone = replace(HERE, topic_id=UUID(int=6))
     put(log, *(partition_delete(state, gone) for state in P for _ in range(2)), *(partition_delete(s, gone) for s in P))
