@@ -121,11 +121,15 @@ def _find_bad_rows(outcome: Outcome, events: Events) -> None:
     if not bad.size:
         return
     errors = events.batch.column("error").take(pa.array(bad)).to_pylist()
+    # Many say the same, such as all records of somebody who writes keys of his own.
+    alike: dict[tuple[int, str], list[int]] = {}
     for row, code, error in zip(bad.tolist(), events.error_code.take(bad).tolist(), errors, strict=True):
-        reason = f"{ErrorCode(code).name}: {error}"
-        outcome.quarantined.add(np.array([row]), EventFate.BAD_RECORD, reason)
+        alike.setdefault((code, error), []).append(row)
+    for (code, error), found in alike.items():
+        rows, reason = np.array(found), f"{ErrorCode(code).name}: {error}"
+        outcome.quarantined.add(rows, EventFate.BAD_RECORD, reason)
         if code not in DECODED_CODES:
-            outcome.would_end_consumer.add(np.array([row]), EventFate.BAD_RECORD, reason)
+            outcome.would_end_consumer.add(rows, EventFate.BAD_RECORD, reason)
 
 
 class _Work:
