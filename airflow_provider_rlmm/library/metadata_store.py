@@ -16,7 +16,7 @@ from itertools import count
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, PartitionNotAssignedError
-from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord
+from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord, counted
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
 
@@ -69,7 +69,7 @@ class Quarantine:
             return
         new = [record for record in records if record.offset >= self.judged]
         self.records += new[: max(0, MAX_QUARANTINED_SHOWN - len(self.records))]
-        self.total += len(new)
+        self.total += counted(new)
         self.routed += routed
         self.misrouted += sum(record.code == "MISROUTED" for record in new)
         self.judged = end

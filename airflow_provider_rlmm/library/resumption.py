@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, OffsetOutOfRangeError, SnapshotRefusedError
-from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, events_of
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, counted, events_of
 from airflow_provider_rlmm.core.log.one_look import look
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.log.snapshot import Snapshot
@@ -93,7 +93,7 @@ class Resumption:
         records = self._quarantined.get(metadata_partition, [])
         return Quarantine(
             records[:MAX_QUARANTINED_SHOWN],
-            total=len(records),
+            total=counted(records),
             routed=self._snapshot.routed.get(metadata_partition, 0),
             misrouted=sum(record.code == ErrorCode.MISROUTED.name for record in records),
             judged=self._next_offsets[metadata_partition],

@@ -35,6 +35,8 @@ from tests.mutations.mutation import (
     switched_off,
 )
 
+_SAMPLED = "core/log/test_quarantine.py::test_what_is_asked_of_the_sample_is_answered_as_if_all_were_kept"
+
 SESSION = "core/runs/cleaner_session.py"
 TOPIC_VIEW = "core/world/topic_view.py"
 TOPIC_STATE = "core/log/topic_state.py"
@@ -373,6 +375,30 @@ RULES = [
         "record.topic_id_partition in (None, tip):",
         "record.topic_id_partition == tip:",
         "features/cleanup/test_wholeness.py::test_a_record_that_cannot_be_decoded_puts_everybody_under_proof_and_stops_nobody_who_is_whole",
+    ),
+    Mutation(
+        "quarantine",
+        "of records with keys of their own the last one of a user partition is not known",
+        EVENT_DECODING,
+        "                self._last[record.place] = replace(record, alike=record.alike + more)\n",
+        "                self._last.setdefault(record.place, replace(record, alike=record.alike + more))\n",
+        _SAMPLED,
+    ),
+    Mutation(
+        "quarantine",
+        "of a batch of records with keys of their own the last one of a user partition is not known",
+        EVENT_DECODING,
+        "keyed[:KEYED_KEPT], first, last])",
+        "keyed[:KEYED_KEPT], first])",
+        _SAMPLED,
+    ),
+    Mutation(
+        "quarantine",
+        "records with keys of their own that are not kept are not counted",
+        EVENT_DECODING,
+        "    return sum(1 + record.alike for record in records)\n",
+        "    return len(list(records))\n",
+        "core/log/test_quarantine.py::test_plan_and_survey_count_all_and_the_rest_of_the_list_is_said",
     ),
     Mutation(
         "quarantine",

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 10_000
 """Most rows of one batch: large enough that the cost per batch does not count, a few MiB at most."""
+
+KEYED_KEPT = 1_000
+"""Records whose key contradicts their value that are kept whatever they are about, the first ones; all are counted."""
 
 
 @cache
@@ -107,6 +111,7 @@ class QuarantinedRecord:
     :param code: name of its :class:`~airflow_provider_rlmm.core.records.columnar.ErrorCode`.
     :param reason: in words.
     :param topic_id_partition: the user partition that it is about, ``None`` where it cannot be decoded so far.
+    :param alike: how many more of its code and user partition lie before it, which are counted here and not kept.
     """
 
     metadata_partition: int
@@ -114,9 +119,70 @@ class QuarantinedRecord:
     code: str
     reason: str
     topic_id_partition: TopicIdPartition | None = None
+    alike: int = 0
+
+    @property
+    def place(self) -> tuple[int, TopicIdPartition | None]:
+        """Where it lies and whom it is about."""
+        return self.metadata_partition, self.topic_id_partition
 
     def __str__(self) -> str:
         return f"metadata partition {self.metadata_partition} offset {self.offset}: {self.code} ({self.reason})"
+
+
+class Quarantine:
+    """
+    Records that cannot be applied: all of them, but of ``KEYED`` ones a sample.
+
+    Who writes keys of his own writes them with every record, and such a record is about its own user partition only. So the
+    first :data:`KEYED_KEPT` are kept, and besides of each user partition the first and the last one: whether one lies at or
+    behind some offset the last one tells. The others are counted by the one behind them (:attr:`QuarantinedRecord.alike`).
+
+    :param records: what is there to begin with, by offset within a metadata partition.
+    """
+
+    def __init__(self, records: Iterable[QuarantinedRecord] = ()) -> None:
+        self._kept: list[QuarantinedRecord] = []
+        self._last: dict[tuple[int, TopicIdPartition | None], QuarantinedRecord] = {}
+        self._seen: set[tuple[int, TopicIdPartition | None]] = set()
+        self._keyed = 0
+        self._sorted: list[QuarantinedRecord] | None = None
+        self.take(records)
+
+    def take(self, records: Iterable[QuarantinedRecord]) -> None:
+        """
+        Take more records, which lie behind those that are there.
+
+        :param records: by offset within a metadata partition.
+        """
+        for record in records:
+            self._sorted = None
+            if record.code != ErrorCode.KEYED.name:
+                self._kept.append(record)
+            elif self._keyed < KEYED_KEPT or record.place not in self._seen:
+                self._keyed += 1
+                self._seen.add(record.place)
+                self._kept.append(record)
+            else:
+                before = self._last.get(record.place)
+                more = 0 if before is None else before.alike + 1
+                self._last[record.place] = replace(record, alike=record.alike + more)
+
+    def records(self) -> list[QuarantinedRecord]:
+        """Return what is kept, by metadata partition and offset."""
+        if self._sorted is None:
+            by_place = attrgetter("metadata_partition", "offset")
+            self._sorted = sorted([*self._kept, *self._last.values()], key=by_place)
+        return self._sorted
+
+
+def counted(records: Iterable[QuarantinedRecord]) -> int:
+    """
+    Return how many records there are, kept or not.
+
+    :param records: those that are kept.
+    """
+    return sum(1 + record.alike for record in records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +210,7 @@ class DecodedBatch:
     """What a batch of one metadata partition says."""
 
     events: list[LocatedEvent]  # the events of the wanted topics, by offset; keyed ones too, as brokers look at no key
-    quarantined: list[QuarantinedRecord]  # every record that is not good, of whatever topic
+    quarantined: list[QuarantinedRecord]  # the records that are not good, of whatever topic; of keyed ones a sample
     routed: int  # number of records that prove our partitioner
 
 
@@ -200,7 +266,7 @@ def written_by_brokers(decoded: Any) -> Any:
 
 def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
     """
-    Return the records that nobody believes, by offset.
+    Return the records that nobody believes, by offset; of ``KEYED`` ones what a :class:`Quarantine` needs.
 
     :param decoded: what :func:`decode_records` returned.
     """
@@ -209,17 +275,40 @@ def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
 
     codes = decoded.column("error_code")
     quarantined = pa.array(list(QUARANTINED_CODES), type=codes.type)
-    bad = decoded.filter(pc.is_in(codes, value_set=quarantined))
+    bad, alike = _sampled(decoded.filter(pc.is_in(codes, value_set=quarantined)))
     records = []
     columns = ["metadata_partition", "offset", "error_code", "error", "topic_id", "topic", "partition"]
-    for row in bad.select(columns).to_pylist():
+    for row, more in zip(bad.select(columns).to_pylist(), alike, strict=True):
         code = ErrorCode(row["error_code"])
         # Only what was decoded whole says for certain whom it is about.
         whole = code in DECODED_CODES
         tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"]) if whole else None
         place = row["metadata_partition"], row["offset"]
-        records.append(QuarantinedRecord(*place, code.name, row["error"] or code.name, tip))
+        records.append(QuarantinedRecord(*place, code.name, row["error"] or code.name, tip, more))
     return records
+
+
+def _sampled(bad: Any) -> tuple[Any, list[int]]:
+    """Leave ``KEYED`` rows out, but the first ones and of each user partition the first and the last; count them there."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_keyed = pc.equal(bad.column("error_code"), int(ErrorCode.KEYED)).to_numpy(zero_copy_only=False)
+    keyed = np.flatnonzero(is_keyed)
+    if keyed.size <= KEYED_KEPT:
+        return bad, [0] * bad.num_rows
+    names = ["metadata_partition", "topic_id", "topic", "partition"]
+    rows = pa.table({**{name: bad.column(name).take(keyed) for name in names}, "row": keyed})
+    groups = rows.group_by(names).aggregate([("row", "min"), ("row", "max")])
+    first, last = (groups.column(name).to_numpy() for name in ("row_min", "row_max"))
+    kept = ~is_keyed
+    kept[np.concatenate([keyed[:KEYED_KEPT], first, last])] = True
+    left_out = rows.filter(pa.array(~kept[keyed])).group_by(names).aggregate([("row", "count")])
+    alike = np.zeros(bad.num_rows, np.int64)
+    told = left_out.join(groups, names)
+    alike[told.column("row_max").to_numpy()] = told.column("row_count").to_numpy()
+    return bad.filter(pa.array(kept)), alike[kept].tolist()
 
 
 def decode_batch(

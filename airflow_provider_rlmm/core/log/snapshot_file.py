@@ -133,13 +133,14 @@ def _gaps_of_json(raw: Iterable[Iterable[Any]]) -> tuple[HistoryGap, ...]:
 def _quarantined_to_json(record: QuarantinedRecord) -> list[Any]:
     tip = record.topic_id_partition
     subject = None if tip is None else [kafka_uuid_str(tip.topic_id), tip.topic, tip.partition]
-    return [record.metadata_partition, record.offset, record.code, record.reason, subject]
+    return [record.metadata_partition, record.offset, record.code, record.reason, subject, record.alike]
 
 
 def _quarantined_of_json(raw: Sequence[Any]) -> QuarantinedRecord:
-    metadata_partition, offset, code, reason, subject = raw
+    # Where an earlier release has written it every record was kept.
+    metadata_partition, offset, code, reason, subject, alike = raw if len(raw) > 5 else (*raw, 0)
     tip = None if subject is None else TopicIdPartition(parse_kafka_uuid(subject[0]), str(subject[1]), int(subject[2]))
-    return QuarantinedRecord(int(metadata_partition), int(offset), str(code), str(reason), tip)
+    return QuarantinedRecord(int(metadata_partition), int(offset), str(code), str(reason), tip, int(alike))
 
 
 def _snapshot(description: bytes, state: Any) -> Snapshot:

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.core.base.errors import (
     OffsetOutOfRangeError,
     SnapshotRefusedError,
 )
-from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, quarantined_records
+from airflow_provider_rlmm.core.log.event_decoding import Quarantine, QuarantinedRecord, quarantined_records
 from airflow_provider_rlmm.core.log.follower import Chunk, LogFollower, Lost
 from airflow_provider_rlmm.core.log.log_tail import LogTail
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
@@ -104,7 +104,7 @@ class TopicState:
         offsets = snapshot.next_offsets if snapshot else dict.fromkeys(range(self.identity.partition_count), 0)
         tails, gaps, holes = (snapshot.tails, snapshot.gaps, snapshot.holes) if snapshot else ({}, (), ())
         self._follower = LogFollower(log, offsets, lost=Lost.RECORDED, tails=tails, gaps=gaps, holes=holes)
-        self.quarantined: list[QuarantinedRecord] = list(snapshot.quarantined) if snapshot else []
+        self._quarantine = Quarantine(snapshot.quarantined if snapshot else ())
         self.routed: Counter[int] = Counter(snapshot.routed if snapshot else ())
         """Good records per metadata partition: each of them lies where our partitioner puts it."""
         self.late_updates: dict[tuple[int, int], bool] = dict(snapshot.late_updates) if snapshot else {}
@@ -145,6 +145,11 @@ class TopicState:
     def next_offsets(self) -> dict[int, int]:
         """Metadata partition → offset at which to read on; every record below it is in the state."""
         return self._follower.positions
+
+    @property
+    def quarantined(self) -> list[QuarantinedRecord]:
+        """The records that cannot be applied, as a :class:`~airflow_provider_rlmm.core.log.event_decoding.Quarantine`."""
+        return self._quarantine.records()
 
     @property
     def gaps(self) -> tuple[HistoryGap, ...]:
@@ -231,7 +236,7 @@ class TopicState:
         # From here on nothing fails but what ends the process: state and next offsets belong together.
         if decoded is not None:
             self.state, report = self.state.apply(decoded)
-        self.quarantined += quarantined
+        self._quarantine.take(quarantined)
         self.routed.update(routed)
         self._follower.take(chunk)
         if decoded is not None:

@@ -20,8 +20,10 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.core.log.event_decoding import (
+    Quarantine,
     QuarantinedRecord,
     applicable,
+    counted,
     quarantined_records,
     written_by_brokers,
 )
@@ -63,7 +65,8 @@ class MetadataPartitionView:
     histories: dict[TopicIdPartition, UserPartitionHistory] = field(
         default_factory=dict
     )  # the user partitions that matter
-    quarantined: list[QuarantinedRecord] = field(default_factory=list)  # the records that are not good, by offset
+    # the records that are not good, by offset; of keyed ones what a :class:`Quarantine` keeps
+    quarantined: list[QuarantinedRecord] = field(default_factory=list)
     routed_records: int = 0  # number of those that are
     # what it does not hold of what earlier runs have read, ``None`` where nothing is known to be lost
     lost: LostRecords | None = None
@@ -103,6 +106,11 @@ class MetadataPartitionView:
         return None if record is None else Doubt(f"{record} cannot be applied", number, record.offset)
 
     @property
+    def quarantined_records(self) -> int:
+        """How many records are not good."""
+        return counted(self.quarantined)
+
+    @property
     def copied_is_known(self) -> bool:
         """Whether no record is missing that may have said that a segment was copied."""
         return not self.holes and self.era.era is not Era.COMPACTED
@@ -111,7 +119,8 @@ class MetadataPartitionView:
         self, tip: TopicIdPartition, allowed_quarantine: frozenset[str], start: int = 0
     ) -> QuarantinedRecord | None:
         """
-        Return the first record that may be about a user partition and cannot be applied.
+        Return the first record that may be about a user partition and cannot be applied; of keyed ones, of which not all
+        are kept, some such record.
 
         :param tip: the user partition.
         :param allowed_quarantine: names of error codes that raise no doubt.
@@ -274,6 +283,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         self._chosen_at = chosen_at
         self._first_unread_deletion: int | None = None
         self._marker_bounds = _MarkerBounds()
+        self._quarantine = Quarantine()
 
     def advance(self) -> None:
         """
@@ -286,6 +296,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         try:
             self._follower.advance(self._apply_all)
         finally:
+            self.quarantined = self._quarantine.records()
             self.end = self._follower.positions[self.metadata_partition]
             self.holes, self.era = self._follower.open_holes(), self._log.era
 
@@ -337,7 +348,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         from airflow_provider_rlmm.core.records.columnar import ErrorCode, iter_events
 
         self._marker_bounds.begin(decoded)
-        self.quarantined += quarantined_records(decoded)
+        self._quarantine.take(quarantined_records(decoded))
         good = pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD))
         self.routed_records += int(pc.sum(good).as_py() or 0)
         # A keyed record's event counts, whether or not it is allowed to pass.

@@ -198,7 +198,7 @@ class _Draft:
         self.refuse(records[: max(0, MAX_QUARANTINED_LISTED - listed)])
         self.refuse(o for o in found if o.kind is not RefusalKind.QUARANTINED)
         if replay.quarantined:
-            self.quarantined[number] = len(replay.quarantined)
+            self.quarantined[number] = replay.quarantined_records
         self.unresolved += topic.count_unresolved(number)
         self.known = Count.sum([self.known, topic.unfinished(number)])
 

@@ -206,7 +206,7 @@ def _totals(topics: pa.Table, partitions: pa.Table, views: list[MetadataPartitio
         orphaned_topics=absent.num_rows,
         unseen=by_state.get(SurveyedState.UNSEEN, nothing),
         unseen_topics=pc.sum(pc.equal(topics.column("state"), SurveyedState.UNSEEN.value)).as_py() or 0,
-        quarantined_records=sum(len(view.quarantined) for view in views),
+        quarantined_records=sum(view.quarantined_records for view in views),
         metadata_partitions_out_of_service=tuple(_out_of_service(views)),
         unsized=unsized,
     )
