@@ -22,8 +22,10 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, Reason
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
+from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.runs.run_decision import RunDecision
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
@@ -157,7 +159,10 @@ _PROGRESS: Readers = {
     "refused": _first_refusals,
     "state": strict.one_of(ProgressState),
 }
+_ERA = _record(ToldEra, {"name": strict.one_of(EraName), "why": strict.string})
+_GAP = _record(HistoryGap, _each(strict.integer, "metadata_partition", "start", "end"))
 _PLAN: Readers = {
+    "era": strict.optional(_ERA),
     **_each(strict.string, "plan_id", "cluster_id", "clock"),
     **_each(strict.integer, "created_at_ms", "expires_at_ms", "unresolved"),
     **_each(strict.by_partition(strict.integer), "read_until", "quarantined"),
@@ -217,6 +222,7 @@ _LISTING: Readers = {
     "cluster_id": strict.string,
     "observed_at_ms": _integer,
     "topics": strict.array(_LISTED_TOPIC),
+    "explained_gaps": strict.array(_GAP),
 }
 _INVENTORY: Readers = {
     **_each(strict.string, "cluster_id", "connection", "artifact", "generation"),
@@ -240,6 +246,7 @@ _AMOUNTS = _each(strict.integer, "objects", "bytes")
 _AMOUNT = _record(Amount, _AMOUNTS)
 _TOLD = strict.array(_record(Told, _each(strict.string, "what", "why")))
 _SCRUB: Readers = {
+    "era": strict.optional(_ERA),
     **_each(strict.string, "scrub_id", "cluster_id", "metadata_topic_id", "clock"),
     **_each(strict.integer, "began_at_ms", "listed_segments", "topics_left_out", "unnamed_left_out"),
     **_each(strict.integer, "incomplete_left_out", "forgotten_left_out", "foreign_folders", "unseen_folders"),
@@ -278,6 +285,7 @@ _SCRUB: Readers = {
     "file": _PLAN_FILE,
 }
 _SCRUB_PLAN: Readers = {
+    "era": strict.optional(_ERA),
     **_each(strict.string, "plan_id", "scrub_sha256", "cluster_id", "metadata_topic_id", "clock"),
     **_each(strict.integer, "created_at_ms", "expires_at_ms", "min_unreferenced_ms"),
     **_each(strict.boolean, "sole_owner", "within_blast_radius"),
@@ -348,12 +356,16 @@ _PART = _record(
         "bytes": _sum,
         "anchors": strict.array(_record(Anchor, {"offset": strict.integer, "sha256": strict.string})),
         **_each(_GENERATION_FILE, "rows", "state"),
+        "holes": strict.array(_GAP),
+        "more_holes": strict.integer,
+        "keyed_at": strict.optional(strict.integer),
     },
 )
 _GENERATION: Readers = {
     **_each(strict.integer, "number", "fold_version", "created_at_ms"),
     **_each(strict.string, "cluster_id", "topic_id"),
     "parts": strict.by_partition(_PART),
+    "era": _ERA,
 }
 _TASK_REPORT: Readers = {
     "part": _PART,
@@ -381,16 +393,16 @@ _WATCH: Readers = {**_each(strict.string, "cluster_id", "connection"), "since_ms
 
 OLD_READERS: Final[Mapping[type, Reader]] = {
     CleaningProgress: _record(CleaningProgress, _PROGRESS),
-    PlanSummary: _record(PlanSummary, _PLAN, {"left": {}}),
+    PlanSummary: _record(PlanSummary, _PLAN, {"left": {}, "era": None}),
     PlanArchive: _record(PlanArchive, _PLAN_ARCHIVE),
     ApprovalRequest: _record(ApprovalRequest, _ASKED),
     Approval: _record(Approval, _ANSWERED),
     RunDecision: _record(RunDecision, _DECIDED),
     TaskFailure: _record(TaskFailure, _FAILURE),
-    ClusterState: _record(ClusterState, _LISTING),
+    ClusterState: _record(ClusterState, _LISTING, {"explained_gaps": []}),
     Inventory: _record(Inventory, _INVENTORY),
-    ScrubSummary: _record(ScrubSummary, _SCRUB),
-    ScrubPlan: _record(ScrubPlan, _SCRUB_PLAN),
+    ScrubSummary: _record(ScrubSummary, _SCRUB, {"era": None}),
+    ScrubPlan: _record(ScrubPlan, _SCRUB_PLAN, {"era": None}),
     ArchiveManifest: _record(ArchiveManifest, _MANIFEST),
     ArchiveRun: _record(ArchiveRun, _ARCHIVE_RUN),
     Generation: _record(Generation, _GENERATION),

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     PartitionOutcome,
     UserPartitionReport,
 )
-from tests.property.old_documents import Reader, Readers, _each, _record
+from tests.property.old_documents import _ERA, Reader, Readers, _each, _record
 
 
 def _text(value: object, what: str) -> str:
@@ -94,6 +94,7 @@ _ARCHIVE = _record(
     {**_each(_text, "name", "uri"), "counts": strict.by_name(strict.integer), "partitions": strict.array(_ARCHIVED)},
 )
 _REPORT: Readers = {
+    "era": strict.optional(_ERA),
     "report_id": _text,
     **_each(strict.optional(_text), "plan_id", "cluster_id", "deletion"),
     "created_at_ms": strict.integer,
@@ -109,6 +110,7 @@ _REPORT: Readers = {
     "metadata_partitions": strict.array(_PART),
 }
 _MARKING: Readers = {
+    "era": strict.optional(_ERA),
     "cluster_id": _text,
     "dry_run": strict.boolean,
     **_each(strict.integer, "marked", "already_marked"),
@@ -116,9 +118,9 @@ _MARKING: Readers = {
 }
 
 OLD_REPORT_READERS: Final[Mapping[type[Any], Reader]] = {
-    # Reports of earlier releases know of no archive.
-    CleanupReport: _record(CleanupReport, _REPORT, {"archive": None}),
+    # Reports of earlier releases know of no archive and of no era.
+    CleanupReport: _record(CleanupReport, _REPORT, {"archive": None, "era": None}),
     MetadataPartitionReport: _PART,
-    Marking: _record(Marking, _MARKING),
+    Marking: _record(Marking, _MARKING, {"era": None}),
 }
 """Kind of document → what read its fields."""

@@ -37,6 +37,7 @@ _REFUSAL: Final[Plain] = {
     "what": "gone-0", "why": "it is there", "what_to_do": "wait", "kind": "TOPIC_PRESENT", "metadata_partition": 1,
     "offset": 7, "topic": "gone", "count": 2,
 }  # fmt: skip
+_ERA: Final[Plain] = {"name": "keyed", "why": "a key names its record"}
 _ROOT: Final[Plain] = {"marker": {"id": "x", "seen": [1, -2, None, True]}, "text": "root"}
 _FILE: Final[Plain] = {"name": "segments/a.log", "bytes": 5, "sha256": _SHA}
 _PART: Final[Plain] = {
@@ -44,6 +45,7 @@ _PART: Final[Plain] = {
     "anchors": [{"offset": 8, "sha256": _SHA}, {"offset": 9, "sha256": _SHA}],
     "rows": {"name": "metadata_partition=0/a.parquet", "bytes": 5, "sha256": _SHA},
     "state": {"name": "metadata_partition=0/a.state", "bytes": 6, "sha256": _SHA},
+    "holes": [{"metadata_partition": 0, "start": 3, "end": 5}], "more_holes": 0, "keyed_at": None,
 }  # fmt: skip
 _OF_CLUSTER: Final[Plain] = {"cluster_id": "cluster", "connection": "rlmm_default"}
 _ASKED: Final[Plain] = {"plan_id": "p", "plan_sha256": _SHA, "asked_at_ms": 1}
@@ -81,6 +83,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "state": "running",
     },
     PlanSummary: {
+        "era": _ERA,
         "plan_id": "p", "cluster_id": "cluster", "created_at_ms": 1, "expires_at_ms": 2, "read_until": {"0": 5, "1": 6},
         "known": _COUNT, "by_reason": {"ORPHANED": _COUNT, "DANGLING": {"segments": 0, "bytes": 0}},
         "by_metadata_partition": {"1": _COUNT}, "quarantined": {"1": 1}, "unresolved": 0, "refusals": [_REFUSAL],
@@ -131,6 +134,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         },
     },
     ScrubSummary: {
+        "era": _ERA,
         "scrub_id": "s", "cluster_id": "cluster", "metadata_topic_id": _ID, "began_at_ms": 1, "clock": "broker",
         "time_is_proven": True, "read_until": {"0": 5}, "root": _ROOT, "listed": _AMOUNT, "listed_segments": 1,
         "classes": {"FINISHED": _AMOUNT, "UNREFERENCED": _AMOUNT},
@@ -143,6 +147,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "unseen_folders": 1, "unseen": [{"what": "folder", "why": "denied"}], "price_micros": 23_000, "file": _PLAN_FILE,
     },
     ScrubPlan: {
+        "era": _ERA,
         "plan_id": "p", "scrub_sha256": _SHA, "cluster_id": "cluster", "metadata_topic_id": _ID, "created_at_ms": 1,
         "expires_at_ms": 2, "clock": "broker", "min_unreferenced_ms": 3, "sole_owner": False,
         "classes": {"FINISHED": {"objects": 2, "bytes": 5}}, "planned": {"segments": 1, "bytes": 5}, "known": _COUNT,
@@ -173,6 +178,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
     },
     Generation: {
         "number": 2, "cluster_id": "cluster", "topic_id": _ID, "fold_version": 3, "created_at_ms": 1, "parts": {"0": _PART},
+        "era": _ERA,
     },
     TaskReport: {
         "metadata_partition": 0, "part": _PART, "records": 3, "in_order": True, "user_partitions": 1,
@@ -188,6 +194,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
     },
     Watch: {**_OF_CLUSTER, "since_ms": 1},
     CleanupReport: {
+        "era": _ERA,
         "report_id": "dag.run", "plan_id": "p", "cluster_id": "cluster", "created_at_ms": 1, "dry_run": True,
         "stopped": {"why": "too much", "what_to_do": "take less", "left": _COUNT}, "deletion": "it frees space",
         "archive": _REPORTED_ARCHIVE, "needs_person": [_PROBLEM],
@@ -197,5 +204,8 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "metadata_partitions": [_CLEANED],
     },
     MetadataPartitionReport: _CLEANED,
-    Marking: {"cluster_id": "cluster", "dry_run": False, "marked": 2, "already_marked": 1, "refusals": [_LEFT, _REFUSAL]},
+    Marking: {
+        "cluster_id": "cluster", "dry_run": False, "marked": 2, "already_marked": 1, "refusals": [_LEFT, _REFUSAL],
+        "era": _ERA,
+    },
 }  # fmt: skip
