@@ -7,14 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
@@ -282,21 +281,14 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
 
     def _job_arguments(self, hook: RemoteLogMetadataHook, folder: Path, name: str) -> dict[str, str]:
         """Observe the cluster, write down what was seen, and return what the job is told, without the client properties."""
-        from airflow_provider_rlmm.core.runs.floors import explained_gaps
-        from airflow_provider_rlmm.core.world.cluster_look import observe_cluster
+        from airflow_provider_rlmm.core.runs.observing import observe
 
-        hook.check_cluster()
-        metadata_topic = hook.get_connection_settings().metadata_topic
-        with hook.naming_connection():
-            state = observe_cluster(hook.get_cluster_topics(), metadata_topic, system_clock)
-        topic_id = next(topic.topic_id for topic in state.topics if topic.name == metadata_topic)
-        state = replace(state, explained_gaps=explained_gaps(work_uri(), state.cluster_id, topic_id))
-        self.log.info("cluster %s: %d topics observed", state.cluster_id, len(state.topics))
+        state = observe(hook, work_uri())
         with telling_of_full_disks(folder / "cluster_state.json"):
             (folder / "cluster_state.json").write_text(state.to_json())
         return {
             "--bootstrap-servers": hook.bootstrap_servers(),
-            "--topic": metadata_topic,
+            "--topic": hook.get_connection_settings().metadata_topic,
             "--cluster-state": str(folder / "cluster_state.json"),
             "--output": artifact_uri(name),
             "--data-set": artifact_uri(f"segments-{state.cluster_id}"),

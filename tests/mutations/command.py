@@ -12,6 +12,22 @@ OUTPUT = "cli/output.py"
 JAVA_PROPERTIES = "core/log/kafka/java_properties.py"
 
 COMMAND = [
+    Mutation(
+        "the command",
+        "lists another cluster than the expected one for Spark",
+        "core/runs/observing.py",
+        "    access.check_cluster()\n",
+        "",
+        "cli/test_spark.py::test_another_cluster_is_not_listed",
+    ),
+    Mutation(
+        "the command",
+        "tells the Spark job nothing of explained gaps",
+        "core/runs/observing.py",
+        "explained_gaps=explained_gaps(work_uri, state.cluster_id, topic_id)",
+        "explained_gaps=()",
+        "cli/test_spark.py::test_the_job_reads_what_is_printed",
+    ),
     switched_off(
         RUNS,
         "the command",

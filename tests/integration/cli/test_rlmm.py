@@ -21,6 +21,7 @@ import pytest
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.overview.inventories import segments, topics
 from airflow_provider_rlmm.overview.runs import history, progress
 from dev import tiering
@@ -93,6 +94,18 @@ def test_topics_says_what_the_cluster_has_and_what_it_lacks(shell: Shell) -> Non
     table = shell("topics")
     assert kafka_uuid_str(shell.orphan) in table
     assert "absent" in table
+
+
+def test_the_spark_job_is_told_every_topic_and_its_limits(shell: Shell) -> None:
+    file = shell.home / "spark" / "cluster-state.json"
+    shell("cluster-state", "--cluster-id", shell.kafka.cluster_id, "--output", str(file))
+    state = ClusterState.from_json(file.read_text())
+    listed = {topic.name: topic for topic in state.topics}
+    assert {name: topic.topic_id for name, topic in listed.items()} == tiering.topic_ids(shell.kafka)
+    assert "deleted" not in listed
+    assert sorted(listed["living"].log_start_offsets) == list(range(PARTITIONS))
+    assert state.cluster_id == shell.kafka.cluster_id
+    assert "expected 'another'" in shell("cluster-state", "--cluster-id", "another", code=1)
 
 
 def test_orphans_are_found_with_the_brokers_address_alone(shell: Shell) -> None:
