@@ -46,7 +46,7 @@ from airflow_provider_rlmm.features.retention.spark.java_client import (
 from airflow_provider_rlmm.features.retention.spark.job_report import READ, JobReport
 from airflow_provider_rlmm.features.retention.spark.orphans import look_for_orphans
 from airflow_provider_rlmm.features.retention.spark.plan import PlanFolder, PlanHeader, save_plan
-from airflow_provider_rlmm.features.retention.spark.source import find_range, read_metadata
+from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, find_range
 from airflow_provider_rlmm.features.retention.spark.what_if import (
     AS_LISTED,
     Scenario,
@@ -56,7 +56,7 @@ from airflow_provider_rlmm.features.retention.spark.what_if import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger("segment_retention")
 
@@ -150,17 +150,12 @@ def make_plan(
         cluster_state.require_topic(arguments.topic, topic_range.topic_id)
     folder = PlanFolder(spark, arguments.output)
     folder.clear()
-
-    def read(begins: Mapping[int, int]) -> DataFrame:
-        offsets = sum(topic_range.end[number] - begin for number, begin in begins.items())
-        log.info("reading %d offsets of %d metadata partitions", offsets, topic_range.num_partitions)
-        return read_metadata(spark, cluster, topic_range, begins)
-
+    reader = MetadataReader(spark, cluster, topic_range)
     evaluation = Evaluation(topic_range.num_partitions, cluster_state, limits)
     with _store(arguments.data_set, folder) as store:
         with work.stage(READ):
             write = write_generation if arguments.data_set is None else next_generation
-            written = write(spark, read, topic_range, evaluation, store)
+            written = write(reader, evaluation, store)
         work.take(written)
         # Whatever is asked of the cluster is asked after the read: a name may come and go.
         with work.stage("ask"):

@@ -23,15 +23,24 @@ from airflow_provider_rlmm.features.retention.spark.executor.versions import sof
 from airflow_provider_rlmm.features.retention.spark.generation import MANIFEST_NAME
 from airflow_provider_rlmm.features.retention.spark.generations import (
     GenerationStore,
-    Read,
     WrittenGeneration,
     next_generation,
 )
-from airflow_provider_rlmm.features.retention.spark.source import TopicRange
 from airflow_provider_rlmm.features.retention.spark.what_if import AS_LISTED, Scenario, choose_generation, what_if
 from tests.spark.events import random_topic
 from tests.spark.plain_evaluation import Record, evaluate_plan
-from tests.spark.test_plan import CLUSTER, DEAD, LIMITS, MIN_AGE, NOW, PARTITIONS, evaluation_of, frame_of, range_of
+from tests.spark.test_plan import (
+    CLUSTER,
+    DEAD,
+    LIMITS,
+    MIN_AGE,
+    NOW,
+    PARTITIONS,
+    FrameReader,
+    evaluation_of,
+    frame_of,
+    range_of,
+)
 from tests.spark.test_plan import rows_of as data_set_rows
 from tests.unit.features.retention.reference import expected_rows, in_order
 
@@ -41,6 +50,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 LIVE = [(t.topic_id.bytes, t.name) for t in CLUSTER.topics]
+
+
+@dataclass(frozen=True)
+class LoggedReader(FrameReader):
+    begins: list[dict[int, int]] = field(default_factory=list)
+
+    def read(self, begins: Mapping[int, int]) -> DataFrame:
+        self.begins.append(dict(begins))
+        return super().read(begins)
 
 
 @dataclass
@@ -57,16 +75,8 @@ class Log:
         ends = Counter(partition for partition, _, _ in self.records)
         some = [record for record in self.records if record[1] < int(ends[record[0]] * share)]
         frame = frame_of(self.spark, some, self.folder / str(len(self.begins)))
-        topic_range = replace(range_of(frame), **identity)
-        return next_generation(self.spark, self._reader(frame, topic_range), topic_range, evaluation_of(), store)
-
-    def _reader(self, frame: DataFrame, topic_range: TopicRange) -> Read:
-        def read(begins: Mapping[int, int]) -> DataFrame:
-            self.begins.append(dict(begins))
-            wanted = " OR ".join(f"(metadata_partition = {p} AND offset >= {begin})" for p, begin in begins.items())
-            return frame.where(wanted)
-
-        return read
+        reader: Any = LoggedReader(frame, replace(range_of(frame), **identity), begins=self.begins)
+        return next_generation(reader, evaluation_of(), store)
 
 
 @pytest.fixture

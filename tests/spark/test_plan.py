@@ -7,7 +7,8 @@ import json
 import random
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -28,13 +29,15 @@ from airflow_provider_rlmm.core.plans.plan import (
 )
 from airflow_provider_rlmm.core.plans.plan_files import planned_segments, read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.world.absence import OrphanCandidate
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, Read, write_generation
+from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
+from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, write_generation
 from airflow_provider_rlmm.features.retention.spark.orphans import orphan_candidates
 from airflow_provider_rlmm.features.retention.spark.plan import PlanFolder, PlanHeader, save_plan
 from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, run_tasks
@@ -108,22 +111,31 @@ def evaluation_of(cluster: ClusterState = CLUSTER) -> Evaluation:
     return Evaluation(PARTITIONS, cluster, LIMITS)
 
 
-def reader_of(records: DataFrame) -> Read:
+@dataclass(frozen=True)
+class FrameReader:
     """Reads as Spark's Kafka connector does: from given offsets on, each metadata partition by one task."""
 
-    def read(begins: Mapping[int, int]) -> DataFrame:
-        wanted = " OR ".join(f"(metadata_partition = {p} AND offset >= {begin})" for p, begin in begins.items())
-        return records.where(wanted)
+    records: DataFrame
+    topic_range: TopicRange
+    empty: frozenset[int] = frozenset()  # metadata partitions that hold no record, as the brokers say
 
-    return read
+    @property
+    def spark(self) -> SparkSession:
+        return self.records.sparkSession
+
+    def read(self, begins: Mapping[int, int]) -> DataFrame:
+        wanted = " OR ".join(f"(metadata_partition = {p} AND offset >= {begin})" for p, begin in begins.items())
+        return self.records.where(wanted)
+
+    def without_records(self, begins: Mapping[int, int]) -> frozenset[int]:
+        return self.empty & begins.keys()
 
 
 def segments_of(records: DataFrame, output: Path, cluster: ClusterState = CLUSTER) -> SegmentDataSet:
     """What one pass over the records comes to, written below ``output``."""
     store = GenerationStore(str(output / "rows-once.tmp"))
-    written = write_generation(
-        records.sparkSession, reader_of(records), range_of(records), evaluation_of(cluster), store, why_all="a test"
-    )
+    reader: Any = FrameReader(records, range_of(records))
+    written = write_generation(reader, evaluation_of(cluster), store, why_all="a test")
     return written.data_set
 
 
@@ -225,12 +237,33 @@ def test_the_data_set_says_what_was_read(spark: SparkSession, tmp_path: Path) ->
     assert segments.quarantined == Counter(partition for partition, _ in expected.quarantined)
 
 
-def test_a_metadata_partition_that_nobody_read_is_found_out(spark: SparkSession, tmp_path: Path) -> None:
-    records, order = frame_of(spark, one_orphan().records, tmp_path), GenerationOrder(str(tmp_path / "g"), ENDS)
-    [report] = run_tasks(records, evaluation_of(), order, set()).reports
-    other = (report.metadata_partition + 1) % PARTITIONS
+def test_a_metadata_partition_that_nobody_read_is_found_out_unless_it_holds_no_record(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    records = frame_of(spark, one_orphan().records, tmp_path)
+    found = range_of(records)
+    (home,) = [number for number, end in found.end.items() if end]
+    other = (home + 1) % PARTITIONS
+    reader: Any = FrameReader(records, replace(found, end={**found.end, other: 3}))
+    store = GenerationStore(str(tmp_path / "g"))
     with pytest.raises(PlanError, match=rf"metadata partition {other} was not read by one task .* \(0 pieces\)"):
-        run_tasks(records, evaluation_of(), order, {report.metadata_partition, other})
+        write_generation(reader, evaluation_of(), store)
+    written = write_generation(replace(reader, empty=frozenset({other})), evaluation_of(), store).generation
+    assert written.parts[other] == GenerationPart(3, holes=(HistoryGap(other, 0, 3),))
+    assert written.parts[home].segments == 1
+
+
+def test_a_task_reads_several_metadata_partitions_one_after_the_other(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.sql import DataFrame
+
+    topic = random_topic(12, [(TIMED.topic_id.bytes, "timed"), *DEAD], NOW, MIN_AGE, 300, PARTITIONS)
+    records = frame_of(spark, topic.records, tmp_path)
+    # As Kafka's connector has them: at least one partition of the frame for each metadata partition.
+    records = reduce(DataFrame.union, (records.where(f"metadata_partition = {p}") for p in range(PARTITIONS)))
+    order = GenerationOrder(str(tmp_path / "g"), range_of(records).end)
+    for tasks in (1, 2, PARTITIONS):
+        reports = run_tasks(records, evaluation_of(), order, tasks).reports
+        assert [report.records for report in reports] == [end for _, end in sorted(range_of(records).end.items())]
 
 
 def test_plan_equals_the_plain_evaluation(random_history: tuple[Topic, PlanSummary, Path]) -> None:

@@ -209,21 +209,25 @@ def test_the_second_run_reads_only_what_is_new_and_settings_are_tried_without_a_
 def test_a_log_that_may_lack_records_is_refused_until_somebody_has_said_why_one_is_missing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
+    """Metadata partition 1 holds the marker of a transaction and nothing else: its record was deleted."""
     gapped, compacted = "metadata-with-a-marker", "metadata-compacted"
     topics = [NewTopic(gapped, 2), NewTopic(compacted, 2, config={"cleanup.policy": "compact"})]
     admin = AdminClient(cluster.kafka.client_config())
     for created in admin.create_topics(topics).values():
         created.result(30)
     values = [(number, value) for number, _, value in cluster.records if number == 0][:5]
-    _produce(cluster.kafka, gapped, [(None, value) for _, value in values], **{"transactional.id": "somebody"})
-    _produce(cluster.kafka, compacted, [(b"key", value) for _, value in values])
+    records = [(None, value, 0) for _, value in values]
+    _produce(cluster.kafka, gapped, [*records, (None, b"deleted", 1)], **{"transactional.id": "somebody"})
+    for deleted in admin.delete_records([TopicPartition(gapped, 1, 1)]).values():
+        deleted.result(30)
+    _produce(cluster.kafka, compacted, [(b"key", value, 0) for _, value in values])
     ids = tiering.topic_ids(cluster.kafka)
     listed = tuple(ListedTopic(ids[name], name, -1, -1, {}) for name in (gapped, compacted))
     state = replace(cluster.state, topics=(*cluster.state.topics, *listed))
     script, listings = tmp_path / "run_several.py", [tmp_path / name for name in ("seen.json", "explained.json")]
     script.write_text(RUN_SEVERAL)
     listings[0].write_text(state.to_json())
-    listings[1].write_text(replace(state, explained_gaps=(HistoryGap(0, 5, 6),)).to_json())
+    listings[1].write_text(replace(state, explained_gaps=(HistoryGap(0, 5, 6), HistoryGap(1, 1, 2))).to_json())
     outputs = [tmp_path / name for name in ("first", "explained", "compacted")]
     argvs = [
         job_arguments(
@@ -236,21 +240,25 @@ def test_a_log_that_may_lack_records_is_refused_until_somebody_has_said_why_one_
     plans = [read_plan(str(output)) for output in outputs]
     assert [str(plan.era).partition(":")[0] for plan in plans] == ["plain", "plain", "compacted"]
     first, explained, of_compacted = (plan.refusals for plan in plans)
-    assert [(r.kind, r.metadata_partition, r.offset) for r in first] == [(RefusalKind.LOST_RECORDS, 0, 6)]
+    assert {r.kind for r in (*first, *explained)} == {RefusalKind.LOST_RECORDS}
+    assert [(r.metadata_partition, r.offset) for r in first] == [(0, 6), (1, 2), (1, None)]
     assert "metadata partition 0 has no record at offsets 5 to 5" in first[0].why
-    assert explained == ()
+    assert explained == first[2:]
+    assert "it begins at offset 1" in explained[0].why
     assert of_compacted[0].kind is RefusalKind.LOG_ERA
     assert "cleanup.policy is compact" in of_compacted[0].why
 
 
-def _produce(kafka: LocalKafka, topic: str, records: list[tuple[bytes | None, bytes | None]], **settings: str) -> None:
-    """Produce records to partition 0, in one transaction where the settings name one."""
+def _produce(
+    kafka: LocalKafka, topic: str, records: list[tuple[bytes | None, bytes | None, int]], **settings: str
+) -> None:
+    """Produce records (key, value, partition), in one transaction where the settings name one."""
     producer = Producer(kafka.client_config(**settings))
     if settings:
         producer.init_transactions(30)
         producer.begin_transaction()
-    for key, value in records:
-        producer.produce(topic, value, key, 0)
+    for key, value, partition in records:
+        producer.produce(topic, value, key, partition)
     if settings:
         producer.commit_transaction(30)
     assert producer.flush(30) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,27 +15,26 @@ from airflow_provider_rlmm.core.base.file_systems import create_file, local_path
 from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era, refusals_of_holes
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra, era_of_key
-from airflow_provider_rlmm.core.records.lost_records import HistoryGap
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap, holes_of
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.retention.spark.generation import (
     MANIFEST_NAME,
+    MAX_HOLES,
     MAX_MANIFEST_BYTES,
     Generation,
     GenerationPart,
 )
-from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, run_tasks
-from airflow_provider_rlmm.features.retention.spark.source import TopicRange
+from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, Told, not_read, run_tasks
+from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, TopicRange
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 
 log = logging.getLogger(__name__)
 
-Read = Callable[[Mapping[int, int]], "DataFrame"]
-"""Metadata partition → offset at which its reading begins; returns the records from there to the end of the range."""
+OFFSETS_PER_TASK = 1_000_000
+"""A task that reads this many records takes a few seconds: more tasks than cores are worth their cost from there on."""
 
 KEPT = 2
 """Generations that stay: the newest, and the one before it for whoever still reads it."""
@@ -167,29 +166,23 @@ class WrittenGeneration:
     why_all: str  # why all was read; empty where it was not
 
 
-def next_generation(
-    spark: SparkSession, read: Read, topic_range: TopicRange, evaluation: Evaluation, store: GenerationStore
-) -> WrittenGeneration:
+def next_generation(reader: MetadataReader, evaluation: Evaluation, store: GenerationStore) -> WrittenGeneration:
     """
     Read what is new, and write the next generation of a data set; old generations are removed.
 
     All is read where there is no generation, or the newest one is not of this topic, this log or this version.
 
-    :param spark: the session.
-    :param read: reads the topic.
-    :param topic_range: what of the topic there is now.
+    :param reader: reads what of the topic there is now.
     :param evaluation: what holds.
     :param store: the data set.
     :raises PlanError: if the topic was not read in order, a file is not what its task told, or another run was faster.
     :raises ConfigurationError: if no data set can be kept there.
     """
     store.require_lasting()
-    numbers = store.numbers()
+    topic_range, numbers = reader.topic_range, store.numbers()
     empty = _manifest(numbers[0] + 1 if numbers else 1, topic_range, evaluation, {}, PLAIN_ERA)
     before, why_all, era = _newest(store, numbers, empty, topic_range)
-    written = write_generation(
-        spark, read, topic_range, evaluation, store, before=before, number=empty.number, why_all=why_all, era=era
-    )
+    written = write_generation(reader, evaluation, store, before=before, number=empty.number, why_all=why_all, era=era)
     store.create(written.generation)
     try:
         if gone := store.remove_old(empty.number):
@@ -200,9 +193,7 @@ def next_generation(
 
 
 def write_generation(
-    spark: SparkSession,
-    read: Read,
-    topic_range: TopicRange,
+    reader: MetadataReader,
     evaluation: Evaluation,
     store: GenerationStore,
     *,
@@ -214,9 +205,7 @@ def write_generation(
     """
     Write the files of a generation; it does not count before its manifest is written.
 
-    :param spark: the session.
-    :param read: reads the topic.
-    :param topic_range: what of the topic there is now.
+    :param reader: reads what of the topic there is now.
     :param evaluation: what holds.
     :param store: the data set.
     :param before: the generation to go on from, ``None`` to read all.
@@ -227,7 +216,7 @@ def write_generation(
     """
     from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 
-    known = {} if before is None else before.parts
+    topic_range, known = reader.topic_range, {} if before is None else before.parts
     begins = {p: known[p].start if p in known else begin for p, begin in topic_range.begin.items()}
     folder_before = "" if before is None else store.folder(before.number)
     order = GenerationOrder(store.folder(number), topic_range.end, known, folder_before, topic_range.begin)
@@ -235,11 +224,15 @@ def write_generation(
         log.info("generation %d: reads the topic from its beginning: %s", number, why_all)
     else:
         log.info("generation %d: reads on from generation %d", number, before.number)
-    expected = {p for p, end in topic_range.end.items() if end > begins[p]}
-    told = run_tasks(read(begins), evaluation, order, expected)
-    if refused := [report.refused for report in told.reports if report.refused is not None]:
-        return write_generation(spark, read, topic_range, evaluation, store, number=number, why_all=refused[0], era=era)
+    expected = {p: begins[p] for p, end in topic_range.end.items() if end > begins[p]}
+    told = run_tasks(reader.read(begins), evaluation, order, _tasks(reader, expected))
+    silent = {p: expected[p] for p in expected.keys() - {report.metadata_partition for report in told.reports}}
+    if refused := _refused(told, known, silent):
+        return write_generation(reader, evaluation, store, number=number, why_all=refused, era=era)
+    if silent and (lacking := silent.keys() - reader.without_records(silent)):
+        raise not_read(min(lacking), 0)
     parts = {report.metadata_partition: report.part for report in told.reports}
+    parts |= {p: _without_records(known.get(p), p, begin, topic_range.end[p]) for p, begin in silent.items()}
     return WrittenGeneration(
         _manifest(number, topic_range, evaluation, parts, era),
         told.data_set(order.folder),
@@ -247,6 +240,32 @@ def write_generation(
         None if before is None else before.number,
         why_all,
     )
+
+
+def _tasks(reader: MetadataReader, begins: Mapping[int, int]) -> int:
+    """Return among how many tasks the work is divided: as many as run at once, or more where each has enough to do."""
+    offsets = sum(reader.topic_range.end[p] - begin for p, begin in begins.items())
+    at_once: int = reader.spark.sparkContext.defaultParallelism
+    return max(1, min(len(begins), max(at_once, -(-offsets // OFFSETS_PER_TASK))))
+
+
+def _refused(told: Told, known: Mapping[int, GenerationPart], silent: Collection[int]) -> str:
+    """Return why nobody can go on from the generation before; empty where all can."""
+    reasons = [report.refused for report in told.reports if report.refused is not None]
+    reasons += [
+        f"metadata partition {p} does not hold the records that it was known by"
+        for p in sorted(silent)
+        if p in known and known[p].anchors
+    ]
+    return next(iter(reasons), "")
+
+
+def _without_records(before: GenerationPart | None, number: int, begin: int, end: int) -> GenerationPart:
+    """Return what is known of a metadata partition that has offsets and no record."""
+    known = before or GenerationPart(begin)
+    holes = (*known.holes, *holes_of(number, max(begin, known.next_offset), end, []))
+    more = known.more_holes + len(holes[MAX_HOLES:])
+    return GenerationPart(end, holes=holes[:MAX_HOLES], more_holes=more)
 
 
 def _newest(

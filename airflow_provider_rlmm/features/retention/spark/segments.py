@@ -10,8 +10,9 @@ writes its own files; what it returns to the driver is a line about them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import PlanError
@@ -72,9 +73,9 @@ class Told:
         )
 
 
-def run_tasks(records: DataFrame, evaluation: Evaluation, order: GenerationOrder, expected: Collection[int]) -> Told:
+def run_tasks(records: DataFrame, evaluation: Evaluation, order: GenerationOrder, tasks: int) -> Told:
     """
-    Decode, fold, evaluate and write; return what the tasks tell, each of its metadata partition.
+    Decode, fold, evaluate and write; return what the tasks tell, each of its metadata partitions.
 
     A record with a key is applied, as brokers apply it; one where Kafka's partitioner would not have put it is not. A segment
     below ``DELETE_PARTITION_FINISHED`` stays until it is finished itself. Of a task that ran several times the one that Spark
@@ -84,21 +85,23 @@ def run_tasks(records: DataFrame, evaluation: Evaluation, order: GenerationOrder
         holds whole metadata partitions in the order of their offsets, as Spark's Kafka connector reads them.
     :param evaluation: what holds.
     :param order: what is to be written.
-    :param expected: the metadata partitions that have records.
-    :raises PlanError: if the task of a metadata partition did not see all of it.
+    :param tasks: most tasks that the work is divided among: each reads whole metadata partitions, one after the other.
+    :raises PlanError: if a metadata partition was not read in one piece, in the order of its offsets.
     """
     from airflow_provider_rlmm.features.retention.spark.executor.versions import software
 
     driver = software()
-    columns = records.select("metadata_partition", "offset", "key", "value")
+    # A task costs a third of a second before it begins, and a metadata topic has 50 partitions by default.
+    columns = records.select("metadata_partition", "offset", "key", "value").coalesce(tasks)
     rows = columns.mapInArrow(_worker(evaluation, order, driver), spark_schema(TOLD_COLUMNS)).collect()
     try:
         reports = sorted((TaskReport.from_json(row["told"]) for row in rows), key=lambda r: r.metadata_partition)
     except ValueError as e:
         raise PlanError(f"a task told what cannot be read ({e}); run again") from e
     _say_differences(driver, reports)
-    for number in sorted({*expected, *(report.metadata_partition for report in reports)}):
-        _check_pieces(number, [report for report in reports if report.metadata_partition == number])
+    for number, pieces in groupby(reports, lambda report: report.metadata_partition):
+        if len(found := list(pieces)) != 1 or not found[0].in_order:
+            raise not_read(number, len(found))
     return Told(tuple(reports), *(_table_of((row[name] for row in rows), columns) for name, columns in _TABLES.items()))
 
 
@@ -135,13 +138,17 @@ def _say_differences(driver: Mapping[str, str], reports: Iterable[TaskReport]) -
         log.warning("executors and driver differ: %s", "; ".join(found))
 
 
-def _check_pieces(number: int, reports: Sequence[TaskReport]) -> None:
-    """Refuse a metadata partition that was not read in one piece."""
-    if len(reports) != 1 or not reports[0].in_order:
-        raise PlanError(
-            f"metadata partition {number} was not read by one task in the order of its offsets ({len(reports)} pieces): no "
-            "state can be told from that; run without options that split or reorder what the Kafka connector reads"
-        )
+def not_read(number: int, pieces: int) -> PlanError:
+    """
+    Return the error of a metadata partition that was not read as it must be.
+
+    :param number: which one.
+    :param pieces: in how many pieces it was read.
+    """
+    return PlanError(
+        f"metadata partition {number} was not read by one task in the order of its offsets ({pieces} pieces): no state can "
+        "be told from that; run without options that split or reorder what the Kafka connector reads"
+    )
 
 
 def per_file(

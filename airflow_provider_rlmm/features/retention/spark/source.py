@@ -4,16 +4,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataTopicNotFoundError
+from airflow_provider_rlmm.core.base.errors import (
+    ConfigurationError,
+    EventLogUnavailableError,
+    MetadataTopicNotFoundError,
+)
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra
 from airflow_provider_rlmm.features.retention.spark.cluster import SparkCluster, describe_topics, topic_era
-from airflow_provider_rlmm.features.retention.spark.java_client import java_settings, jvm_of, kafka_errors
+from airflow_provider_rlmm.features.retention.spark.java_client import (
+    API_TIMEOUT_MS,
+    java_settings,
+    jvm_of,
+    kafka_errors,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +46,9 @@ THROUGHPUT_PROPERTIES = {
 }
 """For the consumers that read the topic, unless the client properties say otherwise: each reads one metadata partition."""
 
+logger = logging.getLogger(__name__)
+
+_POLL_MS = 500
 _SPLITTING = ("minpartitions", "maxrecordsperpartition")
 
 
@@ -88,25 +103,89 @@ def find_range(spark: SparkSession, cluster: SparkCluster, topic: str) -> TopicR
     """
     topic_id, _ = describe_topics(spark, cluster, topic, ())
     era = topic_era(spark, cluster, topic)
+    with kafka_errors(cluster.properties, topic), _consumer(spark, cluster.properties) as consumer:
+        partitions = _topic_partitions(jvm_of(spark), consumer, topic)
+        begin, end = consumer.beginningOffsets(partitions), consumer.endOffsets(partitions)
+        numbers = {partition.partition(): partition for partition in partitions}
+        return TopicRange(
+            topic,
+            topic_id,
+            {number: begin.get(partition) for number, partition in sorted(numbers.items())},
+            {number: end.get(partition) for number, partition in sorted(numbers.items())},
+            era,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataReader:
+    """Reads a range of the metadata topic."""
+
+    spark: SparkSession  # the session
+    cluster: SparkCluster  # the cluster, verified
+    topic_range: TopicRange  # what of the topic there is
+
+    def read(self, begins: Mapping[int, int]) -> DataFrame:
+        """
+        Return the records of metadata partitions, as :func:`read_metadata` does.
+
+        :param begins: metadata partition → first offset to read, inclusive.
+        """
+        offsets = sum(self.topic_range.end[number] - begin for number, begin in begins.items())
+        logger.info("reading %d offsets of %d metadata partitions", offsets, self.topic_range.num_partitions)
+        return read_metadata(self.spark, self.cluster, self.topic_range, begins)
+
+    def without_records(self, begins: Mapping[int, int]) -> frozenset[int]:
+        """
+        Return which metadata partitions hold no record in what is read of them: a consumer of the driver runs through each of
+        them to its end. Brokers count offsets that hold none, such as the markers of transactions.
+
+        :param begins: metadata partition → first offset that is read, inclusive; the range says up to where.
+        :raises EventLogUnavailableError: if the brokers do not answer, or the consumer does not get on.
+        """
+        topic, empty = self.topic_range.topic, set[int]()
+        with kafka_errors(self.cluster.properties, topic), _consumer(self.spark, self.cluster.properties) as consumer:
+            for number, begin in begins.items():
+                partition = jvm_of(self.spark).org.apache.kafka.common.TopicPartition(topic, number)
+                if not _holds_a_record(self.spark, consumer, partition, begin, self.topic_range.end[number]):
+                    empty.add(number)
+        return frozenset(empty)
+
+
+def _holds_a_record(spark: SparkSession, consumer: Any, partition: Any, begin: int, end: int) -> bool:
+    """Tell whether there is a record between two offsets, the second exclusive."""
     jvm = jvm_of(spark)
+    consumer.assign(jvm.java.util.Collections.singletonList(partition))
+    consumer.seek(partition, begin)
+    position, deadline = begin, time.monotonic() + API_TIMEOUT_MS / 1000
+    while position < end:
+        found = consumer.poll(jvm.java.time.Duration.ofMillis(_POLL_MS))
+        for record in found.records(partition):
+            # What lies behind the range was written since.
+            return int(record.offset()) < end
+        if (reached := int(consumer.position(partition))) > position:
+            position, deadline = reached, time.monotonic() + API_TIMEOUT_MS / 1000
+        elif time.monotonic() > deadline:
+            raise EventLogUnavailableError(
+                f"metadata partition {partition.partition()}: nobody delivers what lies between the offsets {position} and "
+                f"{end}; try again"
+            )
+    return False
+
+
+@contextmanager
+def _consumer(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[Any]:
+    """Return a context manager: a consumer of the driver, which belongs to no group."""
     deserializer = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
     deserializers = {"key.deserializer": deserializer, "value.deserializer": deserializer}
-    settings = java_settings(jvm, {**cluster.properties, **CONSUMER_PROPERTIES, **deserializers})
-    with kafka_errors(cluster.properties, topic):
-        consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
-        try:
-            partitions = _topic_partitions(jvm, consumer, topic)
-            begin, end = consumer.beginningOffsets(partitions), consumer.endOffsets(partitions)
-            numbers = {partition.partition(): partition for partition in partitions}
-            return TopicRange(
-                topic,
-                topic_id,
-                {number: begin.get(partition) for number, partition in sorted(numbers.items())},
-                {number: end.get(partition) for number, partition in sorted(numbers.items())},
-                era,
-            )
-        finally:
-            consumer.close()
+    jvm = jvm_of(spark)
+    # A record that is gone is an error; by default a consumer would go on at the end, and have seen nothing.
+    own = {**CONSUMER_PROPERTIES, **deserializers, "auto.offset.reset": "none"}
+    settings = java_settings(jvm, {**properties, **own})
+    consumer = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(settings)
+    try:
+        yield consumer
+    finally:
+        consumer.close()
 
 
 def read_metadata(
