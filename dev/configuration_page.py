@@ -31,7 +31,13 @@ PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 _PARAM = re.compile(r"^ *:param (\w+): *(.*?)(?=^ *:(?:param|return|raises)\b|\Z)", re.MULTILINE | re.DOTALL)
 _ROLE = re.compile(r":\w+:`~?[\w.]*?(\w+)`")
 
-_TYPES = {"string": "text", "number": "a number", "integer": "an integer", "array": "a list"}
+_TYPES = {
+    "string": "text",
+    "number": "a number",
+    "integer": "an integer",
+    "array": "a list",
+    "object": "names with values",
+}
 
 _NAMED = {
     "`MAX_BATCH_SEGMENTS`": str(MAX_BATCH_SEGMENTS),
@@ -95,7 +101,7 @@ def _shown(value: object, name: str = "") -> str:
         return f"`{value}` ({value / HOUR_MS:g} h)"
     if isinstance(value, int) and name.endswith("_bytes"):
         return f"`{value}` ({value / 2**40:g} TiB)"
-    if value is None or value in ("", [], frozenset()):
+    if value is None or value in ("", [], {}, frozenset()):
         return "none"
     if isinstance(value, bool):
         return "on" if value else "off"

@@ -18,6 +18,9 @@ worker of a standalone Spark cluster, for which the task waits in no worker slot
 Spark's own folder of jars if it lies there, else from Maven; where no repository can be reached set the variable
 `rlmm_spark_jars` to a comma-separated list of jars. What Spark lacks on the worker, such as Java 17, is said in a line
 before anything is started.
+
+Executors of a cluster get their Python from `image` or `archives`. What holds for every run, of the schedule too, belongs
+into `spark-defaults.conf` on the worker; a parameter wins over it.
 """
 
 from __future__ import annotations
@@ -73,8 +76,11 @@ def remote_log_retention(conn_id: str) -> DAG:
                 "spark.executor.memory": "{{ params.executor_memory }}",
                 "spark.executor.cores": "{{ params.executor_cores }}",
                 "spark.cores.max": "{{ params.max_cores }}",
-                "spark.sql.shuffle.partitions": "{{ params.shuffle_partitions }}",
+                "spark.kubernetes.container.image": "{{ params.image }}",
             },
+            more_conf="{{ params.conf | tojson }}",
+            archives="{{ params.archives }}",
+            yarn_queue="{{ params.queue }}",
             pre_execute=refuse_unknown_params,
         )
         publish = PublishRetentionPlanOperator(
@@ -102,12 +108,6 @@ def _of_spark() -> dict[str, Param]:
             title="Cores of all executors",
             description="The most that a standalone cluster gives to the job",
         ),
-        "shuffle_partitions": Param(
-            4,
-            **number,
-            title="Shuffle partitions",
-            description="Tasks of a step that sorts or groups; the job has few of them, over small tables",
-        ),
         "packages": Param(
             "",
             type="string",
@@ -123,5 +123,44 @@ def _of_spark() -> dict[str, Param]:
             section=params.SPARK,
             description="Cluster mode: Java properties file on the machines of the Spark cluster; needed where the Kafka "
             "connection holds secrets",
+        ),
+        **_of_its_executors(),
+    }
+
+
+def _of_its_executors() -> dict[str, Param]:
+    """Return what gives the executors of a cluster their Python, and whatever else a cluster wants to be told."""
+    return {
+        "conf": Param(
+            {},
+            type="object",
+            additionalProperties={"type": ["string", "number", "boolean"]},
+            propertyNames={"pattern": r"^spark\."},
+            title="Spark's properties",
+            section=params.SPARK,
+            description="Property → value, such as spark.pyspark.python; they win over memory, cores and image. They are "
+            "shown and kept, so no secret belongs here",
+        ),
+        "archives": Param(
+            "",
+            type="string",
+            title="Archives",
+            section=params.SPARK,
+            description="Archives that Spark unpacks beside each executor, separated by commas: a Python in "
+            "environment.tar.gz#environment is that of spark.pyspark.python=./environment/bin/python",
+        ),
+        "queue": Param(
+            "",
+            type="string",
+            title="Queue of YARN",
+            section=params.SPARK,
+            description="Empty: that of the Spark connection",
+        ),
+        "image": Param(
+            "",
+            type="string",
+            title="Image of the executors",
+            section=params.SPARK,
+            description="Kubernetes: image with Spark, and with pyspark, pyarrow and numpy in its Python",
         ),
     }

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.core.base import values
+from airflow_provider_rlmm.core.base import strict_json, values
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.declarations import (
     Declared,
@@ -50,6 +50,8 @@ MAX_TEXT = 4_096
 MAX_EVENTS = 10_000
 MAX_PARTITION = 2**31 - 1
 MAX_PRICE = 1_000_000
+
+_OF_THE_SPARK_CONNECTION: Final = frozenset({"spark.master", "spark.submit.deployMode"})
 
 Reader = Callable[[str, object], Any]
 """
@@ -143,6 +145,36 @@ def text(name: str, value: object) -> str:
 def text_or_none(name: str, value: object) -> str | None:
     """Return a text argument, ``None`` where it is ``None`` or empty; see :data:`Reader`."""
     return None if value is None or value == "" else text(name, value)
+
+
+def spark_properties(name: str, value: object) -> dict[str, str]:
+    """
+    Return properties of Spark: a mapping, or its JSON text, which a template can render; ``None`` and an empty text are none;
+    see :data:`Reader`.
+
+    Master and deploy mode are not among them: the Spark connection has these, and decides by them what is done.
+    """
+    allowed = (
+        "a mapping, or one as JSON, from names that begin with spark., but spark.master and spark.submit.deployMode, which "
+        "the Spark connection has, to texts, numbers, true or false"
+    )
+    if value is None or value == "":
+        return {}
+    try:
+        given = strict_json.parse_object(value) if isinstance(value, str) else value
+    except ValueError:
+        raise refused(name, value, allowed) from None
+    if not isinstance(given, Mapping):
+        raise refused(name, value, allowed)
+    for key, said in given.items():
+        if not isinstance(key, str) or not key.startswith("spark.") or key in _OF_THE_SPARK_CONNECTION:
+            raise refused(name, key, allowed)
+        if not isinstance(said, str | int | float):
+            raise refused(f"{name}[{key!r}]", said, "a text, a number, true or false")
+    return {
+        key: text(f"{name}[{key!r}]", str(said).lower() if isinstance(said, bool) else str(said))
+        for key, said in given.items()
+    }
 
 
 def folder(name: str, value: object) -> str:

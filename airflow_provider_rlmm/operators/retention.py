@@ -32,7 +32,14 @@ from airflow_provider_rlmm.features.retention.spark.package import (
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMaster
 from airflow_provider_rlmm.links.artifacts import PlanLink
-from airflow_provider_rlmm.operators.arguments import artifact_name, declared_as, read_by, text, text_or_none
+from airflow_provider_rlmm.operators.arguments import (
+    artifact_name,
+    declared_as,
+    read_by,
+    spark_properties,
+    text,
+    text_or_none,
+)
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
@@ -62,6 +69,9 @@ class _RetentionArguments:
     min_age_ms: int = declared_as(MIN_AGE)
     jars: str | None = read_by(text_or_none, None)
     kafka_properties_file: str | None = read_by(text_or_none, None)
+    more_conf: Mapping[str, str] = read_by(spark_properties, {})
+    archives: str | None = read_by(text_or_none, None)
+    yarn_queue: str | None = read_by(text_or_none, None)
 
 
 class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmitOperator):
@@ -88,6 +98,10 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         Spark's own folder of jars, if it is there, else fetched by its Maven coordinates.
     :param kafka_properties_file: cluster mode: path of a Java properties file on the machines of the Spark cluster, with the
         Kafka client's settings; needed where the Kafka connection holds secrets.
+    :param more_conf: properties that win over those of ``conf``: a mapping, or its JSON text, which a template can render.
+    :param archives: archives that Spark unpacks beside each executor, separated by commas, each with ``#`` and the name of
+        its folder: an environment of Python, for one. Empty for none.
+    :param yarn_queue: queue of YARN; empty: that of the Spark connection.
     :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources, further ``packages``. Properties
         in ``conf`` that are empty are left out.
     :raises ConfigurationError: before anything is started or asked, if the Spark connection does not exist, asks for cluster
@@ -100,7 +114,8 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
     """
 
     template_fields: Sequence[str] = (
-        *SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms", "kafka_properties_file",
+        *SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms", "kafka_properties_file", "more_conf", "archives",
+        "yarn_queue",
     )  # fmt: skip
     arguments = _RetentionArguments
     operator_extra_links = (PlanLink(),)
@@ -113,6 +128,9 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         min_age_ms: int | str = MIN_AGE.default,
         jars: str = "",
         kafka_properties_file: str | None = None,
+        more_conf: Mapping[str, Any] | str | None = None,
+        archives: str = "",
+        yarn_queue: str = "",
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("name", "rlmm-segment-retention")
@@ -120,6 +138,10 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         self.rlmm_conn_id = rlmm_conn_id
         self.min_age_ms = min_age_ms
         self.kafka_properties_file = kafka_properties_file
+        self.more_conf = more_conf
+        # Of these two the base class renders no templates.
+        self.archives = archives
+        self.yarn_queue = yarn_queue
         self._driver: tuple[SparkMaster, str] | None = None
         self.check_literals()
         text("conn_id", self._conn_id)
@@ -129,7 +151,9 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         read, name = self.read_arguments(), artifact_name(context)
         require_pyspark()
         self.min_age_ms, self.jars = read.min_age_ms, read.jars
-        self.conf = {key: value for key, value in (self.conf or {}).items() if value not in ("", None)}
+        self._archives, self._yarn_queue = read.archives, read.yarn_queue
+        given = {key: value for key, value in (self.conf or {}).items() if value not in ("", None)}
+        self.conf = {**given, **read.more_conf}
         require_spark_connection(self._conn_id)
         connection = self._spark_connection()
         if connection.get("deploy_mode") == "cluster":
@@ -251,6 +275,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
             self.log.info("Spark's Kafka connector is neither in jars nor in packages: the driver fetches %s", packages)
         options = {
             "--jars": self.jars,
+            "--archives": self._archives,
             "--packages": packages,
             "--exclude-packages": self.exclude_packages,
             "--repositories": self._repositories,

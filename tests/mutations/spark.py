@@ -83,4 +83,12 @@ SPARK = [
         "        if False:",
         "airflow/operators/test_spark_on_cluster.py::test_a_driver_that_failed_fails_the_task_in_the_jobs_own_words",
     ),
+    Mutation(
+        "Spark",
+        "lets properties of a run move the driver elsewhere",
+        "operators/arguments.py",
+        " or key in _OF_THE_SPARK_CONNECTION:",
+        ":",
+        "airflow/operators/test_arguments.py::test_a_wrong_argument_is_named_and_nothing_is_touched",
+    ),
 ]

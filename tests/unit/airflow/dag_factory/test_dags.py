@@ -329,6 +329,21 @@ def test_the_spark_task_takes_its_jars_from_the_variable(retention: DAG) -> None
     assert evaluate.application.endswith("spark_jobs/segment_retention.py")
 
 
+def test_the_spark_task_is_told_where_executors_get_their_python(retention: DAG) -> None:
+    told = {"spark.pyspark.python": "./environment/bin/python", "spark.executor.cores": 2}
+    archives = "s3a://bucket/environment.tar.gz#environment"
+    task = rendered(retention, "evaluate", conf=told, archives=archives, queue="etl", image="registry/spark:1")
+    assert task.read_arguments().more_conf == {
+        "spark.pyspark.python": "./environment/bin/python",
+        "spark.executor.cores": "2",
+    }
+    assert (task.archives, task.yarn_queue) == (archives, "etl")
+    assert task.conf["spark.kubernetes.container.image"] == "registry/spark:1"
+    plain = rendered(retention, "evaluate")
+    assert (plain.read_arguments().more_conf, plain.archives, plain.yarn_queue) == ({}, "", "")
+    assert plain.conf["spark.kubernetes.container.image"] == ""
+
+
 @pytest.mark.parametrize(
     ("dag_id", "name", "value", "said"),
     [
@@ -345,6 +360,8 @@ def test_the_spark_task_takes_its_jars_from_the_variable(retention: DAG) -> None
         ("remote_log_cleaner", "hold", "prod-*", "'prod-*' is not of type 'array'"),
         ("remote_log_cleaner", "rlmm_conn_id", None, "None is not of type 'string'"),
         ("remote_log_retention", "min_age_ms", 1000, "1000 is less than the minimum of 86400000"),
+        ("remote_log_retention", "conf", {"executor.cores": 2}, "'executor.cores' does not match"),
+        ("remote_log_retention", "conf", {"spark.x": ["y"]}, "is not of type 'string', 'number', 'boolean'"),
         ("remote_storage_scrub", "price_per_gb_month", "abc", "'abc' is not of type"),
         ("remote_storage_scrub", "dry_run", "no", "'no' is not of type 'boolean'"),
     ],

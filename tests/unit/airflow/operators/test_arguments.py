@@ -300,6 +300,16 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "min_age_ms": [*INTEGERS, None, 86_399_999],
             "jars": [*TEXTS, 0, False, []],
             "kafka_properties_file": [*TEXTS, 0, False, []],
+            "more_conf": [
+                *MAPPINGS,
+                *({"spark.x": wrong} for wrong in (None, [1], {}, "", "two\nlines", "x" * 10_000)),
+                *({name: "x"} for name in ("spark.master", "spark.submit.deployMode", "SPARK.x", "")),
+                '{"spark.x": ',
+                '["spark.x"]',
+                '{"spark.master": "local"}',
+            ],
+            "archives": [*TEXTS, 0, False, []],
+            "yarn_queue": [*TEXTS, 0, False, []],
         },
     ),
     (
@@ -493,6 +503,14 @@ def meant_of(argument: dataclasses.Field[Any]) -> object:
 
 
 # --- the toolkit ------------------------------------------------------------------------------------------------------
+
+
+def test_properties_of_spark_are_read_as_a_mapping_and_as_json() -> None:
+    given = {"spark.a": 5, "spark.b": True, "spark.c": "x", "spark.d": 0.5}
+    meant = {"spark.a": "5", "spark.b": "true", "spark.c": "x", "spark.d": "0.5"}
+    for written in (given, json.dumps(given)):
+        assert arguments.spark_properties("more_conf", written) == meant
+    assert arguments.spark_properties("more_conf", "{}") == {}
 
 
 def test_limits_take_what_templates_render() -> None:

@@ -818,6 +818,27 @@ def test_the_spark_command_holds_paths_and_no_secret(
     assert set(seconds_of_steps(artifact_uri("dag.run"))) == {"evaluate"}
 
 
+def test_the_spark_command_names_archives_queue_and_the_properties_that_win(
+    observed: ClusterState, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(
+        SparkSubmitHook, "submit", lambda self, app: commands.append(self._build_spark_submit_command(app))
+    )
+    conf = {"spark.executor.memory": "1g", "spark.kubernetes.container.image": ""}
+    more = '{"spark.executor.memory": "2g", "spark.pyspark.python": "./environment/bin/python"}'
+    named = {"archives": "/opt/environment.tar.gz#environment", "yarn_queue": "etl", "jars": connector_jar(tmp_path)}
+    SegmentRetentionOperator(task_id="evaluate", conf=conf, more_conf=more, **named).execute(context())
+    SegmentRetentionOperator(task_id="evaluate", jars=named["jars"]).execute(context())
+    command, plain = commands
+    told = [command[i + 1] for i, word in enumerate(command) if word == "--conf"]
+    assert {"spark.executor.memory=2g", "spark.pyspark.python=./environment/bin/python"} <= set(told)
+    assert not [word for word in told if word == "spark.executor.memory=1g" or "image" in word]
+    assert command[command.index("--archives") + 1] == named["archives"]
+    assert command[command.index("--queue") + 1] == "etl"
+    assert not {"--archives", "--queue"} & set(plain)
+
+
 def test_without_jars_the_connector_comes_by_its_coordinates_beside_other_packages(
     observed: ClusterState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,11 +115,14 @@ def words_of(master: Master) -> list[str]:
 
 
 def test_a_driver_is_started_and_waited_for_in_the_triggerer(on_cluster: Master, work: Path) -> None:  # noqa: F811
-    wait = submitted(jars="/opt/connector.jar", conf={"spark.driver.memory": "700m", "spark.cores.max": ""})
+    conf = {"spark.driver.memory": "1g", "spark.cores.max": ""}
+    more = {"spark.driver.memory": "700m"}
+    wait = submitted(jars="/opt/connector.jar", conf=conf, more_conf=more, archives="/opt/python.tar.gz#python")
     words = words_of(on_cluster)
     # Without it the driver would work alone, on one machine, and nobody would notice.
     assert words[words.index("--master") + 1] == "spark://127.0.0.1:7077"
     assert words[words.index("--jars") + 1] == "/opt/connector.jar"
+    assert words[words.index("--archives") + 1] == "/opt/python.tar.gz#python"
     assert "spark.driver.memory=700m" in words
     assert not [word for word in words if word.startswith("spark.cores.max")]
     assert on_cluster.asked[-1][2]["sparkProperties"]["spark.driver.memory"] == "700m"
