@@ -168,7 +168,7 @@ def test_check_and_doctor_find_nothing_wrong(shell: Shell) -> None:
     assert "Nothing is wrong." in shell("doctor")
 
 
-TOPIC = {"topic", "topic_id", "presence", "partitions", "segments", "bytes", "states"}
+TOPIC = {"topic", "topic_id", "presence", "partitions", "segments", "bytes", "states", "unsized"}
 ORPHAN = {
     "topic", "topic_id", "partition", "metadata_partition", "segments", "bytes", "deletion", "observed_ms", "status", "why",
 }  # fmt: skip
@@ -195,7 +195,7 @@ DOCTOR = {
 }  # fmt: skip
 REPORT = {
     "format_version", "report_id", "plan_id", "cluster_id", "created_at_ms", "dry_run", "stopped", "deletion", "needs_person",
-    "acknowledged", "archive", "waiting", "totals", "not_marked", "not_planned", "metadata_partitions", "report",
+    "acknowledged", "archive", "waiting", "totals", "not_marked", "not_planned", "metadata_partitions", "report", "era",
 }  # fmt: skip
 
 
