@@ -79,6 +79,12 @@ def ensure_spark_jars() -> Path:
     return _ensure("spark-kafka", LIB_FOLDER / "spark")
 
 
+def spark_version() -> str:
+    """Return the version of Spark whose Kafka connector :func:`ensure_spark_jars` has: the pom's."""
+    (found,) = re.finditer(r"<spark\.version>([^<]+)<", POM.read_text())
+    return found[1]
+
+
 def ensure_java_classes() -> Path:
     """
     The classes of ``dev/java``, compiled if they are missing or older than their sources or the pom.

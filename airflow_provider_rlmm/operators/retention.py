@@ -292,7 +292,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         conf = self.conf or {}
         packages = self.packages or conf.get("spark.jars.packages") or ""
         if not spark.has_connector(self.jars or conf.get("spark.jars") or "", packages):
-            connector = kafka_connector_coordinates()
+            connector = spark.connector
             self.packages = f"{packages},{connector}" if packages else connector
             self.log.info("Spark's Kafka connector is neither in jars nor in packages: Spark fetches %s", connector)
 

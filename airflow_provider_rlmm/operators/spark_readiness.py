@@ -13,7 +13,6 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -24,7 +23,15 @@ from airflow.sdk import BaseHook
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.features.retention.spark.package import kafka_connector_coordinates, pyspark_version
+from airflow_provider_rlmm.features.retention.spark.executor.versions import release
+from airflow_provider_rlmm.features.retention.spark.package import (
+    OF_ITS_OWN,
+    core_of,
+    is_older_than_clients,
+    kafka_connector_coordinates,
+    pyspark_home,
+    pyspark_version,
+)
 
 OLDEST_JAVA: Final = 17
 JARS_VARIABLE: Final = "rlmm_spark_jars"
@@ -38,7 +45,6 @@ _CONNECTOR_CLASS: Final = "org/apache/spark/sql/kafka010/KafkaSourceProvider.cla
 _VERSION: Final = r"[0-9]+\.[0-9]+\.[0-9]+"
 _OF_A_JAR: Final = re.compile(rf"{_CONNECTOR}_[0-9.]+-({_VERSION}).*\.jar")
 _OF_A_PACKAGE: Final = re.compile(rf"[^:,]+:{_CONNECTOR}_[0-9.]+:({_VERSION})?[^,]*")
-_CORE: Final = re.compile(rf"spark-core_[0-9.]+-({_VERSION}).*\.jar")
 _UNRESOLVED: Final = re.compile(r"(unresolved dependency|download failed): [^\]\n]+")
 
 
@@ -109,11 +115,11 @@ class SparkHere:
     def home(self) -> Path | None:
         """The folder of the Spark that would be started, as its own scripts find it; ``None`` where it is not seen."""
         found = shutil.which(self.binary, path=self.environment.get("PATH"))
-        pyspark = find_spec("pyspark")
+        pyspark = pyspark_home()
         homes = [
             *([Path(self.environment["SPARK_HOME"])] if self.environment.get("SPARK_HOME") else []),
             *([Path(found).resolve().parents[1]] if found else []),
-            *map(Path, (pyspark and pyspark.submodule_search_locations) or ()),
+            *([pyspark] if pyspark else []),
         ]
         return next((home for home in homes if (home / "jars").is_dir()), None)
 
@@ -159,13 +165,24 @@ class SparkHere:
 
         :raises ConfigurationError: naming both versions.
         """
-        home, pyspark = self.home, _numbers(pyspark_version())
-        found = next((m[1] for m in map(_CORE.fullmatch, _names(home)) if m), None)
-        if found not in (None, pyspark):
-            raise ConfigurationError(
-                f"{home} is Spark {found}, and PySpark {pyspark} is installed: set SPARK_HOME to a Spark {pyspark}, unset it "
-                f"to take PySpark's own, or install pyspark and pyspark-client {found}"
-            )
+        home, pyspark = self.home, release(pyspark_version())
+        core = core_of(home)
+        if core is None or core.version == pyspark:
+            return
+        advice = (
+            f"or install pyspark and pyspark-client {core.version}"
+            if not is_older_than_clients(core.version)
+            else f"for there is no pyspark-client {core.version}; {OF_ITS_OWN}"
+        )
+        raise ConfigurationError(
+            f"{home} is Spark {core.version}, and PySpark {pyspark} is installed: set SPARK_HOME to a Spark {pyspark}, unset "
+            f"it to take PySpark's own, {advice}"
+        )
+
+    @property
+    def connector(self) -> str:
+        """Maven coordinates of the Kafka connector that fits."""
+        return kafka_connector_coordinates(self.home)
 
     def has_connector(self, jars: str, packages: str) -> bool:
         """
@@ -178,23 +195,49 @@ class SparkHere:
         """
         named = [found for part in packages.split(",") if (found := _OF_A_PACKAGE.fullmatch(part.strip()))]
         for found in named:
-            _require_version("packages", found[0], found[1])
-        paths, remote = _jars_of(jars)
+            self._require_version("packages", found[0], found[1])
+        paths, remote = self._jars_of(jars)
         for path in paths:
             if by_name := _OF_A_JAR.fullmatch(path.name):
-                _require_version("jars", path.name, by_name[1])
+                self._require_version("jars", path.name, by_name[1])
         if named or remote or any(map(_holds_connector, paths)):
             return True
         for found in filter(None, map(_OF_A_JAR.fullmatch, _names(self.home))):
-            _require_version(f"{self.home}/jars", found[0], found[1])
+            self._require_version(f"{self.home}/jars", found[0], found[1])
             return True
         if paths:
             raise ConfigurationError(
                 f"jars {in_quotes(jars)} do not hold Spark's Kafka connector: add the jars of "
-                f"{kafka_connector_coordinates()} and of what it needs, or leave jars (Airflow variable {JARS_VARIABLE}) "
-                "empty to have them fetched"
+                f"{self.connector} and of what it needs, or leave jars (Airflow variable {JARS_VARIABLE}) empty to have them "
+                "fetched"
             )
         return False
+
+    def _jars_of(self, jars: str) -> tuple[list[Path], list[str]]:
+        """Return the local jars of a list, all of them there, and those that are elsewhere."""
+        local: list[Path] = []
+        remote: list[str] = []
+        for jar in filter(None, (part.strip() for part in jars.split(","))):
+            parts = urlsplit(jar)
+            if parts.scheme not in ("", "file"):
+                remote.append(jar)
+                continue
+            path = Path(unquote(parts.path) if parts.scheme else jar).absolute()
+            found = sorted(Path("/").glob(str(path)[1:])) if any(c in jar for c in "*?[") else [path]
+            if not found or not all(one.is_file() for one in found):
+                raise ConfigurationError(
+                    f"jars names {in_quotes(jar)}, and there is no such file on this machine: it must lie on every worker; "
+                    f"correct it, or leave jars (Airflow variable {JARS_VARIABLE}) empty to have {self.connector} fetched"
+                )
+            local += found
+        return local, remote
+
+    def _require_version(self, where: str, name: str, version: str | None) -> None:
+        wanted = release(pyspark_version())
+        if version != wanted:
+            raise ConfigurationError(
+                f"{where}: {name} is of another version than PySpark {wanted}, and both must be of one: take {self.connector}"
+            )
 
 
 def why_not_fetched(output: str) -> str | None:
@@ -213,27 +256,6 @@ def why_not_fetched(output: str) -> str | None:
     )
 
 
-def _jars_of(jars: str) -> tuple[list[Path], list[str]]:
-    """Return the local jars of a list, all of them there, and those that are elsewhere."""
-    local: list[Path] = []
-    remote: list[str] = []
-    for jar in filter(None, (part.strip() for part in jars.split(","))):
-        parts = urlsplit(jar)
-        if parts.scheme not in ("", "file"):
-            remote.append(jar)
-            continue
-        path = Path(unquote(parts.path) if parts.scheme else jar).absolute()
-        found = sorted(Path("/").glob(str(path)[1:])) if any(c in jar for c in "*?[") else [path]
-        if not found or not all(one.is_file() for one in found):
-            raise ConfigurationError(
-                f"jars names {in_quotes(jar)}, and there is no such file on this machine: it must lie on every worker; "
-                f"correct it, or leave jars (Airflow variable {JARS_VARIABLE}) empty to have {kafka_connector_coordinates()} "
-                "fetched"
-            )
-        local += found
-    return local, remote
-
-
 def _holds_connector(jar: Path) -> bool:
     try:
         with ZipFile(jar) as archive:
@@ -246,17 +268,3 @@ def _holds_connector(jar: Path) -> bool:
 
 def _names(home: Path | None) -> Iterable[str]:
     return () if home is None else sorted(path.name for path in (home / "jars").iterdir())
-
-
-def _require_version(where: str, name: str, version: str | None) -> None:
-    wanted = _numbers(pyspark_version())
-    if version != wanted:
-        raise ConfigurationError(
-            f"{where}: {name} is of another version than PySpark {wanted}, and both must be of one: take "
-            f"{kafka_connector_coordinates()}"
-        )
-
-
-def _numbers(version: str) -> str:
-    found = re.match(_VERSION, version)
-    return found[0] if found else version

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dev import DEV_FOLDER, LIB_FOLDER, ensure_jars, ensure_spark_jars
+from dev import DEV_FOLDER, LIB_FOLDER, ensure_jars, ensure_spark_jars, spark_version
 from tests.matrix.cells import BESIDES, Cell, cells
 
 ROOT = Path(__file__).parents[2]
@@ -76,6 +76,8 @@ def try_cell(cell: Cell, uv: str, wheel: Path, folder: Path) -> Result:
     """Run a cell, or resolve it; its environment is gone afterwards."""
     requirements = [f"{PACKAGE}[airflow,spark] @ {wheel.as_uri()}", f"apache-airflow=={cell.airflow}.*"]
     requirements += BESIDES.get(cell.airflow, ())
+    # The connector that the tests have is of this one; an installer would take a newer one.
+    requirements += [f"{name}=={spark_version()}" for name in ("pyspark", "pyspark-client")]
     place = folder / f"airflow-{cell.airflow}-python-{cell.python}"
     place.mkdir()
     try:

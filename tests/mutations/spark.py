@@ -13,6 +13,8 @@ from tests.mutations.mutation import (
     switched_off,
 )
 
+_VERSIONS = "features/retention/test_versions.py::"
+
 SPARK = [
     Mutation(
         "Spark",
@@ -90,5 +92,28 @@ SPARK = [
         " or key in _OF_THE_SPARK_CONNECTION:",
         ":",
         "airflow/operators/test_arguments.py::test_a_wrong_argument_is_named_and_nothing_is_touched",
+    ),
+    switched_off(
+        "features/retention/spark/package.py",
+        "Spark",
+        "takes a PySpark of Spark 3 beside Airflow",
+        "    if is_older_than_clients(pyspark):",
+        f"{_VERSIONS}test_a_job_that_cannot_work_is_refused_before_anything_of_spark_is_started",
+    ),
+    Mutation(
+        "Spark",
+        "fetches a connector of another Scala than the driver's",
+        "features/retention/spark/package.py",
+        "    scala = _SCALA_OF_SPARK_4 if core is None else core.scala\n",
+        "    scala = _SCALA_OF_SPARK_4\n",
+        f"{_VERSIONS}test_the_connector_is_of_the_drivers_spark_and_its_scala",
+    ),
+    Mutation(
+        "Spark",
+        "refuses a vendor's Spark for its suffix",
+        "features/retention/spark/java_client.py",
+        "len(set(map(release, known.values())))",
+        "len(set(known.values()))",
+        "features/retention/test_java_client.py::test_one_version_passes_and_so_does_a_part_that_does_not_say",
     ),
 ]

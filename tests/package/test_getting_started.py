@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from dev import ensure_spark_jars, tiering
+from dev import ensure_spark_jars, spark_version, tiering
 from dev.broker import LocalKafka
 from dev.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, MotoServer
 from dev.s3_tiering import S3Kafka
@@ -138,8 +138,14 @@ def test_the_page_in_airflow_and_with_spark(tmp_path: Path, built: Path) -> None
     with LocalKafka() as kafka, with_orphans(kafka):
         # No repository of Java's has to be in reach: what the variable is for.
         jars = ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar")))
-        sections = ("In Airflow", "With Spark")
-        follow(local_exports(kafka), *sections, folder=tmp_path, built=built, AIRFLOW_VAR_RLMM_SPARK_JARS=jars)
+        # These jars are of one version, and an installer would take a newer PySpark.
+        pins = tmp_path / "constraints.txt"
+        pins.write_text("".join(f"{name}=={spark_version()}\n" for name in ("pyspark", "pyspark-client")))
+        sections, settings = (
+            ("In Airflow", "With Spark"),
+            {"AIRFLOW_VAR_RLMM_SPARK_JARS": jars, "PIP_CONSTRAINT": str(pins)},
+        )
+        follow(local_exports(kafka), *sections, folder=tmp_path, built=built, **settings)
         reports = sorted((tmp_path / "airflow-home" / "rlmm").glob("remote_log_cleaner.*/report.json"))
         assert len(reports) == 2
         (plan,) = (tmp_path / "airflow-home" / "rlmm").glob("remote_log_retention.*/summary.json")

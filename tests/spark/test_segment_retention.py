@@ -25,7 +25,7 @@ from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
-from airflow_provider_rlmm.features.retention.spark.package import build_py_files
+from airflow_provider_rlmm.features.retention.spark.package import build_py_files, kafka_connector_coordinates
 from airflow_provider_rlmm.operators.task_folder import handed_over
 from dev import ensure_spark_jars, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
@@ -326,4 +326,4 @@ def test_each_failure_is_one_clear_line(cluster: Cluster, another: LocalKafka, t
 def test_a_missing_connector_is_named(cluster: Cluster, tmp_path: Path) -> None:
     done = submit(JOB, tmp_path, *job_arguments(cluster, tmp_path, tmp_path / "plan"), connector=False)
     assert done.returncode == 1
-    assert "pass the Kafka connector with --packages or --jars" in done.stdout
+    assert f"pass the Kafka connector with --packages {kafka_connector_coordinates()}, or its jars with" in done.stdout

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.errors import (
     MetadataTopicNotFoundError,
 )
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
+from airflow_provider_rlmm.features.retention.spark.executor.versions import connector_coordinates, release
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,9 +65,12 @@ def require_connector(spark: SparkSession) -> None:
     from py4j.java_gateway import JavaPackage  # type: ignore[import-untyped]  # py4j has no type information
 
     # py4j takes a class that it cannot load for a package.
-    if isinstance(jvm_of(spark).org.apache.kafka.clients.admin.AdminClient, JavaPackage):
+    jvm = jvm_of(spark)
+    if isinstance(jvm.org.apache.kafka.clients.admin.AdminClient, JavaPackage):
+        fits = connector_coordinates(str(jvm.scala.util.Properties.versionNumberString()), spark.version)
         raise ConfigurationError(
-            "Kafka's client is not on the classpath of the Spark driver; pass the Kafka connector with --packages or --jars"
+            "Kafka's client is not on the classpath of the Spark driver; pass the Kafka connector with --packages "
+            f"{fits}, or its jars with --jars"
         )
     require_one_version({"Spark": spark.version, "pyspark": pyspark.__version__, _CONNECTOR: _connector_version(spark)})
 
@@ -75,11 +79,11 @@ def require_one_version(versions: Mapping[str, str | None]) -> None:
     """
     Refuse versions that differ, be it in the last number: these parts call each other's insides.
 
-    :param versions: part → its version, ``None`` where it does not say.
+    :param versions: part → its version, ``None`` where it does not say; a vendor's is compared by its numbers.
     :raises ConfigurationError: naming them all.
     """
     known = {part: version for part, version in versions.items() if version is not None}
-    if len(set(known.values())) > 1:
+    if len(set(map(release, known.values()))) > 1:
         parts = ", ".join(f"{part} {version}" for part, version in known.items())
         raise ConfigurationError(
             f"the Spark driver has parts of different versions: {parts}; give all of them one version"

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import tempfile
 import zipfile
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 import airflow_provider_rlmm
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.features.retention.spark.executor.versions import connector_coordinates
 
 PY_FILES_NAME = "airflow_provider_rlmm.zip"
 
@@ -40,6 +44,14 @@ _ENTRIES = (
 )
 """Modules that are packed with all that they import."""
 
+OF_ITS_OWN = (
+    "a cluster's Spark 3.5 takes the job by its own spark-submit, without Airflow (docs/how-to/spark-submit.md)"
+)
+
+_FIRST_WITH_CLIENT = 4
+_SCALA_OF_SPARK_4 = "2.13"
+_CORE = re.compile(r"spark-core_([0-9]+\.[0-9]+)-([0-9]+\.[0-9]+\.[0-9]+)", re.ASCII)
+
 # The oldest time that a zip can hold: the same sources give the same bytes, wherever and whenever they are packed.
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -49,20 +61,34 @@ def require_pyspark() -> None:
     Refuse an environment in which no Spark job can work, before anything of Spark is started.
 
     Airflow's Spark provider asks for ``pyspark-client``, which writes the same files as ``pyspark``: where their versions
-    differ, each has overwritten some of the other's.
+    differ, each has overwritten some of the other's. There is none of Spark 3.
 
-    :raises ConfigurationError: if PySpark is missing, or there in two versions.
+    :raises ConfigurationError: if PySpark is missing, older than 4.0, or there in two versions.
     """
     pyspark, client = _version_of("pyspark"), _version_of("pyspark-client")
     if pyspark is None:
         raise ConfigurationError(
             "PySpark is not installed where this task runs: pip install 'airflow-provider-rlmm[spark]'"
         )
+    if is_older_than_clients(pyspark):
+        raise ConfigurationError(
+            f"pyspark {pyspark} is installed beside Airflow's Spark provider, whose pyspark-client is of Spark 4.0 or newer "
+            f"and writes the same files: pip install --upgrade 'airflow-provider-rlmm[spark]'; {OF_ITS_OWN}"
+        )
     if client not in (None, pyspark):
         raise ConfigurationError(
             f"pyspark {pyspark} and pyspark-client {client} are installed and write the same files, so no Spark job works: "
             f"pip install --force-reinstall --no-deps pyspark=={client} pyspark-client=={client}"
         )
+
+
+def is_older_than_clients(version: str) -> bool:
+    """
+    Tell whether a version of Spark has no ``pyspark-client``.
+
+    :param version: of Spark.
+    """
+    return int(version.partition(".")[0]) < _FIRST_WITH_CLIENT
 
 
 def _version_of(distribution: str) -> str | None:
@@ -72,13 +98,41 @@ def _version_of(distribution: str) -> str | None:
         return None
 
 
-def kafka_connector_coordinates() -> str:
+def kafka_connector_coordinates(home: Path | None = None) -> str:
     """
     Return the Maven coordinates of Spark's Kafka connector for the installed PySpark, as ``--packages`` takes them.
 
-    Both must be of one version; PySpark 4 is built for Scala 2.13.
+    Both must be of one version, and the connector is built for the Scala of the driver's own jars.
+
+    :param home: folder of the Spark that runs the driver, ``None`` for PySpark's own.
     """
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark_version()}"
+    core = core_of(pyspark_home() if home is None else home)
+    scala = _SCALA_OF_SPARK_4 if core is None else core.scala
+    return connector_coordinates(scala, pyspark_version())
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCore:
+    """What the name of a Spark's core tells."""
+
+    scala: str  # two numbers
+    version: str  # three numbers
+
+
+def core_of(home: Path | None) -> SparkCore | None:
+    """
+    Return what a Spark is, by its folder of jars; ``None`` where that holds no core.
+
+    :param home: folder of the Spark, ``None`` where it is not seen.
+    """
+    names = () if home is None else (path.name for path in sorted((home / "jars").glob("spark-core_*.jar")))
+    return next((SparkCore(found[1], found[2]) for found in map(_CORE.match, names) if found), None)
+
+
+def pyspark_home() -> Path | None:
+    """Return the folder of the installed PySpark, which may hold a Spark; it is not imported."""
+    found = find_spec("pyspark")
+    return next(map(Path, (found and found.submodule_search_locations) or ()), None)
 
 
 def pyspark_version() -> str:

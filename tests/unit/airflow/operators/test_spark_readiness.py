@@ -16,7 +16,11 @@ import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.features.retention.spark.package import kafka_connector_coordinates, pyspark_version
+from airflow_provider_rlmm.features.retention.spark.package import (
+    OF_ITS_OWN,
+    kafka_connector_coordinates,
+    pyspark_version,
+)
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, why_not_fetched
@@ -215,9 +219,17 @@ def test_what_sparks_own_script_may_set_is_not_missed(worker: Worker) -> None:
 def test_a_spark_of_another_version(worker: Worker) -> None:
     (worker.spark / f"jars/spark-core_2.13-{pyspark_version()}.jar").unlink()
     jar_of(worker.spark / "jars/spark-core_2.12-3.5.1.jar", "x")
-    assert re.match(
-        rf".*/spark is Spark 3\.5\.1, and PySpark {pyspark_version()} is installed: set SPARK_HOME", refusal()
-    )
+    said = refusal()
+    assert re.match(rf".*/spark is Spark 3\.5\.1, and PySpark {pyspark_version()} is installed: set SPARK_HOME", said)
+    assert said.endswith(f"for there is no pyspark-client 3.5.1; {OF_ITS_OWN}")
+    (worker.spark / "jars/spark-core_2.12-3.5.1.jar").rename(worker.spark / "jars/spark-core_2.13-4.9.9.jar")
+    assert refusal().endswith("or install pyspark and pyspark-client 4.9.9")
+
+
+def test_a_vendors_spark_is_taken_by_its_numbers_and_its_scala(worker: Worker) -> None:
+    jars = worker.spark / "jars"
+    (jars / f"spark-core_2.13-{pyspark_version()}.jar").rename(jars / f"spark-core_2.14-{pyspark_version()}-amzn-1.jar")
+    assert run().packages == f"org.apache.spark:spark-sql-kafka-0-10_2.14:{pyspark_version()}"
 
 
 def test_pysparks_own_spark_is_found_without_a_home(worker: Worker) -> None:

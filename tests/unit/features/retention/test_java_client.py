@@ -4,8 +4,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from py4j.java_gateway import JavaPackage
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
@@ -14,6 +16,7 @@ from airflow_provider_rlmm.core.log.kafka.config import java_client_properties
 from airflow_provider_rlmm.features.retention.spark import java_client
 from airflow_provider_rlmm.features.retention.spark.java_client import (
     load_properties,
+    require_connector,
     require_driver,
     require_one_version,
 )
@@ -38,6 +41,16 @@ def test_parts_of_another_patch_version_are_named() -> None:
 def test_one_version_passes_and_so_does_a_part_that_does_not_say() -> None:
     require_one_version({"Spark": "4.0.0", "pyspark": "4.0.0", "the Kafka connector": "4.0.0"})
     require_one_version({"Spark": "4.0.0", "pyspark": "4.0.0", "the Kafka connector": None})
+    require_one_version({"Spark": "3.5.5-amzn-1", "pyspark": "3.5.5+amzn.1", "the Kafka connector": "3.5.5"})
+
+
+def test_a_driver_without_the_connector_is_told_which_fits_its_spark_and_its_scala() -> None:
+    spark: Any = MagicMock(version="3.5.5-amzn-1")
+    spark._jvm.org.apache.kafka.clients.admin.AdminClient = JavaPackage("x", None)
+    spark._jvm.scala.util.Properties.versionNumberString.return_value = "2.12.18"
+    fits = r"--packages org\.apache\.spark:spark-sql-kafka-0-10_2\.12:3\.5\.5, or its jars with --jars$"
+    with pytest.raises(ConfigurationError, match=fits):
+        require_connector(spark)
 
 
 NO_SESSION: Any = None

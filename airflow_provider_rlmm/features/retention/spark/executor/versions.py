@@ -4,12 +4,34 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping
 from importlib import import_module
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 
 _LIBRARIES = ("numpy", "pyarrow", "pyspark")
+_RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+", re.ASCII)
+
+
+def release(version: str) -> str:
+    """
+    Return the numbers of a version, by which versions of Spark compare: a vendor's ``3.5.5-amzn-1`` is Spark 3.5.5.
+
+    :param version: of Spark or one of its parts; it is returned as it is if it does not begin with three numbers.
+    """
+    found = _RELEASE.match(version)
+    return version if found is None else found[0]
+
+
+def connector_coordinates(scala: str, spark: str) -> str:
+    """
+    Return the Maven coordinates of Spark's Kafka connector, as ``--packages`` takes them; a vendor's Spark takes Apache's.
+
+    :param scala: version of the Scala that the driver's jars are built for; two of its numbers count.
+    :param spark: version of the driver's Spark.
+    """
+    return f"org.apache.spark:spark-sql-kafka-0-10_{'.'.join(scala.split('.')[:2])}:{release(spark)}"
 
 
 def software() -> dict[str, str]:
@@ -40,7 +62,7 @@ def require_one_pyspark(driver: Mapping[str, str]) -> None:
     :raises ConfigurationError: naming all that differs.
     """
     here = software()
-    if driver["pyspark"] != here["pyspark"]:
+    if release(driver["pyspark"]) != release(here["pyspark"]):
         raise ConfigurationError(
             f"the executors' Python has {differences(driver, here)}; give executors and driver one version of pyspark"
         )
