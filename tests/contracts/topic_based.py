@@ -33,6 +33,7 @@ from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.library.metadata_store import RemotePartitionMetadataStore
 from airflow_provider_rlmm.library.readiness import SwappableRemoteLogMetadataManager
 from airflow_provider_rlmm.library.topic_based import TopicBasedRemoteLogMetadataManager
+from dev.broker import await_condition
 from tests.builders import add, deletion, tip, update
 from tests.contracts.consuming import TIMEOUT_S, Append
 
@@ -266,10 +267,10 @@ class TopicBasedManagerContract:
         manager.on_partition_leadership_changes([GONE], [])
         assert manager.await_ready([GONE], TIMEOUT_S)
 
+        # It is told at the end of the step that has made it ready.
+        await_condition(lambda: manager.liveness().last_poll_ms, "the first poll is told", TIMEOUT_S)
         liveness = manager.liveness()
-
         assert liveness.running
-        assert liveness.last_poll_ms is not None
         assert liveness.metadata_partitions[managing.partition_of(GONE)].consumed_offset == 4
         manager.close()
         assert not manager.liveness().running
