@@ -211,7 +211,9 @@ def test_a_log_that_may_lack_records_is_refused_until_somebody_has_said_why_one_
 ) -> None:
     """Metadata partition 1 holds the marker of a transaction and nothing else: its record was deleted."""
     gapped, compacted = "metadata-with-a-marker", "metadata-compacted"
-    topics = [NewTopic(gapped, 2), NewTopic(compacted, 2, config={"cleanup.policy": "compact"})]
+    # As many partitions as the records come from: elsewhere they would lie in the wrong one.
+    count = cluster.kafka.metadata_partitions
+    topics = [NewTopic(gapped, count), NewTopic(compacted, count, config={"cleanup.policy": "compact"})]
     admin = AdminClient(cluster.kafka.client_config())
     for created in admin.create_topics(topics).values():
         created.result(30)
