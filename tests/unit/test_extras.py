@@ -14,10 +14,12 @@ import pytest
 from airflow_provider_rlmm.core.base import extras
 from airflow_provider_rlmm.core.base.extras import AIRFLOW_RANGE, AIRFLOW_TESTED_BELOW, require_airflow
 from airflow_provider_rlmm.provider_info import get_provider_info
+from dev import spark_version
 from tests.matrix.cells import AIRFLOWS, PYTHONS
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, core: str | None) -> None:
@@ -86,6 +88,14 @@ def test_the_extra_takes_both_of_sparks_packages_within_the_same_bounds() -> Non
     }
     assert bounds == {">=4.0,<4.2.1"}
     assert sum(d.startswith("pyspark") for d in extra("spark")) == 2
+
+
+def test_the_locked_pyspark_is_that_of_the_connector_that_tests_fetch() -> None:
+    wanted = {f"{name}=={spark_version()}" for name in ("pyspark", "pyspark-client")}
+    assert all(pin in PYPROJECT["dependency-groups"]["dev"] for pin in wanted)
+    for lock in ("requirements.lock", "requirements-stores.lock"):
+        lines = {line.partition(" ")[0] for line in (ROOT / lock).read_text().splitlines()}
+        assert wanted <= lines, lock
 
 
 def extra(name: str) -> list[str]:
