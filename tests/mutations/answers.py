@@ -115,7 +115,7 @@ ANSWERS = [
         "figures",
         "a segment that a leader deletes is no estimate",
         PLAN,
-        "return self in (Reason.LOG_START_OFFSET, Reason.RETENTION_MS, Reason.RETENTION_BYTES)",
+        "return self not in (Reason.ORPHANED, Reason.DANGLING)",
         "return False",
         "core/plans/test_plan.py::test_what_leaders_delete_is_estimated_and_counted_apart",
     ),

@@ -35,6 +35,7 @@ from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedT
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
+from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import REASONS
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
 from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, write_generation
@@ -269,7 +270,7 @@ def test_a_task_reads_several_metadata_partitions_one_after_the_other(spark: Spa
 def test_plan_equals_the_plain_evaluation(random_history: tuple[Topic, PlanSummary, Path]) -> None:
     topic, _, output = random_history
     expected = evaluate_plan(topic.records, json.loads(CLUSTER.to_json()), NOW, MIN_AGE, PARTITIONS)
-    assert {row["reason"] for row in expected} == {reason.value for reason in Reason}
+    assert {row["reason"] for row in expected} == {Reason.ORPHANED.value, *(reason.value for reason in REASONS)}
     assert written_rows(output) == [{name: row[name] for name in NAMES} for row in expected]
 
 

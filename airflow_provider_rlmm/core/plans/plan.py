@@ -68,14 +68,16 @@ class Reason(StrEnum):
 
     ORPHANED = "ORPHANED"  # its topic id is absent from the cluster
     DANGLING = "DANGLING"  # copy or deletion was started long ago and never finished, and the topic lives
+    DELETION_RETRIED = "DELETION_RETRIED"  # its leader has started to delete it and tries again, however young that is
     LOG_START_OFFSET = "LOG_START_OFFSET"  # the whole segment lies below the log start offset
     RETENTION_MS = "RETENTION_MS"  # its newest record is older than ``retention.ms``
     RETENTION_BYTES = "RETENTION_BYTES"  # the partition is larger than ``retention.bytes`` without it
+    UNREFERENCED_EPOCH = "UNREFERENCED_EPOCH"  # all its leader epochs lie below the earliest of its leader's lineage
 
     @property
     def is_estimated(self) -> bool:
         """Whether the leader of a living topic is expected to delete it: brokers know more, so that is an estimate."""
-        return self in (Reason.LOG_START_OFFSET, Reason.RETENTION_MS, Reason.RETENTION_BYTES)
+        return self not in (Reason.ORPHANED, Reason.DANGLING)
 
 
 def plan_file_name(metadata_partition: int) -> str:

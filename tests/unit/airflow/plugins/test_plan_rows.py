@@ -28,6 +28,7 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     PartitionOutcome,
     UserPartitionReport,
 )
+from airflow_provider_rlmm.plugins.pages import REASONS
 from airflow_provider_rlmm.plugins.report_view import by_topic
 from tests.sample_work_folder import topic_id
 from tests.unit.airflow.auth import Everybody, Viewer, log_in, only, pages, pages_without_a_login
@@ -111,6 +112,10 @@ def test_topics_the_largest_first_with_what_goes_and_why(client: TestClient) -> 
     for words in ("topic-148", "the topic no longer exists", '<td class="n">2</td><td class="n">4</td>', "582.0 KiB"):
         assert words in row, words
     assert "1–100 of 150" in html
+
+
+def test_every_reason_has_words_that_say_whether_it_is_estimated() -> None:
+    assert {reason: "estimated" in words for reason, words in REASONS.items()} == {r: r.is_estimated for r in Reason}
 
 
 def test_a_plan_is_searched_sorted_and_filtered(client: TestClient) -> None:

@@ -250,11 +250,11 @@ def test_what_leaders_delete_is_estimated_and_counted_apart() -> None:
     counts = {reason.value: Count(n, 10 * n) for n, reason in enumerate(Reason, 1)}
     found = replace(SUMMARY, by_reason=counts)
     assert [reason.name for reason in Reason if reason.is_estimated] == [
-        "LOG_START_OFFSET", "RETENTION_MS", "RETENTION_BYTES"
+        "DELETION_RETRIED", "LOG_START_OFFSET", "RETENTION_MS", "RETENTION_BYTES", "UNREFERENCED_EPOCH"
     ]  # fmt: skip
     # Of what only dangles neither this package nor a leader deletes anything before its topic goes.
-    assert (found.to_delete, found.expected_of_leaders) == (Count(1, 10), Count(3 + 4 + 5, 120))
-    assert found.planned == Count(15, 150)
+    assert (found.to_delete, found.expected_of_leaders) == (Count(1, 10), Count(3 + 4 + 5 + 6 + 7, 250))
+    assert found.planned == Count(28, 280)
 
 
 def test_a_plan_tells_its_era_and_one_that_does_not_keeps_its_checksum() -> None:
