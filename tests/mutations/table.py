@@ -15,6 +15,7 @@ from tests.mutations.command import COMMAND
 from tests.mutations.copying import COPYING
 from tests.mutations.documents import FORMS
 from tests.mutations.eras import ERAS
+from tests.mutations.expiration import EXPIRATION
 from tests.mutations.generations import GENERATIONS
 from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
@@ -52,6 +53,7 @@ MUTATIONS = [
     *REMOTE_LOG,
     *SECRETS,
     *SPARK,
+    *EXPIRATION,
     *GENERATIONS,
     *SCRUBS,
     *KILL_SWITCH,

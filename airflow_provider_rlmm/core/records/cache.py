@@ -62,6 +62,10 @@ class LeaderEpochState:
             del self._offsets[bisect.bisect_left(self._offsets, start_offset)]
         self.unreferenced[segment_id] = None
 
+    def lists(self, start_offset: int, segment_id: RemoteLogSegmentId) -> bool:
+        """Tell whether the epoch, which starts there in a segment, lists it; another one may have taken its place."""
+        return self.referenced.get(start_offset) == segment_id or segment_id in self.unreferenced
+
     def floor(self, offset: int) -> RemoteLogSegmentId | None:
         """Return the segment with the largest start that is not above an offset."""
         index = bisect.bisect_right(self._offsets, offset)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations of what a leader is said to delete next: each would call a segment expired that stays, or the other way round."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation, switched_off
+
+EXPIRATION_RULE = "features/retention/expiration.py"
+
+_TESTS = "features/retention/test_expiration.py"
+_RECORDED = f"{_TESTS}::test_what_kafkas_own_task_deleted"
+_ORDER = f"{_TESTS}::test_where_the_order_of_hashes_decides_nothing_is_certain"
+_UNDECIDED = f"{_TESTS}::test_what_a_leader_epoch_index_does_not_tell_is_undecided"
+
+
+def _mutation(name: str, old: str, new: str, test: str = _RECORDED) -> Mutation:
+    return Mutation("expiration", name, EXPIRATION_RULE, old, new, test)
+
+
+EXPIRATION = [
+    # -- which segments the walk meets
+    _mutation(
+        "a lineage is not cut at the log start offset",
+        "leader_epochs=leader.leader_epochs.truncate_from_start(leader.log_start_offset)",
+        "leader_epochs=leader.leader_epochs",
+    ),
+    _mutation(
+        "a segment that is being copied does not end the walk",
+        "        if segment_id in self._leader.being_copied:\n            return False\n",
+        "",
+    ),
+    _mutation(
+        "a segment of a foreign lineage ends the walk",
+        "return segment_id not in self._leader.undecided",
+        "return False",
+    ),
+    _mutation(
+        "the walk goes on behind a segment that stays",
+        "segment.segment_size_in_bytes > self._bytes_over:\n                return False",
+        "segment.segment_size_in_bytes > self._bytes_over:\n                return True",
+    ),
+    switched_off(
+        EXPIRATION_RULE,
+        "expiration",
+        "a deletion that was started is judged by the limits",
+        "    if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:",
+        _RECORDED,
+    ),
+    # -- log start offset and epochs
+    _mutation(
+        "a segment that holds the log start offset lies below it",
+        "segment.end_offset < leader.log_start_offset",
+        "segment.end_offset <= leader.log_start_offset",
+    ),
+    _mutation("the epoch of the log start offset is none below it", "all(e <= earliest for", "all(e < earliest for"),
+    _mutation(
+        "epochs do not matter below the log start offset",
+        " and all(e <= earliest for e, _ in segment.segment_leader_epochs)",
+        "",
+    ),
+    _mutation(
+        "a segment goes with one epoch below the lineage", "if all(epoch < earliest for", "if any(epoch < earliest for"
+    ),
+    _mutation(
+        "the earliest epoch is unreferenced",
+        "            if all(epoch < earliest for",
+        "            if all(epoch <= earliest for",
+    ),
+    # -- time
+    _mutation(
+        "a segment goes at the millisecond of its limit",
+        "segment.max_timestamp_ms < until_ms",
+        "segment.max_timestamp_ms <= until_ms",
+    ),
+    _mutation(
+        "retention.ms=0 is no limit", "leader.retention_ms >= 0 and until_ms", "leader.retention_ms > 0 and until_ms"
+    ),
+    _mutation(
+        "time takes segments of a foreign lineage",
+        "if too_old and _is_valid(segment, leader) else None",
+        "if too_old else None",
+    ),
+    # -- bytes
+    _mutation(
+        "bytes of a foreign lineage push a living segment over the limit",
+        "RemoteLogSegmentState.COPY_SEGMENT_FINISHED and _is_valid(segment, leader)",
+        "RemoteLogSegmentState.COPY_SEGMENT_FINISHED",
+    ),
+    _mutation(
+        "unfinished copies and deletions count as bytes",
+        "if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED and _is_valid",
+        "if _is_valid",
+    ),
+    _mutation(
+        "a segment counts once for each of its epochs",
+        "        segment.remote_log_segment_id: segment.segment_size_in_bytes",
+        "        object(): segment.segment_size_in_bytes",
+    ),
+    _mutation("local bytes do not count", "leader.only_local_bytes + sum(", "sum("),
+    _mutation(
+        "retention.bytes=0 is no limit", "    if leader.retention_bytes < 0:", "    if leader.retention_bytes <= 0:"
+    ),
+    _mutation(
+        "a segment as large as the excess stays",
+        "segment.segment_size_in_bytes > self._bytes_over",
+        "segment.segment_size_in_bytes >= self._bytes_over",
+    ),
+    _mutation(
+        "a segment larger than the excess goes",
+        "self._bytes_over == 0 or segment.segment_size_in_bytes > self._bytes_over",
+        "self._bytes_over == 0",
+    ),
+    _mutation("a segment without bytes goes by size", "self._bytes_over == 0 or ", ""),
+    _mutation(
+        "what time takes is taken again by size",
+        "if reason in (Reason.RETENTION_MS, Reason.RETENTION_BYTES):",
+        "if reason is Reason.RETENTION_BYTES:",
+    ),
+    _mutation(
+        "what lies below the log start offset is no excess any more",
+        "if reason in (Reason.RETENTION_MS, Reason.RETENTION_BYTES):",
+        "if reason is not Reason.DELETION_RETRIED:",
+    ),
+    _mutation(
+        "a deletion that is retried is no excess any more",
+        "if reason in (Reason.RETENTION_MS, Reason.RETENTION_BYTES):",
+        "if reason is not Reason.LOG_START_OFFSET:",
+    ),
+    # -- what nobody can tell
+    _mutation(
+        "an order that nobody can tell is certain",
+        "in unreferenced for segment in segments) > 1",
+        "in unreferenced for segment in segments) > 9",
+        _ORDER,
+    ),
+    _mutation(
+        "the walk goes on behind an undecided segment",
+        "return segment_id not in self._leader.undecided",
+        "return True",
+        _UNDECIDED,
+    ),
+    _mutation(
+        "an undecided segment counts as valid",
+        "    if segment.remote_log_segment_id in leader.undecided:\n        return False\n",
+        "",
+        _UNDECIDED,
+    ),
+    _mutation(
+        "a copy of the last epoch that reaches further is decided",
+        "other.segment_leader_epochs[-1][0] >= last_epoch",
+        "other.segment_leader_epochs[-1][0] > last_epoch",
+        _UNDECIDED,
+    ),
+    _mutation(
+        "a pass with undecided segments is exact", "walk.exact and not leader.undecided", "walk.exact", _UNDECIDED
+    ),
+    # -- what is left
+    _mutation(
+        "a segment is due before those that the walk meets first",
+        "max(before_ms, due_ms)",
+        "due_ms",
+        f"{_TESTS}::test_a_segment_is_due_when_all_before_it_are",
+    ),
+    _mutation(
+        "a segment that no epoch lists is only foreign",
+        "return Standing.LEAKED",
+        "return Standing.FOREIGN",
+        f"{_TESTS}::test_a_segment_that_lost_its_place_is_leaked",
+    ),
+]
