@@ -83,7 +83,7 @@ test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
 simulate: setup ## Deterministic simulation of cleaner and copier (SEEDS=n for more, FIRST=seed repeats a run)
 	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS)) $(if $(FIRST),--first-seed=$(FIRST))
 
-differential: setup ## 200,000 random events: the same as Kafka's own classes in a JVM (SEED=n repeats a run, EVENTS=n makes more)
+differential: setup ## 200,000 random events, 10,000 expirations: the same as Kafka's own classes in a JVM (SEED=n repeats a run, EVENTS=n makes more)
 	$(PYTEST) tests/differential $(if $(SEED),--differential-seed=$(SEED)) $(if $(EVENTS),--differential-events=$(EVENTS))
 
 integration: setup ## Tests on a real Kafka broker

@@ -8,12 +8,17 @@ One round, as the name of its test says it: ``-k round-17``.
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
+from tests.differential.expiration_worlds import EVENTS_PER_WORLD, WORLDS_PER_ROUND
 from tests.differential.kafka_replay import KafkaReplay
 from tests.differential.world import EVENTS_PER_ROUND
+
+COUNTED = pytest.StashKey[Counter[str]]()
+"""What tests counted, for the summary."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,17 +27,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--differential-events", type=int, default=200_000, help="number of events")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[COUNTED] = Counter()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     terminalreporter.write_line(
         f"compared with Kafka on {config.getoption('--differential-events')} events; "
         f"again with --differential-seed={config.getoption('--differential-seed')}"
     )
+    for name, number in config.stash[COUNTED].items():
+        terminalreporter.write_line(f"{number} {name}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "differential_round" in metafunc.fixturenames:
-        rounds = range(-(-metafunc.config.getoption("--differential-events") // EVENTS_PER_ROUND))
-        metafunc.parametrize("differential_round", rounds, ids=lambda number: f"round-{number}")
+    events = metafunc.config.getoption("--differential-events")
+    per_round = {"differential_round": EVENTS_PER_ROUND, "expiration_round": EVENTS_PER_WORLD * WORLDS_PER_ROUND}
+    for name in per_round.keys() & set(metafunc.fixturenames):
+        metafunc.parametrize(name, range(-(-events // per_round[name])), ids=lambda number: f"round-{number}")
+
+
+@pytest.fixture(scope="session")
+def counted(request: pytest.FixtureRequest) -> Counter[str]:
+    """Numbers that the summary tells, by what they count."""
+    return request.config.stash[COUNTED]
 
 
 @pytest.fixture(scope="session")
