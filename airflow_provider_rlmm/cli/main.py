@@ -10,7 +10,17 @@ from contextlib import contextmanager
 
 import click
 
-from airflow_provider_rlmm.cli import archiving, cleaning, copying, health, reading, remote_log, scrubbing, spark
+from airflow_provider_rlmm.cli import (
+    archiving,
+    cleaning,
+    copying,
+    health,
+    reading,
+    remote_log,
+    retention,
+    scrubbing,
+    spark,
+)
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
 from airflow_provider_rlmm.core.base.errors import RlmmError
@@ -64,7 +74,7 @@ def _logging(verbose: int) -> Iterator[None]:
         package.setLevel(before)
 
 
-_GROUPS = (reading, remote_log, health, cleaning, archiving, scrubbing, copying, spark)
+_GROUPS = (reading, remote_log, retention, health, cleaning, archiving, scrubbing, copying, spark)
 for _command in (command for group in _GROUPS for command in group.COMMANDS):
     rlmm.add_command(_command)
 

@@ -7,6 +7,10 @@ from tests.mutations.mutation import Mutation, switched_off
 
 EXPIRATION_RULE = "features/retention/expiration.py"
 
+LINEAGE = "features/retention/leader_lineage.py"
+LEADER_PASS = "features/retention/leader_pass.py"
+
+_COMMAND = "cli/test_retention.py"
 _TESTS = "features/retention/test_expiration.py"
 _RECORDED = f"{_TESTS}::test_what_kafkas_own_task_deleted"
 _ORDER = f"{_TESTS}::test_where_the_order_of_hashes_decides_nothing_is_certain"
@@ -166,5 +170,46 @@ EXPIRATION = [
         "return Standing.LEAKED",
         "return Standing.FOREIGN",
         f"{_TESTS}::test_a_segment_that_lost_its_place_is_leaked",
+    ),
+    # -- what is asked of the world
+    Mutation(
+        "expiration",
+        "a record of whatever leader epoch confirms a lineage",
+        LINEAGE,
+        "        if record.leader_epoch == epoch:\n",
+        "        if True:\n",
+        f"{_COMMAND}::test_what_nobody_can_tell_is_said_and_no_segment_with_it",
+    ),
+    Mutation(
+        "expiration",
+        "a lineage that its leader does not confirm counts",
+        LINEAGE,
+        "        if isinstance(found, LeaderEpochCheckpoint) and (why := _why_not_confirmed(metadata, leader)) is None:\n",
+        "        if isinstance(found, LeaderEpochCheckpoint):\n",
+        f"{_COMMAND}::test_what_nobody_can_tell_is_said_and_no_segment_with_it",
+    ),
+    Mutation(
+        "expiration",
+        "what reaches further than the segment that keeps the lineage is decided",
+        LEADER_PASS,
+        "    view = known_up_to(view, lineage.source)\n",
+        "",
+        f"{_COMMAND}::test_where_the_newest_segment_is_not_confirmed_an_older_one_tells_of_what_lies_before",
+    ),
+    Mutation(
+        "expiration",
+        "what has changed while it was looked at is told all the same",
+        LEADER_PASS,
+        "    if (changed := _changed(look, leader.ask(tip.topic, tip.partition))) is not None:\n",
+        "    if (changed := _changed(look, look)) is not None:\n",
+        f"{_COMMAND}::test_what_changes_while_it_is_looked_at_is_not_resolved",
+    ),
+    Mutation(
+        "expiration",
+        "a limit by size is told as all",
+        LEADER_PASS,
+        "    if view.retention_bytes >= 0:\n",
+        "    if False:\n",
+        f"{_COMMAND}::test_bytes_are_at_least_what_is_told",
     ),
 ]

@@ -203,7 +203,7 @@ def whole_replica(led: Led) -> Replica:
 
 class ScriptedLeader:
     """
-    A :class:`~airflow_provider_rlmm.features.copying.leader.LivingLeader`: the brokers, as one run of a copier meets them.
+    A :class:`~airflow_provider_rlmm.core.log.living_leader.LivingLeader`: the brokers, as one run of a copier meets them.
 
     :param world: where they lead.
     """

@@ -99,6 +99,15 @@ class KnownSegments:
         """Return what is known at this moment: it never advances, and can be pickled."""
         return KnownSegments({tip: cache.copy() for tip, cache in self._caches.items()})
 
+    def cache(self, topic_id_partition: TopicIdPartition) -> RemoteLogMetadataCache:
+        """
+        Return what is known of a user partition at this moment, as a broker's cache holds it.
+
+        :param topic_id_partition: the user partition.
+        :raises PartitionNotAssignedError: if nothing was read about it.
+        """
+        return self._cache(topic_id_partition).copy()
+
     def remote_log_segment_metadata(
         self, topic_id_partition: TopicIdPartition, leader_epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:

@@ -24,7 +24,7 @@ class Question(StrEnum):
     ABSENCE = "absence"  # is the topic id gone? (:mod:`~airflow_provider_rlmm.core.world.absence`)
     DISKLESS = "topics without disks"  # has one of them the name? (:mod:`~airflow_provider_rlmm.core.world.diskless`)
     ARCHIVE = "the archive"  # is it kept elsewhere? (``features.archiving.archive_guard``)
-    LEADER = "the leader"  # what does the leader of a living topic say? (``features.copying.leader``)
+    LEADER = "the leader"  # what does the leader of a living topic say? (``core.log.living_leader``)
     ROOT = "the root"  # is the storage the one that brokers write to? (:mod:`~airflow_provider_rlmm.core.world.root_proof`)
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system_clock
 from airflow_provider_rlmm.core.base.errors import CopyRefusedError
+from airflow_provider_rlmm.core.log.living_leader import LivingLeader
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
@@ -19,7 +20,6 @@ from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootCheck, Roo
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
-from airflow_provider_rlmm.features.copying.leader import LivingLeader
 from airflow_provider_rlmm.features.copying.questions import COPIER
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
 

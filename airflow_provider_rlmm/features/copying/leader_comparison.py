@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.log.answers import LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.core.log.living_leader import LivingLeader
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.features.copying.copy_source import CopySource
-from airflow_provider_rlmm.features.copying.leader import LivingLeader
 from airflow_provider_rlmm.features.copying.rules import LocalSegment
 
 

@@ -37,7 +37,7 @@ _RETRY_S = 0.2
 
 class KafkaLeader:
     """
-    A :class:`~airflow_provider_rlmm.features.copying.leader.LivingLeader` on confluent-kafka.
+    A :class:`~airflow_provider_rlmm.core.log.living_leader.LivingLeader` on confluent-kafka.
 
     Clients are opened when first used, so the object may be built before a fork, not shared across one. How many bytes a
     leader has is not told: confluent-kafka has no call for it.
@@ -66,7 +66,7 @@ class KafkaLeader:
 
     def ask(self, topic: str, partition: int) -> LeaderAnswer | None:
         """
-        See :class:`~airflow_provider_rlmm.features.copying.leader.LivingLeader`.
+        See :class:`~airflow_provider_rlmm.core.log.living_leader.LivingLeader`.
 
         :raises EventLogAccessError: also if the cluster does not tell a setting of the topic.
         """
@@ -110,7 +110,7 @@ class KafkaLeader:
         )
 
     def record_at(self, topic_id_partition: TopicIdPartition, offset: int) -> LeaderRecord | None:
-        """See :class:`~airflow_provider_rlmm.features.copying.leader.LivingLeader`."""
+        """See :class:`~airflow_provider_rlmm.core.log.living_leader.LivingLeader`."""
         topic, partition = topic_id_partition.topic, topic_id_partition.partition
         what = f"reading {topic}-{partition} at offset {offset}"
         consumer = self._open_consumer()

@@ -12,7 +12,7 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 class InProcessLeader:
     """
-    A :class:`~airflow_provider_rlmm.features.copying.leader.LivingLeader` in memory. All is set by attributes, at any time.
+    A :class:`~airflow_provider_rlmm.core.log.living_leader.LivingLeader` in memory. All is set by attributes, at any time.
 
     :param metadata_topic_id: id of the metadata topic of the cluster that it stands for.
     :param before: called before each question with its name, ``ask`` or ``record_at``; it may raise, or change the answers.

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that tells what the leaders of a living topic delete next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.options import Invocation, with_storage
+from airflow_provider_rlmm.cli.output import working
+from airflow_provider_rlmm.cli.runs import open_session
+from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.features.doctor.findings import since
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(0), required=False)
+@click.option("--segments", "by_segment", is_flag=True, help="Print each segment that goes, instead of counts.")
+@with_storage
+def retention(invocation: Invocation, topic: str, partition: int | None, by_segment: bool) -> int:
+    """
+    Say which remote segments of a living topic its leaders delete next, by their own rules, and when the next one is due.
+
+    Nothing is changed: leaders do this by themselves. What is told is never more than a leader deletes; "at least" says that
+    it may delete more, "unresolved" that nobody can tell, and then the command ends with exit code 4.
+    """
+    from airflow_provider_rlmm.features.retention.leader_pass import Certainty
+    from airflow_provider_rlmm.features.retention.steps import passes_of_leaders
+
+    with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
+        found = passes_of_leaders(session, topic, None if partition is None else [partition])
+    if by_segment:
+        _print_segments(invocation, found)
+    else:
+        _print_partitions(invocation, found)
+    for one in found if not invocation.output.as_json else ():
+        for why in one.why:
+            style = "bold red" if one.certainty is Certainty.UNRESOLVED else ""
+            invocation.output.line(f"partition {one.topic_id_partition.partition}, {one.certainty}: {why}.", style)
+    return ExitCode.NEEDS_A_PERSON if any(one.certainty is Certainty.UNRESOLVED for one in found) else ExitCode.DONE
+
+
+def _print_partitions(invocation: Invocation, found: list[PartitionPass]) -> None:
+    columns = {
+        "partition": "partition", "certainty": "told", "segments": "go now", "bytes": "bytes", "next_due": "next by time",
+        "kept_segments": "stay", "foreign_segments": "of other lineages", "leaked_segments": "leaked",
+    }  # fmt: skip
+    rows = [_counts(one) for one in found]
+    if not invocation.output.as_json:
+        rows = [{**row, "bytes": human_bytes(row["bytes"]), "next_due": _next(row["next_due_ms"])} for row in rows]
+    invocation.output.rows(rows, columns, "user partitions")
+
+
+def _counts(one: PartitionPass) -> dict[str, Any]:
+    by_reason = one.by_reason
+    return {
+        "partition": one.topic_id_partition.partition,
+        "certainty": one.certainty.value,
+        "why": list(one.why),
+        "log_start_offset": one.log_start_offset,
+        "segments": sum(count.segments for count in by_reason.values()),
+        "bytes": sum(count.bytes for count in by_reason.values()),
+        "by_reason": {reason: {"segments": c.segments, "bytes": c.bytes} for reason, c in sorted(by_reason.items())},
+        "next_due_ms": one.next_due_ms,
+        "kept_segments": one.kept.segments,
+        "kept_bytes": one.kept.bytes,
+        "foreign_segments": one.foreign.segments,
+        "undecided_segments": one.undecided.segments,
+        "leaked_segments": one.leaked.segments,
+    }
+
+
+def _next(due_ms: int | None) -> str | None:
+    return None if due_ms is None else since(due_ms)
+
+
+def _print_segments(invocation: Invocation, found: list[PartitionPass]) -> None:
+    columns = {
+        "partition": "partition", "segment_id": "segment id", "start_offset": "from", "end_offset": "to", "bytes": "bytes",
+        "reason": "reason", "exact": "certain",
+    }  # fmt: skip
+    invocation.output.rows(_segments(found), columns, "segments")
+
+
+def _segments(found: list[PartitionPass]) -> Iterator[dict[str, Any]]:
+    for one in found:
+        for expired in one.found.expired if one.found else ():
+            metadata = expired.segment
+            yield {
+                "partition": one.topic_id_partition.partition,
+                "certainty": one.certainty.value,
+                "segment_id": str(metadata.remote_log_segment_id.id),
+                "start_offset": metadata.start_offset,
+                "end_offset": metadata.end_offset,
+                "bytes": metadata.segment_size_in_bytes,
+                "reason": expired.reason.value,
+                "exact": expired.exact,
+            }
+
+
+COMMANDS = (retention,)

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `rlmm retention` tells, beside what a real leader deletes next: its lineage is fetched from its objects."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from airflow_provider_rlmm.cli.main import run
+from dev import tiering
+from dev.broker import LocalKafka, await_condition
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+PASS_MS = 10_000
+"""Between two passes of a leader: long enough to ask in between."""
+
+SEGMENTS = 6
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Leading:
+    """A broker whose leaders pass seldom, and the command."""
+
+    kafka: LocalKafka
+    admin: AdminClient
+    tail: tiering.MetadataTail
+
+    def segments(self, topic_id: UUID, partition: int = 0) -> dict[UUID, int]:
+        """Segments that are copied and not deleted: id → end offset, inclusive."""
+        self.tail.catch_up()
+        return self.tail.finished(topic_id, partition)
+
+    def set(self, topic: str, **configs: str) -> None:
+        """Change settings of a topic, with underscores for dots."""
+        entries = [
+            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in configs.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+@pytest.fixture(scope="module")
+def leading() -> Iterator[Leading]:
+    with (
+        LocalKafka(properties={"remote.log.manager.task.interval.ms": str(PASS_MS)}) as kafka,
+        tiering.MetadataTail(kafka) as tail,
+    ):
+        yield Leading(kafka, AdminClient(kafka.client_config()), tail)
+
+
+@pytest.fixture
+def ask(
+    leading: Leading, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., list[dict[str, Any]]]:
+    """Run the command; return the lines that it prints."""
+    monkeypatch.setenv("RLMM_BOOTSTRAP_SERVER", leading.kafka.bootstrap_servers)
+    monkeypatch.setenv("RLMM_STORAGE_URI", leading.kafka.remote_dir.as_uri())
+    monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
+
+    def asked(*arguments: str) -> list[dict[str, Any]]:
+        code, printed = run(["retention", *arguments, "--json"]), capsys.readouterr()
+        assert code == 0, printed
+        return [json.loads(line) for line in printed.out.splitlines()]
+
+    return asked
+
+
+def write(leading: Leading, topic: str, ages_ms: list[int], partition: int = 0) -> None:
+    """Fill a segment for each age, with records that are that old."""
+    now_ms = int(time.time() * 1000)
+    producer = Producer(leading.kafka.client_config(linger_ms=0, batch_num_messages=1))
+    value = b"x" * (tiering.SEGMENT_BYTES // tiering.RECORDS_PER_SEGMENT - tiering.RECORD_OVERHEAD_BYTES)
+    for age_ms in ages_ms:
+        for _ in range(tiering.RECORDS_PER_SEGMENT):
+            producer.produce(topic, value, b"0", partition, timestamp=now_ms - age_ms)
+    assert producer.flush(60) == 0
+
+
+def copied(leading: Leading, topic: str, topic_id: UUID, count: int) -> dict[UUID, int]:
+    """Wait until so many segments are copied."""
+    return await_condition(
+        lambda: found if len(found := leading.segments(topic_id)) >= count else None, f"{topic} is copied", 90
+    )
+
+
+def deleted_of(leading: Leading, topic_id: UUID, before: dict[UUID, int], count: int) -> set[UUID]:
+    """Wait until the leader has deleted so many segments; return them."""
+
+    def gone() -> set[UUID] | None:
+        found = before.keys() - leading.segments(topic_id).keys()
+        return set(found) if len(found) >= count else None
+
+    return await_condition(gone, f"{count} segments are deleted", 60)
+
+
+def ids(rows: list[dict[str, Any]]) -> set[UUID]:
+    return {UUID(row["segment_id"]) for row in rows}
+
+
+def test_by_time_all_that_is_told_goes_and_nothing_else(leading: Leading, ask: Callable[..., Any]) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "timed", 1)
+    write(leading, "timed", [3 * HOUR_MS] * 3 + [0] * 4)
+    before = copied(leading, "timed", topic_id, SEGMENTS)
+    assert ask("timed")[0]["segments"] == 0
+    leading.set("timed", retention_ms=str(2 * HOUR_MS))
+    told = ask("timed", "0", "--segments")
+    assert {row["reason"] for row in told} == {"RETENTION_MS"}
+    assert {row["certainty"] for row in told} == {"all"}
+    assert sorted(row["end_offset"] for row in told) == sorted(before.values())[:3]
+    assert deleted_of(leading, topic_id, before, 3) == ids(told)
+    (row,) = ask("timed")
+    assert (row["certainty"], row["segments"]) == ("all", 0)
+    assert row["next_due_ms"] > time.time() * 1000 + HOUR_MS
+
+
+def test_what_lies_below_the_log_start_goes_and_nothing_else(leading: Leading, ask: Callable[..., Any]) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "trimmed", 1)
+    write(leading, "trimmed", [0] * (SEGMENTS + 1))
+    before = copied(leading, "trimmed", topic_id, SEGMENTS)
+    second = sorted(before.values())[1]
+    leading.admin.delete_records([TopicPartition("trimmed", 0, second + 2)])[
+        TopicPartition("trimmed", 0, second + 2)
+    ].result(30)
+    told = ask("trimmed", "0", "--segments")
+    assert [(row["reason"], row["certainty"]) for row in told] == [("LOG_START_OFFSET", "all")] * 2
+    assert deleted_of(leading, topic_id, before, 2) == ids(told)
+
+
+def test_by_size_the_leader_deletes_at_least_what_is_told(leading: Leading, ask: Callable[..., Any]) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "sized", 1)
+    write(leading, "sized", [0] * (SEGMENTS + 1))
+    before = copied(leading, "sized", topic_id, SEGMENTS)
+    # The active segment is only on the disk: its bytes count for the leader.
+    write(leading, "sized", [0])
+    leading.set("sized", retention_bytes=str(4 * tiering.SEGMENT_BYTES))
+    told = ask("sized", "0", "--segments")
+    assert {(row["reason"], row["certainty"]) for row in told} == {("RETENTION_BYTES", "at least")}
+    assert deleted_of(leading, topic_id, before, len(told)) >= ids(told) != set()
+
+
+def test_after_a_leader_change_the_lineage_has_several_epochs(leading: Leading, ask: Callable[..., Any]) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "restarted", 1)
+    write(leading, "restarted", [3 * HOUR_MS] * 3)
+    copied(leading, "restarted", topic_id, 2)
+    leading.kafka.stop()
+    leading.kafka.start()
+    write(leading, "restarted", [3 * HOUR_MS, 0, 0, 0])
+    before = copied(leading, "restarted", topic_id, SEGMENTS)
+    leading.set("restarted", retention_ms=str(2 * HOUR_MS))
+    told = ask("restarted", "0", "--segments")
+    assert {(row["reason"], row["certainty"]) for row in told} == {("RETENTION_MS", "all")}
+    assert deleted_of(leading, topic_id, before, len(told)) == ids(told) != set()
