@@ -18,6 +18,7 @@ from airflow_provider_rlmm.features.doctor.findings import since
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
+    from airflow_provider_rlmm.features.retention.steps import TopicRetention
 
 
 @click.command()
@@ -30,30 +31,49 @@ def retention(invocation: Invocation, topic: str, partition: int | None, by_segm
     Say which remote segments of a living topic its leaders delete next, by their own rules, and when the next one is due.
 
     Nothing is changed: leaders do this by themselves. What is told is never more than a leader deletes; "at least" says that
-    it may delete more, "unresolved" that nobody can tell, and then the command ends with exit code 4.
+    it may delete more, "unresolved" that nobody can tell. The command ends with exit code 4 then, and where segments are
+    overdue: they were due six hours ago as well, so their leader is stuck.
     """
     from airflow_provider_rlmm.features.retention.leader_pass import Certainty
-    from airflow_provider_rlmm.features.retention.steps import passes_of_leaders
+    from airflow_provider_rlmm.features.retention.steps import retention_of_topic
 
     with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
-        found = passes_of_leaders(session, topic, None if partition is None else [partition])
+        done = retention_of_topic(session, topic, None if partition is None else [partition])
+    found = done.partitions
     if by_segment:
         _print_segments(invocation, found)
     else:
-        _print_partitions(invocation, found)
+        _print_partitions(invocation, done)
     for one in found if not invocation.output.as_json else ():
         for why in one.why:
             style = "bold red" if one.certainty is Certainty.UNRESOLVED else ""
             invocation.output.line(f"partition {one.topic_id_partition.partition}, {one.certainty}: {why}.", style)
-    return ExitCode.NEEDS_A_PERSON if any(one.certainty is Certainty.UNRESOLVED for one in found) else ExitCode.DONE
+    if done.not_judged is not None:
+        invocation.output.line(f"nobody can tell whether anything is overdue: {done.not_judged}.", "bold red")
+    for late in done.overdue.values():
+        count = f"{late.count.segments:,} segments, {human_bytes(late.count.bytes)}"
+        said = (
+            f"needs a person: partition {late.partition}: {count}, are overdue, seen due since {since(late.since_ms)}"
+        )
+        if invocation.output.as_json:
+            click.echo(f"rlmm: {said}. {late.what_to_do}", err=True)
+        invocation.output.line(f"{said}: {late.what_to_do}.", "bold red")
+    unresolved = any(one.certainty is Certainty.UNRESOLVED for one in found)
+    return ExitCode.NEEDS_A_PERSON if unresolved or done.overdue else ExitCode.DONE
 
 
-def _print_partitions(invocation: Invocation, found: list[PartitionPass]) -> None:
+def _print_partitions(invocation: Invocation, done: TopicRetention) -> None:
     columns = {
         "partition": "partition", "certainty": "told", "segments": "go now", "bytes": "bytes", "next_due": "next by time",
-        "kept_segments": "stay", "foreign_segments": "of other lineages", "leaked_segments": "leaked",
+        "overdue_segments": "overdue", "kept_segments": "stay", "foreign_segments": "of other lineages",
+        "leaked_segments": "leaked",
     }  # fmt: skip
-    rows = [_counts(one) for one in found]
+    late = {partition: one.count.segments for partition, one in done.overdue.items()}
+    judged = done.not_judged is None
+    rows = [
+        {**_counts(one), "overdue_segments": late.get(one.topic_id_partition.partition, 0) if judged else None}
+        for one in done.partitions
+    ]
     if not invocation.output.as_json:
         rows = [{**row, "bytes": human_bytes(row["bytes"]), "next_due": _next(row["next_due_ms"])} for row in rows]
     invocation.output.rows(rows, columns, "user partitions")

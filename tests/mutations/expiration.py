@@ -8,6 +8,7 @@ from tests.mutations.mutation import Mutation, switched_off
 EXPIRATION_RULE = "features/retention/expiration.py"
 
 LINEAGE = "features/retention/leader_lineage.py"
+OVERDUE = "features/retention/overdue.py"
 LEADER_PASS = "features/retention/leader_pass.py"
 
 _COMMAND = "cli/test_retention.py"
@@ -211,5 +212,37 @@ EXPIRATION = [
         "    if view.retention_bytes >= 0:\n",
         "    if False:\n",
         f"{_COMMAND}::test_bytes_are_at_least_what_is_told",
+    ),
+    Mutation(
+        "expiration",
+        "what was due long ago is due since now",
+        OVERDUE,
+        "min(known.get(segment, now_ms), now_ms)",
+        "now_ms",
+        f"{_COMMAND}::test_what_was_due_six_hours_ago_is_overdue",
+    ),
+    Mutation(
+        "expiration",
+        "a segment is overdue that became due by other settings",
+        OVERDUE,
+        "    known = before.since_ms if before is not None and same else {}\n",
+        "    known = before.since_ms if before is not None else {}\n",
+        f"{_COMMAND}::test_other_settings_begin_anew",
+    ),
+    Mutation(
+        "expiration",
+        "what is not told in one run was never due",
+        "features/retention/steps.py",
+        "        due = {**before.partitions, **{",
+        "        due = {**{",
+        f"{_COMMAND}::test_what_is_not_resolved_is_not_forgotten",
+    ),
+    Mutation(
+        "expiration",
+        "a leader that passes seldom is called stuck",
+        OVERDUE,
+        "max(LATE_MS, LATE_PASSES * interval_ms)",
+        "LATE_MS",
+        f"{_COMMAND}::test_a_leader_has_time_for_three_passes",
     ),
 ]

@@ -61,6 +61,7 @@ class LeaderAnswer:
     :param configs: the topic's configs.
     :param offsets: how far the leader's log reaches, ``None`` where the partition has no leader.
     :param local_size_in_bytes: bytes of the leader's local log, all its segments; ``None`` where nobody can tell.
+    :param leader: id of the broker that leads it, ``None`` where it has no leader, or nobody has told.
     """
 
     topic_id_partition: TopicIdPartition
@@ -69,6 +70,7 @@ class LeaderAnswer:
     configs: CopyConfigs
     offsets: LeaderOffsets | None
     local_size_in_bytes: int | None = None
+    leader: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow_provider_rlmm.core.log.answers import LeaderAnswer
+from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer
 from airflow_provider_rlmm.core.log.living_leader import LivingLeader
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
@@ -41,6 +41,8 @@ class PartitionPass:
     :param why: why it is not all; empty where it is.
     :param log_start_offset: where its log begins, inclusive; ``None`` where that is not known.
     :param found: the segments; ``None`` where nothing is told.
+    :param configs: the settings that they are judged by; ``None`` where nothing is told.
+    :param leader: id of the broker that leads it; ``None`` where that was not told.
     """
 
     topic_id_partition: TopicIdPartition
@@ -48,6 +50,8 @@ class PartitionPass:
     why: tuple[str, ...] = ()
     log_start_offset: int | None = None
     found: ExpirationPass | None = None
+    configs: CopyConfigs | None = None
+    leader: int | None = None
 
     @property
     def by_reason(self) -> Mapping[str, Count]:
@@ -116,7 +120,7 @@ def pass_of_leader(
         return PartitionPass(tip, Certainty.UNRESOLVED, (obstacle,), start)
     segments = cache.list_remote_log_segments()
     if not segments:
-        return PartitionPass(tip, Certainty.ALL, (), start, ExpirationPass([], [], exact=True))
+        return PartitionPass(tip, Certainty.ALL, (), start, ExpirationPass([], [], exact=True), configs, look.leader)
     lineage = lineage_of_leader(segments, storage, leader)
     if isinstance(lineage, NotConfirmed):
         return PartitionPass(tip, Certainty.UNRESOLVED, (lineage.why,), start)
@@ -138,7 +142,8 @@ def pass_of_leader(
     if (changed := _changed(look, leader.ask(tip.topic, tip.partition))) is not None:
         return PartitionPass(tip, Certainty.UNRESOLVED, (changed,), start)
     why = tuple(_why_more(view, found))
-    return PartitionPass(tip, Certainty.AT_LEAST if why else Certainty.ALL, why, start, found)
+    certainty = Certainty.AT_LEAST if why else Certainty.ALL
+    return PartitionPass(tip, certainty, why, start, found, configs, look.leader)
 
 
 def _obstacle(tip: TopicIdPartition, look: LeaderAnswer) -> str | None:

@@ -34,6 +34,8 @@ class Led(TieredOrders):
 
     def __init__(self) -> None:
         super().__init__()
+        self.now_ms = NOW_MS
+        self.interval_ms: str | None = "30000"
         self.leader = InProcessLeader(UUID(int=99))
         for tip in ORDERS:
             self.lead(tip.partition)
@@ -50,9 +52,10 @@ class Led(TieredOrders):
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Led:
     def proven(self: Any, log: Any, **_: Any) -> ProvenClock:
-        return ProvenClock(lambda: TimeProof(NOW_MS, system_clock(), "a test", proven=True))
+        return ProvenClock(lambda: TimeProof(fake.now_ms, system_clock(), "a test", proven=True))
 
     fake = Led()
+    monkeypatch.setattr(fake.topics, "broker_setting", lambda name: {1: fake.interval_ms})
     monkeypatch.setenv("RLMM_BOOTSTRAP_SERVER", "b:9092")
     monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
     monkeypatch.setattr(RemoteLogAccess, "get_proven_clock", proven)
@@ -222,3 +225,75 @@ def test_a_topic_without_segments_has_a_line(
     world.leader.lead(empty, FOREVER, LeaderOffsets(0, 0, 0))
     assert run(["retention", topic]) == 1
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+HOUR_MS, MINUTE_MS = 3_600_000, 60_000
+
+
+def overdue(capsys: pytest.CaptureFixture[str], code: int = 0) -> int | None:
+    (row,) = asked(capsys, "0", code=code)
+    found: int | None = row["overdue_segments"]
+    return found
+
+
+def test_what_was_due_six_hours_ago_is_overdue(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    world.lead(0, replace(FOREVER, retention_ms=50_000))
+    assert overdue(capsys) == 0
+    world.now_ms += 6 * HOUR_MS - MINUTE_MS
+    assert overdue(capsys) == 0
+    world.now_ms += 2 * MINUTE_MS
+    assert overdue(capsys, code=4) == 1, "the two others are due since this morning only"
+    assert run(["retention", "orders", "0"]) == 4
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "partition 0: 1 segments" in printed
+    assert "seen due since 2023-11-14 22:15:00 UTC" in printed
+    assert "move the leadership to another broker" in printed
+    world.update(world.segments[0], RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+    assert overdue(capsys, code=4) == 1, "that somebody has begun is not the end of it"
+    world.update(world.segments[0], RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+    assert overdue(capsys) == 0
+
+
+def test_other_settings_begin_anew(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    world.lead(0, replace(FOREVER, retention_ms=50_000))
+    assert overdue(capsys) == 0
+    world.now_ms += 7 * HOUR_MS
+    world.lead(0, replace(FOREVER, retention_ms=49_000))
+    assert overdue(capsys) == 0
+    world.now_ms += 7 * HOUR_MS
+    assert overdue(capsys, code=4) == 3
+
+
+def test_a_leader_has_time_for_three_passes(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    world.interval_ms = str(4 * HOUR_MS)
+    world.lead(0, replace(FOREVER, retention_ms=50_000))
+    assert overdue(capsys) == 0
+    world.now_ms += 11 * HOUR_MS
+    assert overdue(capsys) == 0
+    world.now_ms += HOUR_MS + MINUTE_MS
+    assert overdue(capsys, code=4) == 1
+
+
+def test_what_is_not_resolved_is_not_forgotten(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    world.lead(0, replace(FOREVER, retention_ms=50_000))
+    assert overdue(capsys) == 0
+    world.serve(0, 89, 5)
+    world.now_ms += 3 * HOUR_MS
+    assert overdue(capsys, code=4) == 0
+    world.serve(0, 89, 0)
+    world.now_ms += 3 * HOUR_MS + MINUTE_MS
+    assert overdue(capsys, code=4) == 1
+
+
+def test_where_nobody_can_judge_it_is_said(world: Led, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    world.interval_ms = None
+    assert overdue(capsys) is None
+    assert run(["retention", "orders", "0"]) == 0
+    assert "nobody can tell whether anything is overdue: no broker tells remote.log.manager" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    world.interval_ms = "30000"
+    assert overdue(capsys) == 0
+    (remembered,) = tmp_path.glob("work/*/retention/*.json")
+    remembered.write_text(remembered.read_text().replace("segments", "sediments").replace("since_ms", "sinks"))
+    assert overdue(capsys) is None

@@ -95,6 +95,7 @@ class KafkaLeader:
             is_internal=bool(description.is_internal),
             configs=_copy_configs(topic, settings),
             offsets=None if leaders[partition] is None else self._offsets(topic, partition),
+            leader=None if (node := leaders[partition]) is None else int(node.id),
         )
 
     def _offsets(self, topic: str, partition: int) -> LeaderOffsets:
