@@ -12,12 +12,13 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from airflow_provider_rlmm.cli.main import run
 from dev import tiering
-from dev.broker import LocalKafka, await_condition
+from dev.broker import await_condition
+from dev.faults import FaultyKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -32,7 +33,7 @@ HOUR_MS = 3_600_000
 class Leading:
     """A broker whose leaders pass seldom, and the command."""
 
-    kafka: LocalKafka
+    kafka: FaultyKafka
     admin: AdminClient
     tail: tiering.MetadataTail
 
@@ -54,7 +55,7 @@ class Leading:
 @pytest.fixture(scope="module")
 def leading() -> Iterator[Leading]:
     with (
-        LocalKafka(properties={"remote.log.manager.task.interval.ms": str(PASS_MS)}) as kafka,
+        FaultyKafka(properties={"remote.log.manager.task.interval.ms": str(PASS_MS)}) as kafka,
         tiering.MetadataTail(kafka) as tail,
     ):
         yield Leading(kafka, AdminClient(kafka.client_config()), tail)
@@ -88,21 +89,38 @@ def write(leading: Leading, topic: str, ages_ms: list[int], partition: int = 0) 
     assert producer.flush(60) == 0
 
 
-def copied(leading: Leading, topic: str, topic_id: UUID, count: int) -> dict[UUID, int]:
+def copied(leading: Leading, topic: str, topic_id: UUID, count: int, partition: int = 0) -> dict[UUID, int]:
     """Wait until so many segments are copied."""
     return await_condition(
-        lambda: found if len(found := leading.segments(topic_id)) >= count else None, f"{topic} is copied", 90
+        lambda: found if len(found := leading.segments(topic_id, partition)) >= count else None,
+        f"{topic} is copied",
+        90,
     )
 
 
-def deleted_of(leading: Leading, topic_id: UUID, before: dict[UUID, int], count: int) -> set[UUID]:
+def deleted_of(leading: Leading, topic_id: UUID, before: dict[UUID, int], count: int, partition: int = 0) -> set[UUID]:
     """Wait until the leader has deleted so many segments; return them."""
 
     def gone() -> set[UUID] | None:
-        found = before.keys() - leading.segments(topic_id).keys()
+        found = before.keys() - leading.segments(topic_id, partition).keys()
         return set(found) if len(found) >= count else None
 
     return await_condition(gone, f"{count} segments are deleted", 60)
+
+
+def restart(leading: Leading) -> None:
+    """Begin another leader epoch; consumers that were there learn of the broker a moment later."""
+    leading.kafka.stop()
+    leading.kafka.start()
+
+    def served() -> bool:
+        try:
+            leading.tail.catch_up()
+        except KafkaException:
+            return False
+        return True
+
+    await_condition(served, "the metadata topic is served again", 60)
 
 
 def ids(rows: list[dict[str, Any]]) -> set[UUID]:
@@ -125,6 +143,7 @@ def test_by_time_all_that_is_told_goes_and_nothing_else(leading: Leading, ask: C
     assert row["next_due_ms"] > time.time() * 1000 + HOUR_MS
 
 
+@pytest.mark.rare
 def test_what_lies_below_the_log_start_goes_and_nothing_else(leading: Leading, ask: Callable[..., Any]) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "trimmed", 1)
     write(leading, "trimmed", [0] * (SEGMENTS + 1))
@@ -138,6 +157,7 @@ def test_what_lies_below_the_log_start_goes_and_nothing_else(leading: Leading, a
     assert deleted_of(leading, topic_id, before, 2) == ids(told)
 
 
+@pytest.mark.rare
 def test_by_size_the_leader_deletes_at_least_what_is_told(leading: Leading, ask: Callable[..., Any]) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "sized", 1)
     write(leading, "sized", [0] * (SEGMENTS + 1))
@@ -150,15 +170,86 @@ def test_by_size_the_leader_deletes_at_least_what_is_told(leading: Leading, ask:
     assert deleted_of(leading, topic_id, before, len(told)) >= ids(told) != set()
 
 
+@pytest.mark.rare
 def test_after_a_leader_change_the_lineage_has_several_epochs(leading: Leading, ask: Callable[..., Any]) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "restarted", 1)
     write(leading, "restarted", [3 * HOUR_MS] * 3)
     copied(leading, "restarted", topic_id, 2)
-    leading.kafka.stop()
-    leading.kafka.start()
+    restart(leading)
     write(leading, "restarted", [3 * HOUR_MS, 0, 0, 0])
     before = copied(leading, "restarted", topic_id, SEGMENTS)
     leading.set("restarted", retention_ms=str(2 * HOUR_MS))
     told = ask("restarted", "0", "--segments")
     assert {(row["reason"], row["certainty"]) for row in told} == {("RETENTION_MS", "all")}
     assert deleted_of(leading, topic_id, before, len(told)) == ids(told) != set()
+
+
+@pytest.mark.rare
+def test_what_is_copied_and_still_on_the_disk_goes_likewise(leading: Leading, ask: Callable[..., Any]) -> None:
+    forever = {"local.retention.ms": "-2", "local.retention.bytes": "-2"}
+    topic_id = tiering.create_tiered_topic(leading.kafka, "kept-on-disk", 1, **forever)
+    write(leading, "kept-on-disk", [3 * HOUR_MS] * 3 + [0] * 4)
+    before = copied(leading, "kept-on-disk", topic_id, SEGMENTS)
+    leading.set("kept-on-disk", retention_ms=str(2 * HOUR_MS))
+    told = ask("kept-on-disk", "0", "--segments")
+    assert {(row["reason"], row["certainty"]) for row in told} == {("RETENTION_MS", "all")}
+    assert deleted_of(leading, topic_id, before, len(told)) == ids(told) != set()
+
+
+@pytest.mark.rare
+def test_the_segment_that_holds_the_log_start_stays(leading: Leading, ask: Callable[..., Any]) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "cut", 1)
+    write(leading, "cut", [0] * (SEGMENTS + 1))
+    before = copied(leading, "cut", topic_id, SEGMENTS)
+    inside = TopicPartition("cut", 0, sorted(before.values())[2] - 1)
+    leading.admin.delete_records([inside])[inside].result(30)
+    told = ask("cut", "0", "--segments")
+    assert sorted(row["end_offset"] for row in told) == sorted(before.values())[:2]
+    assert deleted_of(leading, topic_id, before, 2) == ids(told)
+    (row,) = ask("cut")
+    assert (row["certainty"], row["segments"], row["log_start_offset"]) == ("all", 0, inside.offset)
+
+
+@pytest.mark.rare
+def test_each_partition_has_its_own_leader(leading: Leading, ask: Callable[..., Any]) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "two", 2)
+    for partition, old in ((0, 2), (1, 4)):
+        write(leading, "two", [3 * HOUR_MS] * old + [0] * 4, partition)
+    before = {p: copied(leading, "two", topic_id, 5, p) for p in (0, 1)}
+    leading.set("two", retention_ms=str(2 * HOUR_MS))
+    told = ask("two", "--segments")
+    assert {p: sum(row["partition"] == p for row in told) for p in (0, 1)} == {0: 2, 1: 4}
+    gone = deleted_of(leading, topic_id, before[0], 2) | deleted_of(leading, topic_id, before[1], 4, 1)
+    assert gone == ids(told)
+
+
+@pytest.mark.rare
+def test_a_deletion_that_failed_is_tried_again(leading: Leading, ask: Callable[..., Any]) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "failing", 1)
+    write(leading, "failing", [3 * HOUR_MS] * 3 + [0] * 4)
+    before = copied(leading, "failing", topic_id, SEGMENTS)
+    leading.kafka.faults.fail("delete")
+    try:
+        leading.set("failing", retention_ms=str(2 * HOUR_MS))
+        begun = deleted_of(leading, topic_id, before, 1)
+        told = ask("failing", "0", "--segments")
+        by_reason = {
+            reason: ids([row for row in told if row["reason"] == reason]) for reason in {row["reason"] for row in told}
+        }
+        assert by_reason["DELETION_RETRIED"] == begun
+        assert len(ids(told)) == 3
+    finally:
+        leading.kafka.faults.heal()
+    assert deleted_of(leading, topic_id, before, 3) == ids(told)
+    assert ask("failing")[0]["segments"] == 0
+
+
+@pytest.mark.rare
+def test_time_and_size_together_take_at_least_what_is_told(leading: Leading, ask: Callable[..., Any]) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "both", 1)
+    write(leading, "both", [3 * HOUR_MS] * 2 + [0] * 6)
+    before = copied(leading, "both", topic_id, SEGMENTS + 1)
+    leading.set("both", retention_ms=str(2 * HOUR_MS), retention_bytes=str(4 * tiering.SEGMENT_BYTES))
+    told = ask("both", "0", "--segments")
+    assert [row["reason"] for row in told] == ["RETENTION_MS"] * 2 + ["RETENTION_BYTES"] * (len(told) - 2)
+    assert deleted_of(leading, topic_id, before, len(told)) >= ids(told)
