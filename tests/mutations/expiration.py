@@ -245,4 +245,12 @@ EXPIRATION = [
         "LATE_MS",
         f"{_COMMAND}::test_a_leader_has_time_for_three_passes",
     ),
+    Mutation(
+        "expiration",
+        "what is due by this machine's clock alone is told",
+        LEADER_PASS,
+        "-1 if times.passed_ms is None else min(times.passed_ms, times.now_ms)",
+        "times.now_ms",
+        f"{_COMMAND}::test_without_a_brokers_clock_what_is_due_by_a_time_that_has_passed_is_told",
+    ),
 ]

@@ -99,6 +99,8 @@ class TimeProof:
     :param source: whose time it is: a noun.
     :param proven: whether anybody but this worker says so.
     :param remarks: sentences without a full stop: what it was compared with, and why nothing better was to be had.
+    :param not_before_ms: a time that has passed, as somebody but this worker says, ms since the epoch; ``None`` where nobody
+        does.
     """
 
     time_ms: int
@@ -106,6 +108,7 @@ class TimeProof:
     source: str
     proven: bool
     remarks: tuple[str, ...] = ()
+    not_before_ms: int | None = None
 
     @property
     def difference_ms(self) -> int:
@@ -152,6 +155,14 @@ class ProvenClock:
             self._renew()
             elapsed = 0
         return self.proof.time_ms + elapsed
+
+    def not_before_ms(self) -> int | None:
+        """
+        Return a time that has passed whatever this worker's own clock says, ms since the epoch: the time itself where it is
+        proven, ``None`` where nobody but this worker says anything.
+        """
+        now_ms = self()
+        return now_ms if self.proof.proven else self.proof.not_before_ms
 
     def _renew(self) -> None:
         self.proof = self._prove()

@@ -70,7 +70,8 @@ def prove_time(
             raise UnprovenClockError(_unproven(failures))
         said = [f"{b.source} says that it is not before {time_text(b.not_before_ms)}" for b in known]
         why = failures or ["Nothing may be written here, so that no broker's clock can be read"]
-        return TimeProof(worker_ms, worker_ms, WORKER, False, (*why, *said, *remarks))
+        latest = max((bound.not_before_ms for bound in known), default=None)
+        return TimeProof(worker_ms, worker_ms, WORKER, False, (*why, *said, *remarks), latest)
     check_agreement(WORKER, reading.worker_ms, reading.source, reading.time_ms)
     for bound in known:
         try:

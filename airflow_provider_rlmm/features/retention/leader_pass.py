@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer
@@ -93,13 +93,27 @@ class PartitionPass:
         return Count.sum(Count(1, one.segment.segment_size_in_bytes) for one in kept if one.standing is standing)
 
 
+@dataclass(frozen=True, slots=True)
+class PassTimes:
+    """
+    What time it is when a leader passes.
+
+    :param now_ms: by this machine's clock, or by a better one, ms since the epoch.
+    :param passed_ms: a time that has passed for certain, ms since the epoch: what is told is due by then. ``None`` where
+        nobody but this machine says any: then nothing is told to be due by time.
+    """
+
+    now_ms: int
+    passed_ms: int | None
+
+
 def pass_of_leader(
     tip: TopicIdPartition,
     look: LeaderAnswer | None,
     cache: RemoteLogMetadataCache,
     storage: SegmentIndexes,
     leader: LivingLeader,
-    now_ms: int,
+    times: PassTimes,
 ) -> PartitionPass:
     """
     Return what the leader of a user partition deletes next.
@@ -109,7 +123,7 @@ def pass_of_leader(
     :param cache: its segments, as of after that look.
     :param storage: where their indexes lie.
     :param leader: the living leader; it is asked a second time, and what has changed since is not resolved.
-    :param now_ms: the time of the pass, ms since the epoch.
+    :param times: what time it is.
     :raises EventLogUnavailableError: if the leader does not answer.
     :raises EventLogAccessError: if it may not be asked.
     """
@@ -134,14 +148,16 @@ def pass_of_leader(
         log_end_offset=look.offsets.high_watermark,
         retention_ms=configs.retention_ms,
         retention_bytes=configs.retention_bytes,
-        now_ms=now_ms,
+        # Before 1970 no limit by time reaches back.
+        now_ms=-1 if times.passed_ms is None else min(times.passed_ms, times.now_ms),
         being_copied=copying,
     )
     view = known_up_to(view, lineage.source)
     found = first_pass(view)
+    by_our_clock = len(first_pass(replace(view, now_ms=times.now_ms)).expired) - len(found.expired)
     if (changed := _changed(look, leader.ask(tip.topic, tip.partition))) is not None:
         return PartitionPass(tip, Certainty.UNRESOLVED, (changed,), start)
-    why = tuple(_why_more(view, found))
+    why = (*_why_later(by_our_clock), *_why_more(view, found))
     certainty = Certainty.AT_LEAST if why else Certainty.ALL
     return PartitionPass(tip, certainty, why, start, found, configs, look.leader)
 
@@ -167,6 +183,11 @@ def _changed(before: LeaderAnswer, now: LeaderAnswer | None) -> str | None:
     if now.configs != before.configs:
         return "its settings have changed meanwhile; try again"
     return None
+
+
+def _why_later(segments: int) -> Iterable[str]:
+    if segments:
+        yield f"{segments} more segments are due by this machine's clock, and no clock of a broker was asked"
 
 
 def _why_more(view: LeaderView, found: ExpirationPass) -> Iterable[str]:

@@ -8,13 +8,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, RemoteLogError
 from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
-    from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
+    from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass, PassTimes
     from airflow_provider_rlmm.features.retention.overdue import DueSegments, Overdue
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,13 @@ def retention_of_topic(
         return TopicRetention(found, {}, str(e))
     late = {p: overdue_of(one, due.get(p), now_ms, interval_ms) for p, one in known.items()}
     return TopicRetention(found, {p: one for p, one in late.items() if one is not None})
+
+
+def _times(clock: Clock) -> PassTimes:
+    from airflow_provider_rlmm.features.retention.leader_pass import PassTimes
+
+    now_ms = clock()
+    return PassTimes(now_ms, clock.not_before_ms() if isinstance(clock, ProvenClock) else None)
 
 
 def _read_due(uri: str, topic_id: str) -> DueSegments:
@@ -129,9 +137,9 @@ def passes_of_leaders(
             raise RemoteLogError(f"the metadata topic names no segment of such a partition of {in_quotes(topic)}")
         looks = {tip: leader.ask(topic, tip.partition) for tip in wanted}
         segments = PartitionSegments(session.log, wanted)
-        now_ms = session.clock()
+        times = _times(session.clock)
         found = []
         for tip in wanted:
-            found.append(pass_of_leader(tip, looks[tip], segments.cache(tip), storage, leader, now_ms))
+            found.append(pass_of_leader(tip, looks[tip], segments.cache(tip), storage, leader, times))
             logger.info("%s: %s", tip, found[-1].certainty)
     return found

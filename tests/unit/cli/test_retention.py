@@ -34,7 +34,8 @@ class Led(TieredOrders):
 
     def __init__(self) -> None:
         super().__init__()
-        self.now_ms = NOW_MS
+        self.now_ms, self.proven = NOW_MS, True
+        self.passed_ms: int | None = None
         self.interval_ms: str | None = "30000"
         self.leader = InProcessLeader(UUID(int=99))
         for tip in ORDERS:
@@ -52,7 +53,9 @@ class Led(TieredOrders):
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Led:
     def proven(self: Any, log: Any, **_: Any) -> ProvenClock:
-        return ProvenClock(lambda: TimeProof(fake.now_ms, system_clock(), "a test", proven=True))
+        return ProvenClock(
+            lambda: TimeProof(fake.now_ms, system_clock(), "a test", fake.proven, not_before_ms=fake.passed_ms)
+        )
 
     fake = Led()
     monkeypatch.setattr(fake.topics, "broker_setting", lambda name: {1: fake.interval_ms})
@@ -225,6 +228,24 @@ def test_a_topic_without_segments_has_a_line(
     world.leader.lead(empty, FOREVER, LeaderOffsets(0, 0, 0))
     assert run(["retention", topic]) == 1
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_without_a_brokers_clock_what_is_due_by_a_time_that_has_passed_is_told(
+    world: Led, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second segment is due since 91 s after the start by retention.ms, the first since 61 s."""
+    world.lead(0, replace(FOREVER, retention_ms=32_000))
+    world.proven = False
+    for passed_ms, told, certainty in (
+        (START_MS + 95_000, 2, "all"),
+        (START_MS + 70_000, 1, "at least"),
+        (None, 0, "at least"),
+        (START_MS + 500_000, 2, "all"),
+    ):
+        world.passed_ms = passed_ms
+        (row,) = asked(capsys, "0")
+        assert (row["segments"], row["certainty"]) == (told, certainty), passed_ms
+        assert any("due by this machine's clock" in why for why in row["why"]) == (told < 2)
 
 
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
