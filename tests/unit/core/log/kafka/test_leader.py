@@ -36,7 +36,7 @@ SETTINGS = {
 UNKNOWN = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
-def description(topic_id: UUID, leader: object = "broker") -> Any:
+def description(topic_id: UUID, leader: object = SimpleNamespace(id=4)) -> Any:
     return SimpleNamespace(
         topic_id=base64.b64encode(topic_id.bytes).decode(),
         partitions=[SimpleNamespace(id=0, leader=leader)],
@@ -86,6 +86,7 @@ def test_the_answer_names_the_topic_id_of_now_and_the_cluster_that_gave_it(
     assert answer is not None
     assert (answer.topic_id_partition, answer.metadata_topic_id) == (TIP, METADATA_TOPIC_ID)
     assert answer.configs.cleanup_policy == {"compact", "delete"}
+    assert answer.leader == 4
     assert answer.offsets == LeaderOffsets(log_start_offset=10, last_stable_offset=20, high_watermark=30)
     levels = [level for _, level in asked.asked]
     assert levels == [
