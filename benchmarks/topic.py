@@ -55,13 +55,12 @@ def publish(config: KafkaClientConfig, values: Any, metadata_partitions: Any, to
 
     :param config: the clients' properties.
     :param values: binary array.
-    :param metadata_partitions: of :data:`METADATA_PARTITIONS`, where each of them belongs.
+    :param metadata_partitions: where each of them belongs.
     :param topic: its name.
     """
     with KafkaMetadataEventLog(config, topic) as log:
-        assert log.partition_count == METADATA_PARTITIONS
         # One partition after the other fills larger batches.
-        for partition in range(METADATA_PARTITIONS):
+        for partition in range(log.partition_count):
             rows = np.flatnonzero(metadata_partitions == partition)
             for start in range(0, len(rows), PUBLISH_RECORDS):
                 some = values.take(rows[start : start + PUBLISH_RECORDS]).to_pylist()
@@ -99,17 +98,18 @@ def publish_records(config: KafkaClientConfig, topic: str, records: KeyedRecords
     assert written == {True: len(records.values)}
 
 
-def create_metadata_topic(config: KafkaClientConfig, name: str) -> None:
+def create_metadata_topic(config: KafkaClientConfig, name: str, partitions: int = METADATA_PARTITIONS) -> None:
     """
     Make a metadata topic, and wait until it is served.
 
     :param config: the clients' properties.
     :param name: its name.
+    :param partitions: how many it has.
     """
     from confluent_kafka import Consumer
 
     admin = AdminClient(dict(config.properties))
-    admin.create_topics([NewTopic(name, METADATA_PARTITIONS, 1)])[name].result(30.0)
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30.0)
     consumer = Consumer(dict(config.properties) | {"group.id": "unused"})
-    await_condition(lambda: partitions_served(consumer, name) == METADATA_PARTITIONS, f"{name} is served", 30.0)
+    await_condition(lambda: partitions_served(consumer, name) == partitions, f"{name} is served", 30.0)
     consumer.close()
