@@ -116,4 +116,19 @@ SPARK = [
         "len(set(known.values()))",
         "features/retention/test_java_client.py::test_one_version_passes_and_so_does_a_part_that_does_not_say",
     ),
+    switched_off(
+        "features/retention/spark/cluster.py",
+        "Spark",
+        "reads brokers of two clusters where none is expected",
+        "        if len({*found.values()}) > 1:",
+        "features/retention/test_cluster.py::test_addresses_of_another_cluster_are_refused",
+    ),
+    Mutation(
+        "Spark",
+        "reads another cluster than the expected one",
+        "features/retention/spark/cluster.py",
+        "in found.items() if cluster_id != expected}:",
+        "in found.items() if not cluster_id}:",
+        "features/retention/test_cluster.py::test_addresses_of_another_cluster_are_refused",
+    ),
 ]

@@ -61,7 +61,9 @@ class SparkCluster:
     properties: Mapping[str, str]
 
 
-def verify_spark_cluster(spark: SparkSession, properties: Mapping[str, str], topic: str, expected: str) -> SparkCluster:
+def verify_spark_cluster(
+    spark: SparkSession, properties: Mapping[str, str], topic: str, expected: str | None
+) -> SparkCluster:
     """
     Ask each bootstrap address alone for its cluster: a list may name two, and each client chooses for itself among it.
 
@@ -70,8 +72,8 @@ def verify_spark_cluster(spark: SparkSession, properties: Mapping[str, str], top
     :param spark: the session; its classpath holds Spark's Kafka connector.
     :param properties: Kafka client properties, with ``bootstrap.servers``.
     :param topic: the metadata topic, for messages.
-    :param expected: id of the cluster that was listed.
-    :raises ClusterMismatchError: if an address belongs to another cluster.
+    :param expected: id of the cluster that was listed, ``None`` where any will do, if it is one.
+    :raises ClusterMismatchError: if an address belongs to another cluster than the one that is expected, or than others do.
     :raises EventLogUnavailableError: if no address answers in time.
     :raises EventLogAccessError: if an address refuses the login.
     :raises ConfigurationError: if the connector is not on the classpath or a client property is not valid.
@@ -95,13 +97,31 @@ def verify_spark_cluster(spark: SparkSession, properties: Mapping[str, str], top
         if not found or isinstance(failure, EventLogAccessError):
             raise failure
         logger.warning("a bootstrap server is left out: %s", failure)
-    if others := {address: cluster_id for address, (cluster_id, _) in found.items() if cluster_id != expected}:
-        raise ClusterMismatchError(
-            f"the topics of cluster {expected!r} were listed, but {others} answer for another cluster; name the brokers of "
-            "one cluster only in the Kafka connection, then run again"
-        )
+    cluster_id = one_cluster({address: cluster_id for address, (cluster_id, _) in found.items()}, expected)
     advertised = sorted({server for _, servers in found.values() for server in servers})
-    return SparkCluster(expected, {**properties, BOOTSTRAP_SERVERS: ",".join(advertised)})
+    return SparkCluster(cluster_id, {**properties, BOOTSTRAP_SERVERS: ",".join(advertised)})
+
+
+def one_cluster(found: Mapping[str, str], expected: str | None) -> str:
+    """
+    Return the id of the one cluster that addresses belong to.
+
+    :param found: address → id of its cluster; one or more.
+    :param expected: id of the cluster that was listed, ``None`` where any will do.
+    :raises ClusterMismatchError: if there is another.
+    """
+    if expected is None:
+        if len({*found.values()}) > 1:
+            raise ClusterMismatchError(
+                f"the bootstrap servers belong to different clusters: {dict(found)}; name the brokers of one cluster only"
+            )
+        return next(iter(found.values()))
+    if others := {address: cluster_id for address, cluster_id in found.items() if cluster_id != expected}:
+        raise ClusterMismatchError(
+            f"cluster {expected!r} is expected, but {others} answer for another cluster; name the brokers of one cluster "
+            "only in the Kafka connection, then run again"
+        )
+    return expected
 
 
 def describe_topics(
