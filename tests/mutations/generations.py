@@ -8,11 +8,13 @@ from tests.mutations.mutation import STRICT_JSON, Mutation, switched_off
 FILES = "features/retention/spark/executor/files.py"
 FOLDING = "features/retention/spark/executor/folding.py"
 TASK = "features/retention/spark/executor/metadata_partition.py"
+FRAME_ROWS = "features/retention/spark/executor/frame_rows.py"
 WHAT_IF = "features/retention/spark/executor/what_if.py"
 MANIFEST = "features/retention/spark/generation.py"
 STORE = "features/retention/spark/generations.py"
 
 _READING_ON = "features/retention/test_reading_on.py"
+_FRAME_ROWS = "features/retention/test_frame_rows.py"
 _GENERATION = "features/retention/test_generation.py"
 
 GENERATIONS = [
@@ -131,5 +133,20 @@ GENERATIONS = [
         "        codes[uncertain] = NONE\n",
         "",
         "features/retention/test_what_if.py::test_a_segment_that_is_not_certain_never_goes",
+    ),
+    switched_off(
+        FRAME_ROWS,
+        "generations",
+        "gives rows of other columns to people's own jobs",
+        "        if not rows.schema_arrow.equals(SEGMENTS):",
+        f"{_FRAME_ROWS}::test_a_file_of_other_columns_or_no_parquet_gives_no_rows",
+    ),
+    Mutation(
+        "generations",
+        "mixes uncertain segments and bad records with the others",
+        FRAME_ROWS,
+        '            yield batch.filter(pc.is_in(batch["kind"], value_set=wanted))',
+        "            yield batch",
+        f"{_FRAME_ROWS}::test_the_rows_of_a_file_are_those_of_the_kinds_that_are_asked_for",
     ),
 ]

@@ -33,6 +33,34 @@ SEGMENT_COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """Name and Arrow type of every column; any may be null."""
 
+KINDS = (SEGMENT, UNRESOLVED, QUARANTINED)
+"""All kinds of rows of the data set."""
+
+EVENT_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("metadata_partition", "int32"),
+    ("offset", "int64"),
+    ("timestamp_ms", "int64"),  # of the record
+    ("api_key", "int8"),
+    ("state", "int8"),
+    ("topic_id", "binary"),
+    ("topic", "string"),
+    ("partition", "int32"),
+    ("segment_id", "binary"),
+    ("start_offset", "int64"),
+    ("end_offset", "int64"),
+    ("max_timestamp_ms", "int64"),
+    ("segment_size_in_bytes", "int64"),
+    ("segment_leader_epochs", "epochs"),
+    ("broker_id", "int32"),
+    ("broker_leader_epoch", "int32"),
+    ("event_timestamp_ms", "int64"),
+    ("custom_metadata", "binary"),
+    ("txn_idx_empty", "bool"),
+    ("error_code", "int8"),  # an ErrorCode
+    ("error", "string"),
+)
+"""Name and Arrow type of what tasks tell of single records; all but the first two and ``error_code`` may be null."""
+
 WHAT_IF_COLUMNS: tuple[tuple[str, str], ...] = (
     ("scenario", "int32"),
     ("topic", "string"),

@@ -225,7 +225,7 @@ def write_generation(
     else:
         log.info("generation %d: reads on from generation %d", number, before.number)
     expected = {p: begins[p] for p, end in topic_range.end.items() if end > begins[p]}
-    told = run_tasks(reader.read(begins), evaluation, order, _tasks(reader, expected))
+    told = run_tasks(reader.read(begins), evaluation, order, tasks_for(reader, expected))
     silent = {p: expected[p] for p in expected.keys() - {report.metadata_partition for report in told.reports}}
     if refused := _refused(told, known, silent):
         return write_generation(reader, evaluation, store, number=number, why_all=refused, era=era)
@@ -242,8 +242,13 @@ def write_generation(
     )
 
 
-def _tasks(reader: MetadataReader, begins: Mapping[int, int]) -> int:
-    """Return among how many tasks the work is divided: as many as run at once, or more where each has enough to do."""
+def tasks_for(reader: MetadataReader, begins: Mapping[int, int]) -> int:
+    """
+    Return among how many tasks the work is divided: as many as run at once, or more where each has enough to do.
+
+    :param reader: reads what of the topic there is now.
+    :param begins: metadata partition → first offset that is read, inclusive.
+    """
     offsets = sum(reader.topic_range.end[p] - begin for p, begin in begins.items())
     at_once: int = reader.spark.sparkContext.defaultParallelism
     return max(1, min(len(begins), max(at_once, -(-offsets // OFFSETS_PER_TASK))))

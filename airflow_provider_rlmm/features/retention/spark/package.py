@@ -32,6 +32,7 @@ _ENTRIES = (
     "airflow_provider_rlmm.core.world.cluster_state",
     "airflow_provider_rlmm.features.retention.rules",
     "airflow_provider_rlmm.features.retention.spark.cluster",
+    "airflow_provider_rlmm.features.retention.spark.frames",
     "airflow_provider_rlmm.features.retention.spark.generations",
     "airflow_provider_rlmm.features.retention.spark.job_report",
     "airflow_provider_rlmm.features.retention.spark.orphans",

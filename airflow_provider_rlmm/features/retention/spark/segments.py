@@ -165,15 +165,29 @@ def per_file(
     :param task: what an executor does with one of them.
     :param columns: name and Arrow type of the columns of its rows.
     """
+    return list(frame_per_file(spark, files, task, columns).collect()) if files else []
+
+
+def frame_per_file(
+    spark: SparkSession,
+    files: Sequence[GenerationFile],
+    task: Callable[[GenerationFile], Iterable[pa.RecordBatch]],
+    columns: tuple[tuple[str, str], ...],
+) -> DataFrame:
+    """
+    Return a DataFrame of the rows that some work gives for each file of a generation; it is done when they are asked for.
+
+    :param spark: the session.
+    :param files: of the generation.
+    :param task: what an executor does with one of them.
+    :param columns: name and Arrow type of the columns of its rows.
+    """
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch["id"].to_pylist():
                 yield from task(files[index])
 
-    if not files:
-        return []
     # A task costs a third of a second before it begins, and files are small: no more tasks than run at once.
-    tasks = min(len(files), spark.sparkContext.defaultParallelism)
-    numbers = spark.range(0, len(files), 1, tasks)
-    return list(numbers.mapInArrow(work, spark_schema(columns)).collect())
+    tasks = max(1, min(len(files), spark.sparkContext.defaultParallelism))
+    return spark.range(0, len(files), 1, tasks).mapInArrow(work, spark_schema(columns))

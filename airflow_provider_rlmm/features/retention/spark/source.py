@@ -192,7 +192,8 @@ def read_metadata(
     spark: SparkSession, cluster: SparkCluster, topic_range: TopicRange, begins: Mapping[int, int]
 ) -> DataFrame:
     """
-    Return the records of the range: ``metadata_partition`` int, ``offset`` long, ``key`` and ``value`` binary.
+    Return the records of the range: ``metadata_partition`` int, ``offset`` long, ``timestamp`` timestamp, ``key`` and
+    ``value`` binary.
 
     A record that is gone before it is read fails the job (``failOnDataLoss``): a plan of half a history would be wrong.
 
@@ -205,7 +206,7 @@ def read_metadata(
     from pyspark.sql import functions as sf
 
     records = spark.read.format("kafka").options(**reader_options(cluster.properties, topic_range, begins)).load()
-    return records.select(sf.col("partition").alias("metadata_partition"), "offset", "key", "value")
+    return records.select(sf.col("partition").alias("metadata_partition"), "offset", "timestamp", "key", "value")
 
 
 def reader_options(properties: Mapping[str, str], topic_range: TopicRange, begins: Mapping[int, int]) -> dict[str, str]:
