@@ -206,6 +206,7 @@ def test_the_second_run_reads_only_what_is_new_and_settings_are_tried_without_a_
     assert f"what if {setting}, estimated: " in done.stdout
 
 
+@pytest.mark.rare
 def test_a_log_that_may_lack_records_is_refused_until_somebody_has_said_why_one_is_missing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
