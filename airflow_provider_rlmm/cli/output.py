@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -70,6 +71,17 @@ class Output:
             self.line(f"{title}: none" if title else "none")
         else:
             self._console.print(table, soft_wrap=not sys.stdout.isatty())
+
+    def problem(self, text: str) -> None:
+        """
+        Print what somebody has to see, to whoever reads a pipe too: beside JSON it goes to standard error.
+
+        :param text: what it is.
+        """
+        if self.as_json:
+            click.echo(f"rlmm: {text}", err=True)
+        else:
+            self.line(text, "bold red")
 
     def document(self, document: Mapping[str, Any], *, indent: int | None = 2) -> None:
         """

@@ -259,10 +259,7 @@ def _all_seen(invocation: Invocation, totals: Totals) -> int:
     for why, advice, needs_person in found:
         if not why:
             continue
-        said = f"{'needs a person: ' if needs_person else ''}{why}. {advice}"
-        if invocation.output.as_json:
-            click.echo(f"rlmm: {said}", err=True)
-        invocation.output.line(said, "bold red")
+        invocation.output.problem(f"{'needs a person: ' if needs_person else ''}{why}. {advice}")
         code = ExitCode.NEEDS_A_PERSON if needs_person else code
     return code
 

@@ -204,9 +204,7 @@ def _ended(
     asked = read.keys() | (log.not_whole.log_start_offsets.keys() if all_of_it else ())
     beginnings = [log.not_whole.beginning_of(number, firsts.get(number)) for number in sorted(asked)]
     for line in (f"needs a person: {log.not_whole.why}.", *beginnings):
-        if invocation.output.as_json:
-            click.echo(f"rlmm: {line}", err=True)
-        invocation.output.line(line, "bold red")
+        invocation.output.problem(line)
     return ExitCode.NEEDS_A_PERSON
 
 

@@ -52,12 +52,10 @@ def retention(invocation: Invocation, topic: str, partition: int | None, by_segm
         invocation.output.line(f"nobody can tell whether anything is overdue: {done.not_judged}.", "bold red")
     for late in done.overdue.values():
         count = f"{late.count.segments:,} segments, {human_bytes(late.count.bytes)}"
-        said = (
-            f"needs a person: partition {late.partition}: {count}, are overdue, seen due since {since(late.since_ms)}"
+        since_then = f"are overdue, seen due since {since(late.since_ms)}"
+        invocation.output.problem(
+            f"needs a person: partition {late.partition}: {count}, {since_then}: {late.what_to_do}."
         )
-        if invocation.output.as_json:
-            click.echo(f"rlmm: {said}. {late.what_to_do}", err=True)
-        invocation.output.line(f"{said}: {late.what_to_do}.", "bold red")
     unresolved = any(one.certainty is Certainty.UNRESOLVED for one in found)
     return ExitCode.NEEDS_A_PERSON if unresolved or done.overdue else ExitCode.DONE
 

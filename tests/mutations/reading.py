@@ -155,9 +155,9 @@ READING = [
     Mutation(
         _PROMISE,
         "believes a checkpoint that is not its segment's",
-        _ACCESS,
-        "        if not is_remote_segment_within_leader_epochs(metadata, metadata.end_offset + 1, lineage):\n",
-        "        if False:\n",
+        _LINEAGE,
+        "    if not is_remote_segment_within_leader_epochs(metadata, metadata.end_offset + 1, lineage):\n",
+        "    if False:\n",
         f"{_WORLD_TEST}::test_a_checkpoint_of_another_segment_is_an_error",
     ),
     Mutation(

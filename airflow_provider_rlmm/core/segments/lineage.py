@@ -182,6 +182,26 @@ def is_remote_segment_within_leader_epochs(
     return metadata.end_offset < log_end_offset
 
 
+def lineage_of_segment(metadata: RemoteLogSegmentMetadata, data: bytes, *, location: str) -> LeaderEpochCheckpoint:
+    """
+    Return the lineage that a segment keeps: of the log from its beginning to the end of the segment.
+
+    :param metadata: the segment.
+    :param data: its leader epoch index.
+    :param location: key of that index, for messages.
+    :raises DamagedObjectError: if it is none, or not that of this segment.
+    """
+    lineage = LeaderEpochCheckpoint.parse(data, location=location)
+    if not is_remote_segment_within_leader_epochs(metadata, metadata.end_offset + 1, lineage):
+        raise DamagedObjectError(
+            f"the leader epoch checkpoint {location} says {lineage.entries}, and its own segment was written in "
+            f"{metadata.segment_leader_epochs}: one of them is damaged, or of another segment",
+            location,
+            0,
+        )
+    return lineage
+
+
 def find_highest_remote_offset(
     leader_epochs: LeaderEpochCheckpoint, highest_offset_for_epoch: Callable[[int], int | None], log_end_offset: int
 ) -> tuple[int, int] | None:

@@ -6,13 +6,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import ProducerSnapshot
 from airflow_provider_rlmm.core.segments.indexes.time_index import TimeIndex
 from airflow_provider_rlmm.core.segments.indexes.transaction_index import TransactionIndex
-from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, lineage_of_segment
 from airflow_provider_rlmm.core.segments.pacing import StoragePatience
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 from airflow_provider_rlmm.core.storage.index_type import IndexType
@@ -75,15 +74,7 @@ class SegmentAccess:
         """Return the lineage of the log from its beginning to the end of the segment."""
         location = self.location(metadata, IndexType.LEADER_EPOCH)
         data = self._fetcher.index(metadata, IndexType.LEADER_EPOCH)
-        lineage = LeaderEpochCheckpoint.parse(data, location=location)
-        if not is_remote_segment_within_leader_epochs(metadata, metadata.end_offset + 1, lineage):
-            raise DamagedObjectError(
-                f"the leader epoch checkpoint {location} says {lineage.entries}, and its own segment was written in "
-                f"{metadata.segment_leader_epochs}: one of them is damaged, or of another segment",
-                location,
-                0,
-            )
-        return lineage
+        return lineage_of_segment(metadata, data, location=location)
 
     def parts(
         self, metadata: RemoteLogSegmentMetadata, lineage: LeaderEpochCheckpoint, offsets: OffsetRange

@@ -18,12 +18,11 @@ from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.log.living_leader import LivingLeader
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, lineage_of_segment
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 
 _ASKED_BEHIND = 3
 """Offsets that are asked for, from a segment's last one on: the markers of transactions take one each and are not served."""
-
 
 _TRIED = 3
 """Segments that are tried, the newest first."""
@@ -94,12 +93,9 @@ def _kept_by(metadata: RemoteLogSegmentMetadata, storage: SegmentIndexes) -> Lea
     segment_id = metadata.remote_log_segment_id
     try:
         data = storage.fetch_index(metadata, IndexType.LEADER_EPOCH)
-        found = LeaderEpochCheckpoint.parse(data, location=f"of {segment_id}")
+        return lineage_of_segment(metadata, data, location=f"of {segment_id}")
     except RlmmError as e:
         return f"the leader epochs that {segment_id} keeps cannot be read: {e}"
-    if not is_remote_segment_within_leader_epochs(metadata, metadata.end_offset + 1, found):
-        return f"{segment_id} keeps leader epochs that are not its own"
-    return found
 
 
 def _why_not_confirmed(metadata: RemoteLogSegmentMetadata, leader: LivingLeader) -> str | None:

@@ -154,7 +154,8 @@ def pass_of_leader(
     )
     view = known_up_to(view, lineage.source)
     found = first_pass(view)
-    by_our_clock = len(first_pass(replace(view, now_ms=times.now_ms)).expired) - len(found.expired)
+    later = found if view.now_ms == times.now_ms else first_pass(replace(view, now_ms=times.now_ms))
+    by_our_clock = len(later.expired) - len(found.expired)
     if (changed := _changed(look, leader.ask(tip.topic, tip.partition))) is not None:
         return PartitionPass(tip, Certainty.UNRESOLVED, (changed,), start)
     why = (*_why_later(by_our_clock), *_why_more(view, found))

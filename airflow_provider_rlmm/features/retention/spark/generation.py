@@ -39,6 +39,20 @@ MAX_HOLES = 64
 _FILE_NAME = re.compile(r"metadata_partition=(\d+)/[\w.-]+")
 
 
+def with_gaps(
+    holes: tuple[HistoryGap, ...], more_holes: int, found: tuple[HistoryGap, ...]
+) -> tuple[tuple[HistoryGap, ...], int]:
+    """
+    Return the first gaps of a metadata partition, at most :data:`MAX_HOLES`, and how many more there are.
+
+    :param holes: those that are known, by offset.
+    :param more_holes: how many more are.
+    :param found: those that are new, behind them.
+    """
+    named = (*holes, *found)
+    return named[:MAX_HOLES], more_holes + len(named[MAX_HOLES:])
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationFile:
     """One file."""

@@ -19,10 +19,10 @@ from airflow_provider_rlmm.core.records.lost_records import HistoryGap, holes_of
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.retention.spark.generation import (
     MANIFEST_NAME,
-    MAX_HOLES,
     MAX_MANIFEST_BYTES,
     Generation,
     GenerationPart,
+    with_gaps,
 )
 from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, Told, not_read, run_tasks
 from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, TopicRange
@@ -268,9 +268,9 @@ def _refused(told: Told, known: Mapping[int, GenerationPart], silent: Collection
 def _without_records(before: GenerationPart | None, number: int, begin: int, end: int) -> GenerationPart:
     """Return what is known of a metadata partition that has offsets and no record."""
     known = before or GenerationPart(begin)
-    holes = (*known.holes, *holes_of(number, max(begin, known.next_offset), end, []))
-    more = known.more_holes + len(holes[MAX_HOLES:])
-    return GenerationPart(end, holes=holes[:MAX_HOLES], more_holes=more)
+    found = holes_of(number, max(begin, known.next_offset), end, [])
+    holes, more_holes = with_gaps(known.holes, known.more_holes, found)
+    return GenerationPart(end, holes=holes, more_holes=more_holes)
 
 
 def _newest(

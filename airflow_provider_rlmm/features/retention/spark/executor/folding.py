@@ -19,9 +19,9 @@ from airflow_provider_rlmm.features.retention.spark.executor.files import Hashed
 from airflow_provider_rlmm.features.retention.spark.generation import (
     GENERATION_FORMAT,
     MAX_ANCHORS,
-    MAX_HOLES,
     Anchor,
     GenerationPart,
+    with_gaps,
 )
 
 QUARANTINE = pa.schema([("event_offset", pa.int64()), ("error", pa.string())])
@@ -125,8 +125,7 @@ class Folding:
     def _note_holes(self, end: int, batches: list[pa.RecordBatch]) -> None:
         """Note the offsets below an end that hold no record: why one is missing no client can see."""
         found = holes_of(self.number, self._next_offset, end, batches)
-        named = (*self.holes, *found)
-        self.holes, self.more_holes = named[:MAX_HOLES], self.more_holes + len(named[MAX_HOLES:])
+        self.holes, self.more_holes = with_gaps(self.holes, self.more_holes, found)
         self._next_offset = max(self._next_offset, end)
 
     def _apply_new(self, records: pa.RecordBatch) -> None:
