@@ -89,7 +89,7 @@ def with_keys(records: Records, form: KeyForm) -> list[Record]:
     ends: dict[UUID, int] = {}
     found = []
     for record in records:
-        event = _segment_event(record)
+        event = segment_event_of(record)
         if event is None:
             found.append(record)
             continue
@@ -124,7 +124,7 @@ def with_tombstones(records: Records, end: int) -> list[Record]:
     keys: dict[UUID, dict[bytes, None]] = {}
     finished: dict[UUID, int] = {}
     for record in records:
-        event = _segment_event(record, keyed=True)
+        event = segment_event_of(record, keyed=True)
         if event is not None and record.key is not None:
             keys.setdefault(event.remote_log_segment_id.id, {})[record.key] = None
             if event.state is S.DELETE_SEGMENT_FINISHED:
@@ -152,7 +152,13 @@ def compacted(records: Records, dirty: int, horizon: int) -> list[Record]:
     return [record for record in records if stays(record)]
 
 
-def _segment_event(record: Record, *, keyed: bool = False) -> SegmentEvent | None:
+def segment_event_of(record: Record, *, keyed: bool = False) -> SegmentEvent | None:
+    """
+    Return what a record says of a segment, ``None`` where it says nothing of one.
+
+    :param record: of whatever kind, of which nobody knows that it can be decoded.
+    :param keyed: whether it is read as one with a key is.
+    """
     if record.value is None:
         return None
     try:
