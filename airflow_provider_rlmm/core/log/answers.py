@@ -74,6 +74,57 @@ class LeaderAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class NotTold:
+    """That a question about one topic or user partition has no answer, while others have theirs."""
+
+    why: str  # in words
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLook:
+    """
+    What the cluster says about a topic.
+
+    :param topic_id: its id.
+    :param partitions: how many user partitions it has.
+    :param configs: its settings, or why they are not told.
+    """
+
+    topic_id: UUID
+    partitions: int
+    configs: CopyConfigs | NotTold
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLook:
+    """
+    What the cluster says about a user partition in one look at many.
+
+    :param topic_id_partition: the user partition with the topic id that its name has *now*.
+    :param configs: the settings of its topic.
+    :param log_start_offset: the first offset that its leader serves, inclusive; what remote storage serves counts.
+    :param high_watermark: the end of what it serves, exclusive.
+    :param leader_epoch: the epoch in which its leader leads, ``None`` where it does not say.
+    :param leader: id of the broker that leads it.
+    """
+
+    topic_id_partition: TopicIdPartition
+    configs: CopyConfigs
+    log_start_offset: int
+    high_watermark: int
+    leader_epoch: int | None
+    leader: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRecord:
+    """Where a leader has a record, and of which leader epoch."""
+
+    offset: int  # of the record
+    leader_epoch: int  # of its batch
+
+
+@dataclass(frozen=True, slots=True)
 class LeaderRecord:
     """
     One record as the leader serves it, or as a log directory holds it: equal records are equal in all of this.

@@ -1,11 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The living leader of a user partition: what a copier asks it before it writes about its topic."""
+"""
+The living leaders of user partitions: what a copier asks one before it writes about its topic, and what is asked of many in
+few requests.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from airflow_provider_rlmm.core.log.answers import LeaderAnswer, LeaderRecord
+from airflow_provider_rlmm.core.log.answers import (
+    LeaderAnswer,
+    LeaderRecord,
+    NotTold,
+    PartitionLook,
+    ServedRecord,
+    TopicLook,
+)
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 
@@ -40,4 +51,41 @@ class LivingLeader(Protocol):
         :param offset: the offset.
         :return: the record at exactly this offset; ``None`` where the leader serves none there: a control record, above the
             high watermark, below the log start.
+        """
+
+
+class LivingLeaders(Protocol):
+    """
+    What the cluster says about many user partitions, asked in few requests that create nothing, and never cached.
+
+    What concerns one topic or user partition alone is its answer (:class:`~airflow_provider_rlmm.core.log.answers.NotTold`).
+    Every method raises :class:`~airflow_provider_rlmm.core.base.errors.EventLogUnavailableError` where no broker answers in
+    time, :class:`~airflow_provider_rlmm.core.base.errors.EventLogAccessError` where the login fails, and
+    :class:`~airflow_provider_rlmm.core.base.errors.ClusterMismatchError` where another cluster answers.
+    """
+
+    def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicLook | NotTold]:
+        """
+        Ask for topics.
+
+        :param names: their names, ``None`` for all that the cluster lists.
+        :return: by name; topics that do not exist are left out.
+        """
+
+    def look(self, partitions: Collection[TopicIdPartition]) -> Mapping[TopicIdPartition, PartitionLook | NotTold]:
+        """
+        Ask for ids, settings, offsets and leader epochs.
+
+        :param partitions: the user partitions.
+        :return: one answer for each of them.
+        """
+
+    def first_records(
+        self, offsets: Mapping[TopicIdPartition, int]
+    ) -> Mapping[TopicIdPartition, ServedRecord | NotTold | None]:
+        """
+        Ask for the first record from an offset on, ``read_uncommitted``, of the leaders themselves.
+
+        :param offsets: by user partition, inclusive.
+        :return: one answer for each of them; ``None`` where the leader says that it serves none.
         """

@@ -19,11 +19,14 @@ from airflow_provider_rlmm.core.world.proven_time import prove_time
 from airflow_provider_rlmm.core.world.storage_plugin import PLUGIN_CLASS, compare_plugin
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
     from airflow_provider_rlmm.core.log.kafka.cluster import VerifiedCluster
     from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
     from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataLogReader
     from airflow_provider_rlmm.core.log.kafka.leader import KafkaLeader
+    from airflow_provider_rlmm.core.log.kafka.leaders import KafkaLeaders
     from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, MetadataLogWriter
     from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
@@ -215,6 +218,18 @@ class RemoteLogAccess:
 
         topic = self.get_connection_settings().metadata_topic
         return KafkaLeader(self.get_client_config(), cluster_id, topic)
+
+    def open_leaders(self, cluster_id: str, metadata_topic_id: UUID) -> KafkaLeaders:
+        """
+        Return what asks the living leaders of many user partitions in few requests; close it after use.
+
+        :param cluster_id: the cluster that must answer.
+        :param metadata_topic_id: id of its metadata topic.
+        """
+        from airflow_provider_rlmm.core.log.kafka.leaders import KafkaLeaders
+
+        topic = self.get_connection_settings().metadata_topic
+        return KafkaLeaders(self.get_client_config(), cluster_id, metadata_topic_id, topic)
 
     def get_proven_clock(
         self,

@@ -160,7 +160,7 @@ class KafkaClusterTopics:
             for name, outcome in self._admin.describe_configs(chunk).items():
                 if not is_error(outcome, UNKNOWN_TOPIC):
                     what = f"describing the configuration of topic {name!r}"
-                    settings[name] = _settings(self._admin.checked(what, outcome))
+                    settings[name] = settings_of(self._admin.checked(what, outcome))
         return settings
 
     def diskless_topics(self, names: Collection[str]) -> Mapping[str, str]:
@@ -334,8 +334,12 @@ class KafkaClusterTopics:
         self._admin.close()
 
 
-def _settings(entries: Mapping[str, Any]) -> TopicSettings:
-    """Entries that a broker of another version does not know are left out."""
+def settings_of(entries: Mapping[str, Any]) -> TopicSettings:
+    """
+    Return a topic's settings; what a broker of another version does not know is left out.
+
+    :param entries: name → confluent-kafka's entry, as :meth:`KafkaAdmin.describe_configs` returns them.
+    """
     values = {name: entry.value for name, entry in entries.items()}
     found: dict[str, int | bool | str] = {n: int(values[n]) for n in _INT_SETTINGS if n in values}
     found.update({n: values[n] == "true" for n in _BOOL_SETTINGS if n in values})

@@ -310,9 +310,9 @@ def is_error(outcome: Any, *names: str) -> bool:
     Say whether an outcome is one of some errors.
 
     :param outcome: one value of :meth:`KafkaAdmin.results`.
-    :param names: of the errors, as ``KafkaError`` has them.
+    :param names: of the errors, as ``KafkaError`` has them; none means any error.
     """
-    return isinstance(outcome, KafkaError) and outcome.name() in names
+    return isinstance(outcome, KafkaError) and (not names or outcome.name() in names)
 
 
 def chunks(items: Iterable[T]) -> Iterator[list[T]]:

@@ -28,9 +28,12 @@ from airflow_provider_rlmm.core.log.metadata_settings import TopicSettings
 from airflow_provider_rlmm.core.records.era import policy_of
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
-# The leader's own word counts, never that of a replica near by; and each fetch is for one record.
-_FROM_THE_LEADER: dict[str, Any] = {"client.rack": "", "fetch.message.max.bytes": 1, "queued.min.messages": 1}
-_NOT_SERVED = frozenset({"_PARTITION_EOF", "_AUTO_OFFSET_RESET"})
+FROM_THE_LEADER: dict[str, Any] = {"client.rack": "", "fetch.message.max.bytes": 1, "queued.min.messages": 1}
+"""Of a consumer: the leader's own word counts, never that of a replica near by; and each fetch is for one record."""
+
+NOT_SERVED = frozenset({"_PARTITION_EOF", "_AUTO_OFFSET_RESET"})
+"""What a consumer is told where a leader serves no record at an offset."""
+
 _POLL_S = 0.1
 _RETRY_S = 0.2
 
@@ -93,7 +96,7 @@ class KafkaLeader:
             TopicIdPartition(self._admin.topic_id(topic, description), topic, partition),
             metadata_topic_id=self._admin.topic_id(self._metadata_topic, witness),
             is_internal=bool(description.is_internal),
-            configs=_copy_configs(topic, settings),
+            configs=copy_configs_of(topic, settings),
             offsets=None if leaders[partition] is None else self._offsets(topic, partition),
             leader=None if (node := leaders[partition]) is None else int(node.id),
         )
@@ -126,7 +129,7 @@ class KafkaLeader:
             error = message.error()
             if error is None:
                 return _record(message) if message.offset() == offset else None
-            if error.name() in _NOT_SERVED:
+            if error.name() in NOT_SERVED:
                 return None
             self._raise_unless_passing(what, error)
         raise self._watch.error(what, f"no record and no end within {self._admin.request_timeout_s:g} s")
@@ -138,7 +141,7 @@ class KafkaLeader:
 
     def _open_consumer(self) -> Consumer:
         if self._consumer is None:
-            properties = self._config.consumer(f"{CLIENT_ID_PREFIX}_leader_{uuid4().hex}") | _FROM_THE_LEADER
+            properties = self._config.consumer(f"{CLIENT_ID_PREFIX}_leader_{uuid4().hex}") | FROM_THE_LEADER
             consumer: Consumer = open_client(Consumer, properties, self._watch)
             self._admin.require_cluster(consumer, self._cluster_id, "the consumer of living records")
             self._consumer = consumer
@@ -159,10 +162,12 @@ class KafkaLeader:
         self.close()
 
 
-def _copy_configs(topic: str, settings: TopicSettings) -> CopyConfigs:
+def copy_configs_of(topic: str, settings: TopicSettings) -> CopyConfigs:
     """
     Return what decides about copying.
 
+    :param topic: its name, for the message.
+    :param settings: of the topic, in effect now.
     :raises EventLogAccessError: if a setting is missing: what is not known must not pass for a default.
     """
     needed = ("remote.storage.enable", "remote.log.copy.disable", "cleanup.policy", "retention.ms", "retention.bytes")

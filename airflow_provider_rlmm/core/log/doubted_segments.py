@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The segments of all user partitions of some topics, by the rules of a broker's cache, and of which user partitions nobody
+knows whether that is all.
+
+:class:`~airflow_provider_rlmm.core.log.known_segments.PartitionSegments` refuses what is in doubt. This one says so of each
+user partition: the others are told all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogError
+from airflow_provider_rlmm.core.log.event_decoding import events_of
+from airflow_provider_rlmm.core.log.follower import LogFollower
+from airflow_provider_rlmm.core.log.one_look import held
+from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
+from airflow_provider_rlmm.core.records.era import Era
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.lost_records import lost_beginning
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
+
+_NO_SEGMENTS = RemoteLogMetadataCache()
+
+
+class DoubtedSegments:
+    """
+    What some metadata partitions say about the segments of topics, read up to the high watermarks by :meth:`advance`.
+
+    :param log: the log.
+    :param metadata_partitions: which of it are read.
+    :param topic_ids: whose segments are wanted.
+    """
+
+    def __init__(
+        self, log: MetadataLogReader, metadata_partitions: Collection[int], topic_ids: Collection[UUID]
+    ) -> None:
+        self._log = log
+        self._topic_ids = frozenset(topic_ids)
+        self._histories: dict[TopicIdPartition, UserPartitionHistory] = {}
+        self._in_doubt: dict[int, str] = {}
+        self._bad_records: dict[TopicIdPartition, str] = {}
+        begins = log.beginning_offsets()
+        for number in metadata_partitions:
+            if (lost := lost_beginning(number, begins[number], log.losses.get(number))) is not None:
+                self._in_doubt[number] = f"{lost.why}{lost.advice}"
+        self._follower = LogFollower(log, {n: begins[n] for n in metadata_partitions if n not in self._in_doubt})
+
+    def advance(self) -> None:
+        """
+        Read on, up to the high watermarks as of now. Where that cannot be done, all that was to be read is in doubt.
+
+        :raises EventLogAccessError: if the log may not be read.
+        """
+        try:
+            self._follower.advance(self._apply)
+        except EventLogAccessError:
+            raise
+        except EventLogError as e:
+            self._in_doubt |= dict.fromkeys(self._follower.positions, str(e))
+            return
+        if (era := self._log.era).era is Era.COMPACTED:
+            why = f"records may be gone from anywhere, as the metadata topic is {era}"
+            self._in_doubt |= dict.fromkeys(self._follower.positions, why)
+        for hole in self._follower.open_holes():
+            self._in_doubt.setdefault(hole.metadata_partition, f"{hole.why}. What to do: {hole.what_to_do}")
+
+    def _apply(self, records: Any) -> None:
+        decoded = events_of(records, self._topic_ids)
+        for record in decoded.quarantined:
+            why = f"{record} cannot be applied: look at the record, and have the topic repaired"
+            if record.topic_id_partition is None:
+                self._in_doubt.setdefault(record.metadata_partition, why)
+            else:
+                self._bad_records.setdefault(record.topic_id_partition, why)
+        for located in decoded.events:
+            tip = topic_id_partition_of(located.event)
+            if (history := self._histories.get(tip)) is None:
+                history = self._histories[tip] = UserPartitionHistory(tip)
+            located.apply_to(history)
+
+    def names(self, tip: TopicIdPartition) -> bool:
+        """
+        Tell whether the log names a user partition, as far as it is known.
+
+        :param tip: the user partition.
+        """
+        return tip in self._histories
+
+    def cache(self, tip: TopicIdPartition) -> RemoteLogMetadataCache:
+        """
+        Return what is known of a user partition, as a broker's cache holds it; it changes with :meth:`advance`.
+
+        :param tip: the user partition.
+        """
+        history = self._histories.get(tip)
+        return _NO_SEGMENTS if history is None else history.cache
+
+    def doubt(self, tip: TopicIdPartition) -> str | None:
+        """
+        Say why nobody knows all segments of a user partition, ``None`` where they are known.
+
+        :param tip: the user partition, of a metadata partition that is read.
+        """
+        number = metadata_partition_for(tip, self._log.partition_count)
+        if (why := self._in_doubt.get(number) or self._bad_records.get(tip)) is not None:
+            return why
+        history = self._histories.get(tip)
+        if history is None or not history.without_add:
+            return None
+        offset = min(history.without_add.values())
+        return (
+            f"{len(history.without_add)} of its segments have an incomplete history, see offset {offset} of metadata "
+            f"partition {number}: nobody knows which records they hold. Have the doctor look at it"
+        )
+
+
+def groups_of(log: MetadataLogReader, metadata_partitions: Collection[int], most_records: int) -> Iterator[list[int]]:
+    """
+    Yield metadata partitions in groups that are read one after the other, so that memory holds the segments of one.
+
+    :param log: the log.
+    :param metadata_partitions: which ones.
+    :param most_records: of a group; a metadata partition is never cut.
+    """
+    group: list[int] = []
+    records = 0
+    for number, (begin, end) in held(log).items():
+        if number not in metadata_partitions:
+            continue
+        if group and records + end - begin > most_records:
+            yield group
+            group, records = [], 0
+        group.append(number)
+        records += end - begin
+    if group:
+        yield group
