@@ -128,6 +128,7 @@ class Working:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._reading: TaskID | None = None
+        self._step: TaskID | None = None
         self._status = progress.add_task("starting", total=None)
 
     def on_read(self, progress: ReplayProgress) -> None:
@@ -139,6 +140,18 @@ class Working:
         if not progress.offsets_left:
             self._progress.remove_task(self._reading)
             self._reading = None
+
+    def on_step(self, what: str, done: int, total: int) -> None:
+        """
+        Show how far something is.
+
+        :param what: what is being done.
+        :param done: how much of it.
+        :param total: of how much.
+        """
+        if self._step is None:
+            self._step = self._progress.add_task(what, total=total)
+        self._progress.update(self._step, description=what, completed=done, total=total)
 
     def say(self, text: str) -> None:
         """

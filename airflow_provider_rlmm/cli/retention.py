@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that tells what the leaders of a living topic delete next."""
+"""The command that tells what the leaders of living topics delete next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,107 +12,228 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session
-from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.features.doctor.findings import since
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
-    from airflow_provider_rlmm.features.retention.steps import TopicRetention
+    from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention, TopicSum
+    from airflow_provider_rlmm.features.retention.overdue import Overdue
+
+_REASONS_SHOWN = 3
+"""Reasons of a topic for which nothing is told of some user partitions; the command tells all of them where it is named."""
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", required=False)
 @click.argument("partition", type=click.IntRange(0), required=False)
 @click.option("--segments", "by_segment", is_flag=True, help="Print each segment that goes, instead of counts.")
 @with_storage
-def retention(invocation: Invocation, topic: str, partition: int | None, by_segment: bool) -> int:
+def retention(invocation: Invocation, topic: str | None, partition: int | None, by_segment: bool) -> int:
     """
-    Say which remote segments of a living topic its leaders delete next, by their own rules, and when the next one is due.
+    Say which remote segments of living topics their leaders delete next, by their own rules, and when the next one is due.
 
-    Nothing is changed: leaders do this by themselves. What is told is never more than a leader deletes; "at least" says that
-    it may delete more, "unresolved" that nobody can tell. The command ends with exit code 4 then, and where segments are
-    overdue: they were due six hours ago as well, so their leader is stuck.
+    Without TOPIC the sums of all topics are told. Nothing is changed: leaders do this by themselves. What is told is never
+    more than a leader deletes; "at least" says that it may delete more, "unresolved" that nobody can tell. The command ends
+    with exit code 4 then, and where segments are overdue: they were due six hours ago as well, so their leader is stuck.
     """
-    from airflow_provider_rlmm.features.retention.leader_pass import Certainty
-    from airflow_provider_rlmm.features.retention.steps import retention_of_topic
+    from airflow_provider_rlmm.features.retention.steps import retention_of_leaders
 
     with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
-        done = retention_of_topic(session, topic, None if partition is None else [partition])
-    found = done.partitions
+        done = retention_of_leaders(session, topic, partition, shown.on_step)
+    _say_overdue(invocation, done)
     if by_segment:
-        _print_segments(invocation, found)
+        _print_segments(invocation, done)
+    elif topic is None:
+        _print_topics(invocation, done.topics())
     else:
         _print_partitions(invocation, done)
-    for one in found if not invocation.output.as_json else ():
-        for why in one.why:
-            style = "bold red" if one.certainty is Certainty.UNRESOLVED else ""
-            invocation.output.line(f"partition {one.topic_id_partition.partition}, {one.certainty}: {why}.", style)
-    if done.not_judged is not None:
-        invocation.output.line(f"nobody can tell whether anything is overdue: {done.not_judged}.", "bold red")
-    for late in done.overdue.values():
+    _say_what_is_not_told(invocation, done, rows_say_why=not by_segment, each=topic is not None)
+    return ExitCode.NEEDS_A_PERSON if done.needs_a_person else ExitCode.DONE
+
+
+def _say_overdue(invocation: Invocation, done: LeaderRetention) -> None:
+    for tip, late in done.overdue.items():
         count = f"{late.count.segments:,} segments, {human_bytes(late.count.bytes)}"
         since_then = f"are overdue, seen due since {since(late.since_ms)}"
-        invocation.output.problem(
-            f"needs a person: partition {late.partition}: {count}, {since_then}: {late.what_to_do}."
-        )
-    unresolved = any(one.certainty is Certainty.UNRESOLVED for one in found)
-    return ExitCode.NEEDS_A_PERSON if unresolved or done.overdue else ExitCode.DONE
+        where = f"{name_in_text(tip.topic)}, partition {late.partition}"
+        invocation.output.problem(f"needs a person: {where}: {count}, {since_then}: {late.what_to_do}.")
 
 
-def _print_partitions(invocation: Invocation, done: TopicRetention) -> None:
+def _say_what_is_not_told(invocation: Invocation, done: LeaderRetention, *, rows_say_why: bool, each: bool) -> None:
+    """Say why some things are not told; beside JSON only what its rows do not say."""
+    output = invocation.output
+    for topic, why in done.not_told.items():
+        output.problem(f"nothing is told of topic {name_in_text(topic)}: {why}.")
+    if not (output.as_json and rows_say_why):
+        if each:
+            _say_why_of_each(invocation, done)
+        else:
+            _say_why_by_topic(invocation, done.topics())
+    reasons: dict[str, int] = {}
+    for why in done.not_judged.values():
+        reasons[why] = reasons.get(why, 0) + 1
+    for why, topics in reasons.items():
+        of = "" if each else f" of {topics:,} topics"
+        output.problem(f"nobody can tell whether anything{of} is overdue: {why}.")
+
+
+def _say_why_of_each(invocation: Invocation, done: LeaderRetention) -> None:
+    from airflow_provider_rlmm.features.retention.leader_pass import Certainty
+
+    for one in done.partitions:
+        for why in one.why:
+            text = f"partition {one.topic_id_partition.partition}, {one.certainty}: {why}."
+            if one.certainty is Certainty.UNRESOLVED:
+                invocation.output.problem(text)
+            else:
+                invocation.output.line(text)
+
+
+def _say_why_by_topic(invocation: Invocation, topics: list[TopicSum]) -> None:
+    from airflow_provider_rlmm.features.retention.leader_retention import in_words
+
+    for one in topics:
+        name, shown = name_in_text(one.topic), list(one.unresolved.items())[:_REASONS_SHOWN]
+        for why, partitions in shown:
+            invocation.output.problem(f"{name}, unresolved, partition {in_words(partitions)}: {why}.")
+        if more := len(one.unresolved) - len(shown):
+            invocation.output.problem(f"{name}: {more:,} more reasons; 'rlmm retention {name}' tells them")
+
+
+def _print_topics(invocation: Invocation, topics: list[TopicSum]) -> None:
     columns = {
-        "partition": "partition", "certainty": "told", "segments": "go now", "bytes": "bytes", "next_due": "next by time",
-        "overdue_segments": "overdue", "kept_segments": "stay", "foreign_segments": "of other lineages",
-        "leaked_segments": "leaked",
+        "topic": "topic", "all": "all", "at_least": "at least", "unresolved": "unresolved", "segments": "go now",
+        "bytes": "bytes", "next_due": "next by time", "overdue_segments": "overdue", "overdue_bytes": "of bytes",
+        "kept_segments": "stay", "foreign_segments": "of other lineages", "leaked_segments": "leaked",
     }  # fmt: skip
-    late = {partition: one.count.segments for partition, one in done.overdue.items()}
-    judged = done.not_judged is None
-    rows = [
-        {**_counts(one), "overdue_segments": late.get(one.topic_id_partition.partition, 0) if judged else None}
-        for one in done.partitions
-    ]
+    rows = [_topic_row(one) for one in topics]
     if not invocation.output.as_json:
-        rows = [{**row, "bytes": human_bytes(row["bytes"]), "next_due": _next(row["next_due_ms"])} for row in rows]
-    invocation.output.rows(rows, columns, "user partitions")
+        rows = [{**row, "next_due": _next(row["next_due_ms"])} for row in rows]
+    invocation.output.rows(
+        rows, columns, "topics with remote segments, and their user partitions by what is told of them"
+    )
+    if not invocation.output.as_json and topics:
+        total = Count.sum(one.goes for one in topics)
+        reasons: dict[str, list[Count]] = {}
+        for one in topics:
+            for reason, count in one.by_reason.items():
+                reasons.setdefault(reason, []).append(count)
+        by_reason = ", ".join(f"{reason} {_words(Count.sum(counts))}" for reason, counts in sorted(reasons.items()))
+        invocation.output.line(f"{_words(total)} go now{f': {by_reason}' if by_reason else ''}.")
 
 
-def _counts(one: PartitionPass) -> dict[str, Any]:
-    by_reason = one.by_reason
+def _words(count: Count) -> str:
+    return f"{count.segments:,} segments, {human_bytes(count.bytes)}"
+
+
+def _topic_row(one: TopicSum) -> dict[str, Any]:
+    from airflow_provider_rlmm.features.retention.leader_pass import Certainty
+
+    late = one.overdue_count
     return {
-        "partition": one.topic_id_partition.partition,
-        "certainty": one.certainty.value,
-        "why": list(one.why),
-        "log_start_offset": one.log_start_offset,
-        "segments": sum(count.segments for count in by_reason.values()),
-        "bytes": sum(count.bytes for count in by_reason.values()),
-        "by_reason": {reason: {"segments": c.segments, "bytes": c.bytes} for reason, c in sorted(by_reason.items())},
+        "topic": one.topic,
+        "topic_id": str(one.topic_id),
+        "partitions": sum(one.certainty.values()),
+        "all": one.certainty.get(Certainty.ALL, 0),
+        "at_least": one.certainty.get(Certainty.AT_LEAST, 0),
+        "unresolved": one.certainty.get(Certainty.UNRESOLVED, 0),
+        "why_unresolved": [{"why": why, "partitions": list(of)} for why, of in one.unresolved.items()],
+        "segments": one.goes.segments,
+        "bytes": one.goes.bytes,
+        "by_reason": _by_reason(one.by_reason),
         "next_due_ms": one.next_due_ms,
+        "overdue_segments": None if late is None else late.segments,
+        "overdue_bytes": None if late is None else late.bytes,
+        "overdue": [_overdue(late) for late in one.overdue],
+        "overdue_not_judged": one.not_judged,
         "kept_segments": one.kept.segments,
         "kept_bytes": one.kept.bytes,
         "foreign_segments": one.foreign.segments,
         "undecided_segments": one.undecided.segments,
         "leaked_segments": one.leaked.segments,
+        "leaked_bytes": one.leaked.bytes,
     }
+
+
+def _overdue(late: Overdue) -> dict[str, Any]:
+    return {
+        "partition": late.partition,
+        "leader": late.leader,
+        "since_ms": late.since_ms,
+        "segments": late.count.segments,
+        "bytes": late.count.bytes,
+        "what_to_do": late.what_to_do,
+    }
+
+
+def _print_partitions(invocation: Invocation, done: LeaderRetention) -> None:
+    columns = {
+        "partition": "partition", "certainty": "told", "segments": "go now", "bytes": "bytes", "next_due": "next by time",
+        "overdue_segments": "overdue", "kept_segments": "stay", "foreign_segments": "of other lineages",
+        "leaked_segments": "leaked",
+    }  # fmt: skip
+    rows = [{**_counts(one), **_lateness(one, done)} for one in done.partitions]
+    if not invocation.output.as_json:
+        rows = [{**row, "next_due": _next(row["next_due_ms"])} for row in rows]
+    invocation.output.rows(rows, columns, "user partitions")
+
+
+def _lateness(one: PartitionPass, done: LeaderRetention) -> dict[str, Any]:
+    tip = one.topic_id_partition
+    late, not_judged = done.overdue.get(tip), done.not_judged.get(tip.topic)
+    segments = None if not_judged is not None else 0 if late is None else late.count.segments
+    return {
+        "overdue_segments": segments,
+        "overdue": None if late is None else _overdue(late),
+        "overdue_not_judged": not_judged,
+    }
+
+
+def _counts(one: PartitionPass) -> dict[str, Any]:
+    return {
+        "topic": one.topic_id_partition.topic,
+        "partition": one.topic_id_partition.partition,
+        "certainty": one.certainty.value,
+        "why": list(one.why),
+        "leader": one.leader,
+        "log_start_offset": one.log_start_offset,
+        "segments": one.goes.segments,
+        "bytes": one.goes.bytes,
+        "by_reason": _by_reason(one.by_reason),
+        "next_due_ms": one.stays.next_due_ms,
+        "kept_segments": one.stays.kept.segments,
+        "kept_bytes": one.stays.kept.bytes,
+        "foreign_segments": one.stays.foreign.segments,
+        "undecided_segments": one.stays.undecided.segments,
+        "leaked_segments": one.stays.leaked.segments,
+    }
+
+
+def _by_reason(counts: Mapping[str, Count]) -> dict[str, dict[str, int]]:
+    return {reason: {"segments": c.segments, "bytes": c.bytes} for reason, c in sorted(counts.items())}
 
 
 def _next(due_ms: int | None) -> str | None:
     return None if due_ms is None else since(due_ms)
 
 
-def _print_segments(invocation: Invocation, found: list[PartitionPass]) -> None:
+def _print_segments(invocation: Invocation, done: LeaderRetention) -> None:
     columns = {
-        "partition": "partition", "segment_id": "segment id", "start_offset": "from", "end_offset": "to", "bytes": "bytes",
-        "reason": "reason", "exact": "certain",
+        "topic": "topic", "partition": "partition", "segment_id": "segment id", "start_offset": "from", "end_offset": "to",
+        "bytes": "bytes", "reason": "reason", "exact": "certain",
     }  # fmt: skip
-    invocation.output.rows(_segments(found), columns, "segments")
+    invocation.output.rows(_segments(done), columns, "segments")
 
 
-def _segments(found: list[PartitionPass]) -> Iterator[dict[str, Any]]:
-    for one in found:
-        for expired in one.found.expired if one.found else ():
+def _segments(done: LeaderRetention) -> Iterator[dict[str, Any]]:
+    for one in done.partitions:
+        for expired in one.expired or ():
             metadata = expired.segment
             yield {
+                "topic": one.topic_id_partition.topic,
                 "partition": one.topic_id_partition.partition,
                 "certainty": one.certainty.value,
                 "segment_id": str(metadata.remote_log_segment_id.id),

@@ -10,8 +10,12 @@ EXPIRATION_RULE = "features/retention/expiration.py"
 LINEAGE = "features/retention/leader_lineage.py"
 OVERDUE = "features/retention/overdue.py"
 LEADER_PASS = "features/retention/leader_pass.py"
+KEPT = "features/retention/kept_lineages.py"
+DOUBTED = "core/log/doubted_segments.py"
+LEADERS = "core/log/kafka/leaders.py"
 
 _COMMAND = "cli/test_retention.py"
+_LEADERS = "core/log/kafka/test_leaders.py"
 _TESTS = "features/retention/test_expiration.py"
 _RECORDED = f"{_TESTS}::test_what_kafkas_own_task_deleted"
 _ORDER = f"{_TESTS}::test_where_the_order_of_hashes_decides_nothing_is_certain"
@@ -177,32 +181,32 @@ EXPIRATION = [
         "expiration",
         "a record of whatever leader epoch confirms a lineage",
         LINEAGE,
-        "        if record.leader_epoch == epoch:\n",
-        "        if True:\n",
+        "isinstance(answer, ServedRecord) and answer.leader_epoch == last_epoch_of(metadata)",
+        "isinstance(answer, ServedRecord)",
         f"{_COMMAND}::test_what_nobody_can_tell_is_said_and_no_segment_with_it",
     ),
     Mutation(
         "expiration",
         "a lineage that its leader does not confirm counts",
         LINEAGE,
-        "        if isinstance(found, LeaderEpochCheckpoint) and (why := _why_not_confirmed(metadata, leader)) is None:\n",
-        "        if isinstance(found, LeaderEpochCheckpoint):\n",
+        "why = index if isinstance(index, str) else refused.get(tip)",
+        "why = index if isinstance(index, str) else None",
         f"{_COMMAND}::test_what_nobody_can_tell_is_said_and_no_segment_with_it",
     ),
     Mutation(
         "expiration",
         "what reaches further than the segment that keeps the lineage is decided",
         LEADER_PASS,
-        "    view = known_up_to(view, lineage.source)\n",
-        "",
+        "return view if lineage.is_whole else known_up_to(view, lineage.last_epoch, lineage.end_offset)",
+        "return view",
         f"{_COMMAND}::test_where_the_newest_segment_is_not_confirmed_an_older_one_tells_of_what_lies_before",
     ),
     Mutation(
         "expiration",
         "what has changed while it was looked at is told all the same",
         LEADER_PASS,
-        "    if (changed := _changed(look, leader.ask(tip.topic, tip.partition))) is not None:\n",
-        "    if (changed := _changed(look, look)) is not None:\n",
+        "    if (changed := _changed(before, after)) is not None:\n",
+        "    if (changed := _changed(before, before)) is not None:\n",
         f"{_COMMAND}::test_what_changes_while_it_is_looked_at_is_not_resolved",
     ),
     Mutation(
@@ -232,7 +236,7 @@ EXPIRATION = [
     Mutation(
         "expiration",
         "what is not told in one run was never due",
-        "features/retention/steps.py",
+        "features/retention/leader_memory.py",
         "        due = {**before.partitions, **{",
         "        due = {**{",
         f"{_COMMAND}::test_what_is_not_resolved_is_not_forgotten",
@@ -252,5 +256,105 @@ EXPIRATION = [
         "-1 if times.passed_ms is None else min(times.passed_ms, times.now_ms)",
         "times.now_ms",
         f"{_COMMAND}::test_without_a_brokers_clock_what_is_due_by_a_time_that_has_passed_is_told",
+    ),
+    # -- many leaders at once
+    Mutation(
+        "expiration",
+        "a lineage stands whoever leads",
+        KEPT,
+        "    if kept is None or leader_epoch is None or kept.leader_epoch != leader_epoch:\n",
+        "    if kept is None or leader_epoch is None:\n",
+        f"{_COMMAND}::test_a_lineage_is_confirmed_once_while_its_leader_leads",
+    ),
+    Mutation(
+        "expiration",
+        "a kept lineage is good enough whatever newer segments tell",
+        KEPT,
+        "    if kept.is_whole or not candidates:\n",
+        "    if True:\n",
+        f"{_COMMAND}::test_a_lineage_that_ends_before_the_leaders_epoch_is_looked_up_where_a_newer_segment_tells_more",
+    ),
+    Mutation(
+        "expiration",
+        "lineages are believed as they lie in the work folder",
+        KEPT,
+        "strict_json.unsealed(text, _FORMAT)",
+        "{k: v for k, v in json.loads(text).items() if k not in ('sha256', 'format_version')}",
+        f"{_COMMAND}::test_lineages_that_cannot_be_read_are_asked_for_anew",
+    ),
+    Mutation(
+        "expiration",
+        "a lineage is the whole one though its leader began an epoch behind it",
+        LINEAGE,
+        "self.leader_epoch is not None and self.leader_epochs.entries[-1][0] == self.leader_epoch",
+        "self.leader_epoch is not None",
+        "features/retention/test_leader_sweep.py"
+        "::test_the_end_of_a_segment_is_asked_for_where_what_lies_behind_it_does_not_tell",
+    ),
+    Mutation(
+        "expiration",
+        "a leader that has changed meanwhile is told all the same",
+        LEADER_PASS,
+        "    if now.leader_epoch != before.leader_epoch:\n",
+        "    if False:\n",
+        f"{_COMMAND}::test_what_changes_while_it_is_looked_at_is_not_resolved",
+    ),
+    Mutation(
+        "expiration",
+        "a storage that does not answer is asked for ever",
+        LINEAGE,
+        "        if self._failed_in_row >= GIVE_UP_AFTER:\n",
+        "        if False:\n",
+        "features/retention/test_leader_sweep.py::test_a_bucket_that_does_not_answer_is_not_asked_for_ever",
+    ),
+    Mutation(
+        "expiration",
+        "a metadata partition that has lost its beginning tells all",
+        DOUBTED,
+        "            if (lost := lost_beginning(number, begins[number], log.losses.get(number))) is not None:\n",
+        "            if (lost := lost_beginning(number, 0, log.losses.get(number))) is not None:\n",
+        f"{_COMMAND}::test_a_metadata_partition_that_has_lost_its_beginning_tells_nothing_for_certain",
+    ),
+    Mutation(
+        "expiration",
+        "a record that cannot be applied raises no doubt",
+        DOUBTED,
+        "                self._in_doubt.setdefault(record.metadata_partition, why)\n",
+        "                pass\n",
+        f"{_COMMAND}::test_a_record_that_cannot_be_applied_leaves_the_user_partitions_of_others",
+    ),
+    Mutation(
+        "expiration",
+        "a topic that may not be described is gone",
+        LEADERS,
+        "            if isinstance(found, NotTold):\n                return found\n",
+        "",
+        f"{_LEADERS}::test_what_is_wrong_with_one_leaves_the_others",
+    ),
+    Mutation(
+        "expiration",
+        "another cluster tells about leaders",
+        LEADERS,
+        "        if shown != self._metadata_topic_id:\n",
+        "        if False:\n",
+        f"{_LEADERS}::test_another_cluster_answers_nothing",
+    ),
+    Mutation(
+        "expiration",
+        "a leader that is silent has no record",
+        LEADERS,
+        "        return found | dict.fromkeys(waiting.values(), silent)\n",
+        "        return found | dict.fromkeys(waiting.values(), None)\n",
+        f"{_LEADERS}::test_silence_is_no_record_and_no_answer_of_others",
+    ),
+    Mutation(
+        "expiration",
+        "a log start is asked for after the end",
+        LEADERS,
+        "                starts = self._admin.list_offsets(chunk, admin_api.OffsetSpec.earliest())\n"
+        "                ends = self._admin.list_offsets(chunk, admin_api.OffsetSpec.latest())\n",
+        "                ends = self._admin.list_offsets(chunk, admin_api.OffsetSpec.latest())\n"
+        "                starts = self._admin.list_offsets(chunk, admin_api.OffsetSpec.earliest())\n",
+        f"{_LEADERS}::test_one_look_tells_all_of_many",
     ),
 ]

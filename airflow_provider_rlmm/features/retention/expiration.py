@@ -117,7 +117,7 @@ class ExpirationPass:
     exact: bool
 
 
-def known_up_to(leader: LeaderView, segment: RemoteLogSegmentMetadata) -> LeaderView:
+def known_up_to(leader: LeaderView, last_epoch: int, end_offset: int) -> LeaderView:
     """
     Return what is left to know where the lineage was read from a segment's leader epoch index.
 
@@ -125,13 +125,13 @@ def known_up_to(leader: LeaderView, segment: RemoteLogSegmentMetadata) -> Leader
     say: whatever reaches further is undecided.
 
     :param leader: with the leader epochs of that index.
-    :param segment: the segment. The leader has its last offset, from the same leader epoch: somebody has made sure of that.
+    :param last_epoch: the last leader epoch of the segment.
+    :param end_offset: its last offset, inclusive. The leader has it, from that epoch: somebody has made sure of that.
     """
-    last_epoch = segment.segment_leader_epochs[-1][0]
     undecided = frozenset(
         other.remote_log_segment_id
         for other in leader.cache.list_remote_log_segments()
-        if other.end_offset > segment.end_offset and other.segment_leader_epochs[-1][0] >= last_epoch
+        if other.end_offset > end_offset and other.segment_leader_epochs[-1][0] >= last_epoch
     )
     return replace(leader, undecided=leader.undecided | undecided)
 

@@ -3,24 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer
-from airflow_provider_rlmm.core.log.living_leader import LivingLeader
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.base.errors import MetadataError
+from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold, PartitionLook
+from airflow_provider_rlmm.core.plans.counts import NOTHING, Count
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
-from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.features.retention.expiration import (
     ExpirationPass,
+    ExpiredSegment,
+    KeptSegment,
     LeaderView,
     Standing,
     first_pass,
     known_up_to,
 )
-from airflow_provider_rlmm.features.retention.leader_lineage import NotConfirmed, SegmentIndexes, lineage_of_leader
+from airflow_provider_rlmm.features.retention.leader_lineage import KnownLineage, NotConfirmed
 
 
 class Certainty(StrEnum):
@@ -32,6 +34,38 @@ class Certainty(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Stays:
+    """What the next pass leaves in remote storage, by what it is to the leader."""
+
+    kept: Count = NOTHING  # of its own lineage
+    foreign: Count = NOTHING  # of other lineages: it goes once the log begins behind it
+    undecided: Count = NOTHING  # nobody can tell whether it is of the lineage
+    leaked: Count = NOTHING  # listed for none of its leader epochs: no leader ever finds it
+    next_due_ms: int | None = None  # when time takes the next segment, ms since the epoch; ``None`` where it never does
+
+    @classmethod
+    def of(cls, segments: Sequence[KeptSegment]) -> Stays:
+        """
+        Sum up what stays.
+
+        :param segments: as a pass leaves them.
+        """
+
+        def count(standing: Standing) -> Count:
+            mine = [one.segment.segment_size_in_bytes for one in segments if one.standing is standing]
+            return Count(len(mine), sum(mine))
+
+        due = (one.due_ms for one in segments if one.due_ms is not None)
+        return cls(
+            kept=count(Standing.VALID),
+            foreign=count(Standing.FOREIGN),
+            undecided=count(Standing.UNDECIDED),
+            leaked=count(Standing.LEAKED),
+            next_due_ms=min(due, default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionPass:
     """
     What the leader of one user partition deletes in the next pass of its expiration task.
@@ -40,57 +74,36 @@ class PartitionPass:
     :param certainty: how much of it is told.
     :param why: why it is not all; empty where it is.
     :param log_start_offset: where its log begins, inclusive; ``None`` where that is not known.
-    :param found: the segments; ``None`` where nothing is told.
+    :param expired: the segments that go, in the order in which the leader deletes them; ``None`` where nothing is told.
+    :param stays: what is left.
     :param configs: the settings that they are judged by; ``None`` where nothing is told.
     :param leader: id of the broker that leads it; ``None`` where that was not told.
+    :param again: whether nothing is told only because something has changed meanwhile.
     """
 
     topic_id_partition: TopicIdPartition
     certainty: Certainty
     why: tuple[str, ...] = ()
     log_start_offset: int | None = None
-    found: ExpirationPass | None = None
+    expired: tuple[ExpiredSegment, ...] | None = None
+    stays: Stays = Stays()
     configs: CopyConfigs | None = None
     leader: int | None = None
+    again: bool = False
 
     @property
     def by_reason(self) -> Mapping[str, Count]:
         """What goes, by the name of the reason."""
         sums: dict[str, Count] = {}
-        for segment in self.found.expired if self.found else ():
+        for segment in self.expired or ():
             one = Count(1, segment.segment.segment_size_in_bytes)
-            sums[segment.reason.value] = Count.sum([sums.get(segment.reason.value, Count(0, 0)), one])
+            sums[segment.reason.value] = Count.sum([sums.get(segment.reason.value, NOTHING), one])
         return sums
 
     @property
-    def kept(self) -> Count:
-        """What stays of the leader's own lineage."""
-        return self._standing(Standing.VALID)
-
-    @property
-    def foreign(self) -> Count:
-        """What stays of other lineages: it goes once the log begins behind it."""
-        return self._standing(Standing.FOREIGN)
-
-    @property
-    def undecided(self) -> Count:
-        """What stays, as nobody can tell whether it is of the leader's lineage."""
-        return self._standing(Standing.UNDECIDED)
-
-    @property
-    def leaked(self) -> Count:
-        """What no leader ever finds: it is listed for none of its leader epochs."""
-        return self._standing(Standing.LEAKED)
-
-    @property
-    def next_due_ms(self) -> int | None:
-        """When time takes the next segment, ms since the epoch; ``None`` where it never does, or nothing is told."""
-        due = [kept.due_ms for kept in self.found.kept if kept.due_ms is not None] if self.found else []
-        return min(due, default=None)
-
-    def _standing(self, standing: Standing) -> Count:
-        kept = self.found.kept if self.found else ()
-        return Count.sum(Count(1, one.segment.segment_size_in_bytes) for one in kept if one.standing is standing)
+    def goes(self) -> Count:
+        """What goes."""
+        return Count.sum(self.by_reason.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,63 +120,92 @@ class PassTimes:
     passed_ms: int | None
 
 
+def unresolved(tip: TopicIdPartition, why: str, look: PartitionLook | NotTold | None = None) -> PartitionPass:
+    """
+    Return that nothing is told of a user partition.
+
+    :param tip: the user partition.
+    :param why: why, in words.
+    :param look: what its leader has answered, ``None`` where it was not asked.
+    """
+    if isinstance(look, PartitionLook):
+        return PartitionPass(tip, Certainty.UNRESOLVED, (why,), look.log_start_offset, leader=look.leader)
+    return PartitionPass(tip, Certainty.UNRESOLVED, (why,))
+
+
 def pass_of_leader(
-    tip: TopicIdPartition,
-    look: LeaderAnswer | None,
+    before: PartitionLook,
+    after: PartitionLook | NotTold,
     cache: RemoteLogMetadataCache,
-    storage: SegmentIndexes,
-    leader: LivingLeader,
+    lineage: KnownLineage | NotConfirmed,
     times: PassTimes,
 ) -> PartitionPass:
     """
     Return what the leader of a user partition deletes next.
 
-    :param tip: the user partition.
-    :param look: what its leader answered before the metadata topic was read.
-    :param cache: its segments, as of after that look.
-    :param storage: where their indexes lie.
-    :param leader: the living leader; it is asked a second time, and what has changed since is not resolved.
+    :param before: what the leader answered before the metadata topic was read to its end.
+    :param after: what it answered after that: what has changed in between is not resolved.
+    :param cache: its segments, as of between the two.
+    :param lineage: that of the leader.
     :param times: what time it is.
-    :raises EventLogUnavailableError: if the leader does not answer.
-    :raises EventLogAccessError: if it may not be asked.
     """
-    if look is None or look.offsets is None:
-        return PartitionPass(tip, Certainty.UNRESOLVED, ("it has no leader",))
-    start, configs = look.offsets.log_start_offset, look.configs
-    if (obstacle := _obstacle(tip, look)) is not None:
-        return PartitionPass(tip, Certainty.UNRESOLVED, (obstacle,), start)
+    tip = before.topic_id_partition
+    if (changed := _changed(before, after)) is not None:
+        return replace(unresolved(tip, changed, before), again=True)
     segments = cache.list_remote_log_segments()
     if not segments:
-        return PartitionPass(tip, Certainty.ALL, (), start, ExpirationPass([], [], exact=True), configs, look.leader)
-    lineage = lineage_of_leader(segments, storage, leader)
+        told = PartitionPass(tip, Certainty.ALL, expired=(), configs=before.configs, leader=before.leader)
+        return replace(told, log_start_offset=before.log_start_offset)
     if isinstance(lineage, NotConfirmed):
-        return PartitionPass(tip, Certainty.UNRESOLVED, (lineage.why,), start)
-    copying = frozenset(
-        m.remote_log_segment_id for m in segments if m.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
-    )
+        return unresolved(tip, lineage.why, before)
+    if lineage.leader_epoch != before.leader_epoch:
+        return replace(unresolved(tip, "its leader has changed meanwhile; try again", before), again=True)
+    view = _view(before, cache, segments, lineage, times)
+    try:
+        found = first_pass(view)
+        later = found if view.now_ms == times.now_ms else first_pass(replace(view, now_ms=times.now_ms))
+    except MetadataError as e:
+        return unresolved(
+            tip, f"the task of its leader ends with an error, as Kafka cannot list an epoch of it: {e}", before
+        )
+    why = (*_why_later(len(later.expired) - len(found.expired)), *_why_more(view, found))
+    certainty = Certainty.AT_LEAST if why else Certainty.ALL
+    stays, start = Stays.of(found.kept), before.log_start_offset
+    return PartitionPass(tip, certainty, why, start, tuple(found.expired), stays, before.configs, before.leader)
+
+
+def _view(
+    look: PartitionLook,
+    cache: RemoteLogMetadataCache,
+    segments: Sequence[RemoteLogSegmentMetadata],
+    lineage: KnownLineage,
+    times: PassTimes,
+) -> LeaderView:
+    """Return what the leader knows, as far as it is known."""
+    copying = (m for m in segments if m.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED)
     view = LeaderView(
         cache=cache,
         leader_epochs=lineage.leader_epochs,
-        log_start_offset=start,
-        log_end_offset=look.offsets.high_watermark,
-        retention_ms=configs.retention_ms,
-        retention_bytes=configs.retention_bytes,
+        log_start_offset=look.log_start_offset,
+        log_end_offset=look.high_watermark,
+        retention_ms=look.configs.retention_ms,
+        retention_bytes=look.configs.retention_bytes,
         # Before 1970 no limit by time reaches back.
         now_ms=-1 if times.passed_ms is None else min(times.passed_ms, times.now_ms),
-        being_copied=copying,
+        being_copied=frozenset(m.remote_log_segment_id for m in copying),
     )
-    view = known_up_to(view, lineage.source)
-    found = first_pass(view)
-    later = found if view.now_ms == times.now_ms else first_pass(replace(view, now_ms=times.now_ms))
-    by_our_clock = len(later.expired) - len(found.expired)
-    if (changed := _changed(look, leader.ask(tip.topic, tip.partition))) is not None:
-        return PartitionPass(tip, Certainty.UNRESOLVED, (changed,), start)
-    why = (*_why_later(by_our_clock), *_why_more(view, found))
-    certainty = Certainty.AT_LEAST if why else Certainty.ALL
-    return PartitionPass(tip, certainty, why, start, found, configs, look.leader)
+    return view if lineage.is_whole else known_up_to(view, lineage.last_epoch, lineage.end_offset)
 
 
-def _obstacle(tip: TopicIdPartition, look: LeaderAnswer) -> str | None:
+def obstacle_of(tip: TopicIdPartition, look: PartitionLook | NotTold) -> str | None:
+    """
+    Say why nothing can be told of a user partition, whatever its lineage is; ``None`` where nothing stands against it.
+
+    :param tip: the user partition.
+    :param look: what its leader answered.
+    """
+    if isinstance(look, NotTold):
+        return look.why
     if look.topic_id_partition != tip:
         return f"the topic was made anew: its id is {look.topic_id_partition.topic_id} now"
     if not look.configs.remote_storage_enable:
@@ -173,12 +215,14 @@ def _obstacle(tip: TopicIdPartition, look: LeaderAnswer) -> str | None:
     return None
 
 
-def _changed(before: LeaderAnswer, now: LeaderAnswer | None) -> str | None:
-    if now is None or now.offsets is None or before.offsets is None:
-        return "its leader was gone when it was asked again; try again"
+def _changed(before: PartitionLook, now: PartitionLook | NotTold) -> str | None:
+    if isinstance(now, NotTold):
+        return f"when it was asked again, {now.why}; try again"
     if now.topic_id_partition != before.topic_id_partition:
         return "the topic was made anew meanwhile; try again"
-    begun, begins = before.offsets.log_start_offset, now.offsets.log_start_offset
+    if now.leader_epoch != before.leader_epoch:
+        return "its leader has changed meanwhile; try again"
+    begun, begins = before.log_start_offset, now.log_start_offset
     if begins != begun:
         return f"its log began at offset {begun}, and at {begins} when its leader was asked again; try again"
     if now.configs != before.configs:

@@ -103,12 +103,12 @@ def remembered(found: PartitionPass, before: DuePartition | None, now_ms: int) -
     :param before: what is remembered.
     :param now_ms: the time, ms since the epoch.
     """
-    if found.found is None or found.configs is None:
+    if found.expired is None or found.configs is None:
         return None
     retention_ms, retention_bytes = found.configs.retention_ms, found.configs.retention_bytes
     same = before is not None and (before.retention_ms, before.retention_bytes) == (retention_ms, retention_bytes)
     known = before.since_ms if before is not None and same else {}
-    due = (str(one.segment.remote_log_segment_id.id) for one in found.found.expired if one.exact)
+    due = (str(one.segment.remote_log_segment_id.id) for one in found.expired if one.exact)
     return DuePartition(
         retention_ms, retention_bytes, {segment: min(known.get(segment, now_ms), now_ms) for segment in due}
     )
@@ -123,12 +123,12 @@ def overdue_of(found: PartitionPass, known: DuePartition | None, now_ms: int, in
     :param now_ms: the time, ms since the epoch.
     :param interval_ms: between two passes of a leader, ms.
     """
-    if found.found is None or known is None:
+    if found.expired is None or known is None:
         return None
     late_ms = now_ms - max(LATE_MS, LATE_PASSES * interval_ms)
     late = [
         (since_ms, one.segment.segment_size_in_bytes)
-        for one in found.found.expired
+        for one in found.expired
         if (since_ms := known.since_ms.get(str(one.segment.remote_log_segment_id.id))) is not None
         and since_ms <= late_ms
     ]

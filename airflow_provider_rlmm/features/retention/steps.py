@@ -1,73 +1,125 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the leaders of a living topic delete of remote storage next: which topic is meant, and what it takes to tell."""
+"""What the leaders of living topics delete of remote storage next: which topics are meant, and what it takes to tell."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, RemoteLogError
-from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
 from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.features.retention.leader_lineage import ignore_step
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.answers import NotTold, TopicLook
+    from airflow_provider_rlmm.core.log.living_leader import LivingLeaders
+    from airflow_provider_rlmm.core.records.records import TopicIdPartition
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass, PassTimes
-    from airflow_provider_rlmm.features.retention.overdue import DueSegments, Overdue
+    from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention
+    from airflow_provider_rlmm.features.retention.overdue import Overdue
 
 logger = logging.getLogger(__name__)
 
-_MAX_DUE_BYTES: Final = 64 * 2**20
+RECORDS_AT_ONCE: Final = 1_000_000
+"""Records of the metadata topic whose segments memory holds at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRetention:
+def retention_of_leaders(
+    session: CleanerSession,
+    topic: str | None = None,
+    partition: int | None = None,
+    on_step: Callable[[str, int, int], object] = ignore_step,
+) -> LeaderRetention:
     """
-    What the leaders of a topic delete next.
+    Tell what leaders delete next, and what of that was due in runs some hours ago.
 
-    :param partitions: what is told of each user partition.
-    :param overdue: what they should have deleted long ago, by user partition.
-    :param not_judged: why nobody can tell whether anything is overdue, ``None`` where it was judged.
-    """
-
-    partitions: list[PartitionPass]
-    overdue: dict[int, Overdue]
-    not_judged: str | None = None
-
-
-def retention_of_topic(
-    session: CleanerSession, topic: str, partitions: Collection[int] | None = None
-) -> TopicRetention:
-    """
-    Tell what the leaders of a topic delete next, and what of that was due in runs some hours ago: that is remembered in the
-    folder of the cluster.
+    Since when segments are due, and the lineages that leaders have confirmed, are remembered in the folder of the cluster.
 
     :param session: of the run.
-    :param topic: its name.
-    :param partitions: of the topic, ``None`` for all that the metadata topic names.
-    :raises RlmmError: as :func:`passes_of_leaders`.
+    :param topic: name of the topic, ``None`` for all that have remote segments.
+    :param partition: of the topic, ``None`` for all that the metadata topic names.
+    :param on_step: told how far this is.
+    :raises RemoteLogError: if the cluster has no such topic, or the metadata topic does not name such a partition of it.
+    :raises EventLogError: if cluster or metadata topic cannot be read.
+    :raises StorageError: if no storage is named.
     """
-    from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-    from airflow_provider_rlmm.features.retention.overdue import DueSegments, overdue_of, remembered
+    from airflow_provider_rlmm.core.log.answers import TopicLook
+    from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention
 
-    found, now_ms = passes_of_leaders(session, topic, partitions), session.clock()
-    topic_id = kafka_uuid_str(found[0].topic_id_partition.topic_id)
-    uri = f"{session.cluster_uri}/retention/{topic_id}.json"
+    with session.access.open_leaders(session.cluster_id, session.log.topic_id) as leaders:
+        answers = leaders.topics(None if topic is None else [topic])
+        topics = {name: look for name, look in answers.items() if isinstance(look, TopicLook)}
+        if topic is not None:
+            _require_topic(session.cluster_id, topic, answers)
+        found = _passes(session, leaders, topics, partition, all_topics=topic is None, on_step=on_step)
+    if topic is not None and not found:
+        raise RemoteLogError(f"the metadata topic names no segment of such a partition of {in_quotes(topic)}")
+    untold = {name: look.why for name, look in answers.items() if not isinstance(look, TopicLook)}
+    overdue, not_judged = _judge(session, found, topics, all_topics=topic is None)
+    return LeaderRetention(found, overdue, not_judged, untold)
+
+
+def _require_topic(cluster_id: str, topic: str, answers: Mapping[str, TopicLook | NotTold]) -> None:
+    from airflow_provider_rlmm.core.log.answers import NotTold
+
+    if (found := answers.get(topic)) is None:
+        raise RemoteLogError(f"cluster {cluster_id!r} has no topic {in_quotes(topic)}: orphans are told by 'orphans'")
+    if isinstance(found, NotTold):
+        raise RemoteLogError(f"nothing is told of topic {in_quotes(topic)}: {found.why}")
+
+
+def _passes(
+    session: CleanerSession,
+    leaders: LivingLeaders,
+    topics: Mapping[str, TopicLook],
+    partition: int | None,
+    *,
+    all_topics: bool,
+    on_step: Callable[[str, int, int], object],
+) -> list[PartitionPass]:
+    """Ask the leaders of topics, metadata partitions after metadata partitions, and keep the lineages that were found."""
+    from airflow_provider_rlmm.core.log.doubted_segments import DoubtedSegments, groups_of
+    from airflow_provider_rlmm.features.retention.leader_memory import keep_lineages, read_lineages
+    from airflow_provider_rlmm.features.retention.leader_sweep import LeaderSweep
+
+    places = _places(session.log.partition_count, topics, partition)
+    storage, kept = session.storage.get_storage_manager(), read_lineages(session.cluster_uri, session.cluster_id)
+    sweep = LeaderSweep(leaders, storage, kept, lambda: _times(session.clock), on_step)
+    topic_ids = {look.topic_id for look in topics.values()}
+    found: list[PartitionPass] = []
+    done = 0
     try:
-        interval_ms = _pass_interval_ms(session)
-        before = _read_due(uri, topic_id)
-        known = {one.topic_id_partition.partition: one for one in found}
-        now = {p: remembered(one, before.partitions.get(p), now_ms) for p, one in known.items()}
-        due = {**before.partitions, **{p: partition for p, partition in now.items() if partition is not None}}
-        replace_file(uri, [DueSegments(topic_id, due).to_json().encode()])
-    except (PlanError, ConfigurationError, OSError) as e:
-        logger.warning("whether anything is overdue cannot be told: %s", e)
-        return TopicRetention(found, {}, str(e))
-    late = {p: overdue_of(one, due.get(p), now_ms, interval_ms) for p, one in known.items()}
-    return TopicRetention(found, {p: one for p, one in late.items() if one is not None})
+        for group in groups_of(session.log, places.keys(), RECORDS_AT_ONCE):
+            on_step("reading metadata partitions", done, len(places))
+            segments = DoubtedSegments(session.log, group, topic_ids)
+            found += sweep.passes(segments, [tip for number in group for tip in places[number]])
+            done += len(group)
+            logger.info("%d of %d metadata partitions: %d user partitions", done, len(places), len(found))
+    finally:
+        # What was found is worth keeping whatever comes of the rest.
+        lineages = kept.with_lineages(sweep.found, frozenset(topic_ids) if all_topics else None)
+        if lineages != kept:
+            keep_lineages(session.cluster_uri, lineages)
+    return sorted(found, key=lambda one: (one.topic_id_partition.topic, one.topic_id_partition.partition))
+
+
+def _places(
+    partition_count: int, topics: Mapping[str, TopicLook], partition: int | None
+) -> dict[int, list[TopicIdPartition]]:
+    """Return the user partitions of topics by the metadata partition that names their segments."""
+    from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+    from airflow_provider_rlmm.core.records.records import TopicIdPartition
+
+    places: dict[int, list[TopicIdPartition]] = {}
+    for name, look in sorted(topics.items()):
+        for number in range(look.partitions):
+            if partition in (None, number):
+                tip = TopicIdPartition(look.topic_id, name, number)
+                places.setdefault(metadata_partition_for(tip, partition_count), []).append(tip)
+    return places
 
 
 def _times(clock: Clock) -> PassTimes:
@@ -77,17 +129,21 @@ def _times(clock: Clock) -> PassTimes:
     return PassTimes(now_ms, clock.not_before_ms() if isinstance(clock, ProvenClock) else None)
 
 
-def _read_due(uri: str, topic_id: str) -> DueSegments:
-    from airflow_provider_rlmm.features.retention.overdue import DueSegments
+def _judge(
+    session: CleanerSession, found: list[PartitionPass], topics: Mapping[str, TopicLook], *, all_topics: bool
+) -> tuple[Mapping[TopicIdPartition, Overdue], Mapping[str, str]]:
+    """Tell what is overdue, and remember what is due; by topic why that cannot be done."""
+    from airflow_provider_rlmm.features.retention.leader_memory import DueFiles
 
     try:
-        text = read_file(uri, _MAX_DUE_BYTES).to_pybytes().decode()
-    except FileNotFoundError:
-        return DueSegments(topic_id)
-    found = DueSegments.from_json(text)
-    if found.topic_id != topic_id:
-        raise PlanError(f"{uri} is of topic {found.topic_id}; remove the file")
-    return found
+        interval_ms, remembered = _pass_interval_ms(session), DueFiles(session.cluster_uri)
+    except (PlanError, ConfigurationError, OSError) as e:
+        logger.warning("whether anything is overdue cannot be told: %s", e)
+        return {}, dict.fromkeys((one.topic_id_partition.topic for one in found), str(e))
+    judged = remembered.judge(found, session.clock(), interval_ms)
+    if all_topics:
+        remembered.forget_all_but(look.topic_id for look in topics.values())
+    return judged
 
 
 def _pass_interval_ms(session: CleanerSession) -> int:
@@ -99,47 +155,3 @@ def _pass_interval_ms(session: CleanerSession) -> int:
     if not found:
         raise PlanError(f"no broker tells {TASK_INTERVAL}: that takes DESCRIBE_CONFIGS on the cluster")
     return max(found)
-
-
-def passes_of_leaders(
-    session: CleanerSession, topic: str, partitions: Collection[int] | None = None
-) -> list[PartitionPass]:
-    """
-    Tell what the leaders of a topic delete in the next pass of their expiration tasks, by user partition.
-
-    The leaders are asked before the metadata topic is read and after it, so that what is told is of one moment.
-
-    :param session: of the run.
-    :param topic: its name.
-    :param partitions: of the topic, ``None`` for all that the metadata topic names.
-    :raises RemoteLogError: if the cluster has no such topic, or the metadata topic does not name such a partition of it.
-    :raises TopicInDoubtError: if records about the topic may be missing, or cannot be applied.
-    :raises EventLogError: if cluster or metadata topic cannot be read.
-    :raises StorageError: if no storage is named.
-    """
-    from airflow_provider_rlmm.core.log.known_segments import PartitionSegments
-    from airflow_provider_rlmm.features.retention.leader_pass import pass_of_leader
-
-    storage = session.storage.get_storage_manager()
-    with session.access.open_leader(session.cluster_id) as leader:
-        answer = leader.ask(topic, 0)
-        if answer is None:
-            raise RemoteLogError(
-                f"cluster {session.cluster_id!r} has no topic {in_quotes(topic)}: orphans are told by 'orphans'"
-            )
-        with session.topic() as replay:
-            replay.advance()
-            named = [t for t in replay.partitions() if t.topic_id == answer.topic_id_partition.topic_id]
-        wanted = sorted(
-            (t for t in named if partitions is None or t.partition in partitions), key=lambda t: t.partition
-        )
-        if not wanted:
-            raise RemoteLogError(f"the metadata topic names no segment of such a partition of {in_quotes(topic)}")
-        looks = {tip: leader.ask(topic, tip.partition) for tip in wanted}
-        segments = PartitionSegments(session.log, wanted)
-        times = _times(session.clock)
-        found = []
-        for tip in wanted:
-            found.append(pass_of_leader(tip, looks[tip], segments.cache(tip), storage, leader, times))
-            logger.info("%s: %s", tip, found[-1].certainty)
-    return found

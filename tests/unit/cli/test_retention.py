@@ -15,13 +15,14 @@ import pytest
 
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
-from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderOffsets, LeaderRecord
+from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from tests.tiered_orders import ORDERS, START_MS, TieredOrders, batches
-from tests.unit.features.copying.in_process_leader import InProcessLeader
+from tests.tiered_orders import METADATA_PARTITIONS, ORDERS, START_MS, TieredOrders, batches
+from tests.unit.features.retention.in_process_leaders import InProcessLeaders
 
 NOW_MS = START_MS + 100_000
 """The newest records of the three segments are 71, 41 and 11 s old then."""
@@ -37,17 +38,24 @@ class Led(TieredOrders):
         self.now_ms, self.proven = NOW_MS, True
         self.passed_ms: int | None = None
         self.interval_ms: str | None = "30000"
-        self.leader = InProcessLeader(UUID(int=99))
+        self.leaders = InProcessLeaders()
         for tip in ORDERS:
             self.lead(tip.partition)
             self.serve(tip.partition, 89, 0)
 
-    def lead(self, partition: int, configs: CopyConfigs = FOREVER, start: int = 0, end: int = 120) -> None:
-        self.leader.lead(ORDERS[partition], configs, LeaderOffsets(start, end, end))
+    def lead(
+        self,
+        partition: int,
+        configs: CopyConfigs = FOREVER,
+        start: int = 0,
+        end: int = 120,
+        leader_epoch: int | None = None,
+    ) -> None:
+        self.leaders.lead(ORDERS[partition], configs, start, end, leader_epoch)
 
     def serve(self, partition: int, offset: int, leader_epoch: int) -> None:
         """Serve one record and no other."""
-        self.leader.records[ORDERS[partition]] = {offset: LeaderRecord(offset, leader_epoch, START_MS, None, None)}
+        self.leaders.records[ORDERS[partition]] = {offset: leader_epoch}
 
 
 @pytest.fixture
@@ -66,7 +74,7 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Led:
     for kind, name, value in (
         (RemoteLogAccess, "get_event_log", nullcontext(fake.log)),
         (RemoteLogAccess, "get_cluster_topics", fake.topics),
-        (RemoteLogAccess, "open_leader", nullcontext(fake.leader)),
+        (RemoteLogAccess, "open_leaders", nullcontext(fake.leaders)),
         (StorageAccess, "get_storage_manager", fake.storage),
     ):
         monkeypatch.setattr(kind, name, lambda self, *_, value=value: value)
@@ -137,11 +145,11 @@ def empties_the_topic(world: Led) -> None:
 
 
 UNRESOLVED: dict[str, Change] = {
-    "it has no leader": lambda world: world.leader.answers.pop(("orders", 1)) and None,
+    "it has no leader": lambda world: world.leaders.looks.update({("orders", 1): NotTold("it has no leader")}),
     "remote.storage.enable is off": lambda world: world.lead(0, replace(FOREVER, remote_storage_enable=False)),
     "the leader's record at offset 89 is of epoch 1": lambda world: world.serve(0, 89, 1),
     "the leader's record at offset 90 is of epoch 2": lambda world: world.serve(0, 90, 2),
-    "serves no record at the offsets 89 to 91": lambda world: world.serve(0, 87, 0),
+    "serves no record from there on": lambda world: world.leaders.records.update({ORDERS[0]: {}}),
     "no segment of it is copied": empties_the_topic,
 }
 
@@ -167,6 +175,15 @@ def test_a_record_behind_the_marker_of_a_transaction_confirms_the_lineage(
     assert asked(capsys, "0")[0]["certainty"] == "all"
 
 
+def test_any_record_of_the_epoch_behind_a_segment_confirms_its_lineage(
+    world: Led, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.serve(0, 87, 0)
+    world.lead(0, replace(FOREVER, retention_ms=0))
+    (row,) = asked(capsys, "0")
+    assert (row["certainty"], row["segments"], row["undecided_segments"]) == ("at least", 2, 1)
+
+
 def test_where_the_newest_segment_is_not_confirmed_an_older_one_tells_of_what_lies_before(
     world: Led, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,25 +195,55 @@ def test_where_the_newest_segment_is_not_confirmed_an_older_one_tells_of_what_li
 
 
 def test_what_changes_while_it_is_looked_at_is_not_resolved(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
-    changes: dict[str, Callable[[], None]] = {
-        "at 30 when its leader was asked again": lambda: world.lead(0, start=30),
-        "its settings have changed": lambda: world.lead(0, replace(FOREVER, retention_ms=5)),
-        "its leader was gone": lambda: world.leader.answers.clear(),
+    changes: dict[str, Callable[[int], None]] = {
+        "when its leader was asked again": lambda n: world.leaders.change(ORDERS[0], log_start_offset=n),
+        "its settings have changed": lambda n: world.leaders.change(
+            ORDERS[0], configs=replace(FOREVER, retention_ms=n)
+        ),
+        "its leader has changed": lambda n: world.leaders.change(ORDERS[0], leader_epoch=n),
+        "it has no leader": lambda n: world.leaders.looks.update({("orders", 0): NotTold("it has no leader")}),
+        "the topic was made anew": lambda n: world.leaders.change(
+            ORDERS[0], topic_id_partition=replace(ORDERS[0], topic_id=UUID(int=n))
+        ),
     }
-    for why, change in changes.items():
-        world.lead(0)
-        questions: list[str] = []
+    for number, (why, change) in enumerate(changes.items()):
+        # What is kept of an earlier leader is none of this one's.
+        world.lead(0, leader_epoch=100 * number)
+        world.serve(0, 89, 0)
+        looks: list[str] = []
+        # The last look of each moment; another leader is asked for its lineage, which takes one look more.
+        last = {3, 6} if why == "its leader has changed" else {3, 5}
 
-        def before(question: str, change: Callable[[], None] = change, asked: list[str] = questions) -> None:
-            asked.append(question)
-            # For the topic's id, for the first look, and for the second.
-            if asked.count("ask") == 3:
-                change()
+        def before(
+            question: str,
+            change: Callable[[int], None] = change,
+            looks: list[str] = looks,
+            last: set[int] = last,
+        ) -> None:
+            looks += [question] * (question == "look")
+            if question == "look" and len(looks) in last:
+                change(len(looks))
 
-        world.leader.before = before
+        world.leaders.before = before
         (row,) = asked(capsys, "0", code=4)
         assert row["certainty"] == "unresolved"
-        assert why in row["why"][0]
+        assert why in row["why"][0], why
+
+
+def test_what_has_changed_is_looked_at_once_more(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    world.lead(0, replace(FOREVER, retention_ms=50_000), leader_epoch=0)
+    looks: list[str] = []
+
+    def before(question: str) -> None:
+        looks.extend([question] * (question == "look"))
+        # Between the two looks of the first moment.
+        if question == "look" and len(looks) == 3:
+            world.leaders.change(ORDERS[0], log_start_offset=30)
+
+    world.leaders.before = before
+    (row,) = asked(capsys, "0")
+    assert (row["certainty"], row["log_start_offset"], row["segments"]) == ("all", 30, 1)
+    assert len(looks) == 5, "two for the lineage and the moment, one after it, and two more"
 
 
 def test_what_another_leader_has_made_void_is_not_counted(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,7 +272,7 @@ def test_a_topic_without_segments_has_a_line(
     world: Led, capsys: pytest.CaptureFixture[str], topic: str, said: str
 ) -> None:
     empty = replace(ORDERS[0], topic="empty", topic_id=UUID(int=5))
-    world.leader.lead(empty, FOREVER, LeaderOffsets(0, 0, 0))
+    world.leaders.lead(empty, FOREVER, 0, 0)
     assert run(["retention", topic]) == 1
     assert said in " ".join(capsys.readouterr().err.split())
 
@@ -307,6 +354,7 @@ def test_what_is_not_resolved_is_not_forgotten(world: Led, capsys: pytest.Captur
 
 
 def test_where_nobody_can_judge_it_is_said(world: Led, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    world.lead(0, replace(FOREVER, retention_ms=50_000))
     world.interval_ms = None
     assert overdue(capsys) is None
     assert run(["retention", "orders", "0"]) == 0
@@ -318,3 +366,170 @@ def test_where_nobody_can_judge_it_is_said(world: Led, capsys: pytest.CaptureFix
     (remembered,) = tmp_path.glob("work/*/retention/*.json")
     remembered.write_text(remembered.read_text().replace("segments", "sediments").replace("since_ms", "sinks"))
     assert overdue(capsys) is None
+
+
+def whole(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> list[dict[str, Any]]:
+    """Ask for all topics."""
+    assert run(["retention", *arguments, "--json"]) == code
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_all_topics_have_their_sums(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    payments = replace(ORDERS[0], topic="payments", topic_id=UUID(int=78))
+    world.copy(payments, batches(0))
+    world.leaders.lead(payments, replace(FOREVER, retention_bytes=0), 0, 120)
+    world.leaders.records[payments] = {29: 0}
+    without = replace(ORDERS[0], topic="local", topic_id=UUID(int=79))
+    world.leaders.lead(without, replace(FOREVER, remote_storage_enable=False), 0, 120)
+    for tip in ORDERS:
+        world.lead(tip.partition, replace(FOREVER, retention_ms=50_000))
+    orders, of_payments = whole(capsys)
+    assert (orders["topic"], orders["all"], orders["at_least"], orders["unresolved"]) == ("orders", 2, 0, 0)
+    size = world.segments[0].segment_size_in_bytes
+    assert orders["by_reason"] == {"RETENTION_MS": {"segments": 2, "bytes": 2 * size}}
+    assert (orders["segments"], orders["bytes"], orders["kept_segments"]) == (2, 2 * size, 4)
+    assert orders["next_due_ms"] == START_MS + 59_000 + 50_000
+    assert (of_payments["topic"], of_payments["at_least"], of_payments["segments"]) == ("payments", 1, 1)
+    assert run(["retention"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "3 segments, " in printed
+    assert "RETENTION_MS 2 segments" in printed
+
+
+def test_one_partition_that_nobody_can_tell_leaves_the_others(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    world.serve(1, 89, 7)
+    world.lead(0, replace(FOREVER, retention_ms=50_000))
+    (orders,) = whole(capsys, code=4)
+    assert (orders["all"], orders["unresolved"], orders["segments"]) == (1, 1, 1)
+    (why,) = orders["why_unresolved"]
+    assert why["partitions"] == [1]
+    assert "of epoch 7" in why["why"]
+    assert run(["retention"]) == 4
+    assert "orders, unresolved, partition 1: the newest segment" in " ".join(capsys.readouterr().out.split())
+
+
+def test_segments_as_json_have_what_is_not_told_beside_them(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    world.serve(1, 89, 7)
+    world.interval_ms = None
+    for arguments in (["orders"], []):
+        assert run(["retention", *arguments, "--segments", "--json"]) == 4
+        said = " ".join(capsys.readouterr().err.split())
+        assert "of epoch 7" in said
+        assert "is overdue: no broker tells remote.log.manager" in said
+
+
+def test_a_topic_that_may_not_be_described_is_told_as_such(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    world.leaders.not_told["hidden"] = "TOPIC_AUTHORIZATION_FAILED"
+    assert [row["unresolved"] for row in whole(capsys, code=4)] == [0]
+    assert run(["retention"]) == 4
+    assert "nothing is told of topic hidden: TOPIC_AUTHORIZATION_FAILED" in " ".join(capsys.readouterr().out.split())
+    assert run(["retention", "hidden"]) == 1
+
+
+def test_what_is_overdue_comes_first(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    world.lead(0, replace(FOREVER, retention_ms=50_000))
+    payments = replace(ORDERS[0], topic="payments", topic_id=UUID(int=78))
+    world.copy(payments, batches(0, padding=1_000))
+    world.leaders.records[payments] = {29: 0}
+    world.leaders.lead(payments, replace(FOREVER, retention_ms=10), 0, 120, 0)
+    whole(capsys)
+    world.update(world.segments[-1], RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+    world.update(world.segments[-1], RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+    world.now_ms += 6 * HOUR_MS + MINUTE_MS
+    orders, of_payments = whole(capsys, code=4)
+    assert (orders["topic"], orders["overdue_segments"], of_payments["overdue_segments"]) == ("orders", 1, 0)
+    (late,) = orders["overdue"]
+    assert (late["partition"], late["leader"], late["segments"]) == (0, 7, 1)
+    assert "in the log of broker 7, its leader" in late["what_to_do"]
+    assert run(["retention"]) == 4
+    assert capsys.readouterr().out.startswith("needs a person: orders, partition 0: 1 segments")
+
+
+def test_what_is_due_is_forgotten_with_its_topic(
+    world: Led, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    world.lead(0, replace(FOREVER, retention_ms=50_000))
+    whole(capsys)
+    assert len(list(tmp_path.glob("work/*/retention/*.json"))) == 1
+    world.leaders.looks.clear()
+    assert whole(capsys) == []
+    assert not list(tmp_path.glob("work/*/retention/*.json"))
+
+
+def test_a_metadata_partition_that_has_lost_its_beginning_tells_nothing_for_certain(
+    world: Led, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for tip in ORDERS:
+        world.lead(tip.partition, replace(FOREVER, retention_ms=0))
+    number = metadata_partition_for(ORDERS[0], METADATA_PARTITIONS)
+    world.log.truncate(number, 1)
+    first, second = asked(capsys, code=4)
+    assert (first["certainty"], first["segments"]) == ("unresolved", 0)
+    assert f"metadata partition {number} begins at offset 1" in first["why"][0]
+    assert (second["certainty"], second["segments"]) == ("all", 3)
+
+
+def test_a_record_that_cannot_be_applied_leaves_the_user_partitions_of_others(
+    world: Led, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.log.append(metadata_partition_for(ORDERS[1], METADATA_PARTITIONS), b"\xff")
+    first, second = asked(capsys, code=4)
+    assert (first["certainty"], second["certainty"]) == ("all", "unresolved")
+    assert "cannot be applied: look at the record" in second["why"][0]
+
+
+def test_a_lineage_is_confirmed_once_while_its_leader_leads(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    fetched: list[UUID] = []
+    fetch_index = world.storage.fetch_index
+
+    def counted(metadata: Any, index_type: Any) -> bytes:
+        fetched.append(metadata.remote_log_segment_id.id)
+        return bytes(fetch_index(metadata, index_type))
+
+    world.storage.fetch_index = counted
+    for tip in ORDERS:
+        world.lead(tip.partition, replace(FOREVER, retention_ms=50_000), leader_epoch=0)
+    before = whole(capsys)
+    assert (len(fetched), len(world.leaders.asked)) == (2, 4)
+    # What is copied meanwhile is of the same epoch: the lineage is the whole one still.
+    world.copy(ORDERS[0], batches(90))
+    (again,) = whole(capsys)
+    assert (len(fetched), len(world.leaders.asked)) == (2, 4)
+    assert (again["all"], again["kept_segments"]) == (2, before[0]["kept_segments"] + 1)
+    # Another leader has to say so itself, and does not.
+    world.lead(1, replace(FOREVER, retention_ms=50_000), leader_epoch=1)
+    world.serve(1, 89, 1)
+    (changed,) = whole(capsys, code=4)
+    assert (changed["all"], changed["unresolved"]) == (1, 1)
+    assert set(world.leaders.asked[4:]) == {ORDERS[1]}
+
+
+def test_a_lineage_that_ends_before_the_leaders_epoch_is_looked_up_where_a_newer_segment_tells_more(
+    world: Led, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.lead(0, replace(FOREVER, retention_ms=0), leader_epoch=1, end=130)
+    (row,) = asked(capsys, "0")
+    asked_before = len(world.leaders.asked)
+    asked(capsys, "0")
+    assert len(world.leaders.asked) == asked_before, "nothing newer would tell more"
+    world.copy(ORDERS[0], batches(90, leader_epoch=1), leader_epochs=((0, 0), (1, 90)))
+    world.serve(0, 119, 1)
+    (row,) = asked(capsys, "0")
+    assert len(world.leaders.asked) > asked_before
+    assert (row["certainty"], row["segments"], row["kept_segments"]) == ("all", 3, 1)
+
+
+def test_lineages_that_cannot_be_read_are_asked_for_anew(
+    world: Led, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for tip in ORDERS:
+        world.lead(tip.partition, leader_epoch=0)
+    whole(capsys)
+    (kept,) = tmp_path.glob("work/*/leader-lineages.json")
+    good = kept.read_text()
+    for damaged in (good.replace('"end_offset": 89', '"end_offset": 88'), "{}", ""):
+        kept.write_text(damaged)
+        before = len(world.leaders.asked)
+        assert whole(capsys)[0]["all"] == 2
+        assert len(world.leaders.asked) == before + 4
+        assert kept.read_text() == good

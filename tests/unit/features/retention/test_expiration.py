@@ -140,7 +140,7 @@ def test_what_a_leader_epoch_index_does_not_tell_is_undecided() -> None:
         [added(1, 0, 19), newest, added(3, 0, 24, (0, 0))], [added(4, 25, 39, (1, 25)), added(5, 40, 49, (1, 40))]
     )
     step(cache, segment_id(5), S.DELETE_SEGMENT_STARTED)
-    leader = known_up_to(view(cache, (0, 0), (1, 20), retention_ms=0, retention_bytes=0), newest)
+    leader = known_up_to(view(cache, (0, 0), (1, 20), retention_ms=0, retention_bytes=0), 1, newest.end_offset)
     assert leader.undecided == {segment_id(4), segment_id(5)}
     found = first_pass(leader)
     assert expired(found) == [(1, Reason.RETENTION_MS, True), (2, Reason.RETENTION_MS, True)]
