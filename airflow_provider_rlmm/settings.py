@@ -17,7 +17,8 @@ from typing import Any
 from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
 from airflow_provider_rlmm.core.base.declarations import Declared, read_spelled
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.base.file_systems import OpenedStore, local_path, open_stores_by
+from airflow_provider_rlmm.core.base.file_systems import local_path
+from airflow_provider_rlmm.core.base.object_stores import OpenedStore, open_stores_by
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.base.store_uris import is_below, refuse_secrets_in_uri
 from airflow_provider_rlmm.core.base.values import refused

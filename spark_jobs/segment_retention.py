@@ -21,11 +21,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm import __version__
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
+from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
@@ -38,6 +39,7 @@ from airflow_provider_rlmm.features.retention.spark.generations import (
     refusals_of_log,
     write_generation,
 )
+from airflow_provider_rlmm.features.retention.spark.handed_over import read_handed_over
 from airflow_provider_rlmm.features.retention.spark.java_client import (
     BOOTSTRAP_SERVERS,
     load_properties,
@@ -45,8 +47,10 @@ from airflow_provider_rlmm.features.retention.spark.java_client import (
 )
 from airflow_provider_rlmm.features.retention.spark.job_report import READ, JobReport
 from airflow_provider_rlmm.features.retention.spark.orphans import look_for_orphans
-from airflow_provider_rlmm.features.retention.spark.plan import PlanFolder, PlanHeader, save_plan
+from airflow_provider_rlmm.features.retention.spark.plan import PlanHeader, save_plan
+from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, find_range
+from airflow_provider_rlmm.features.retention.spark.stores import Stores, stores_in_use
 from airflow_provider_rlmm.features.retention.spark.what_if import (
     AS_LISTED,
     Scenario,
@@ -77,15 +81,20 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="segment_retention", description=__doc__.partition("\n\n")[0].strip())
     parser.add_argument("--bootstrap-servers", help="Kafka brokers, host:port[,host:port...]")
     parser.add_argument("--topic", default=DEFAULT_TOPIC, help="the metadata topic (%(default)s)")
-    parser.add_argument("--kafka-properties", type=Path, help="Java properties file with more client settings")
-    parser.add_argument("--cluster-state", type=Path, required=True, help="JSON file with the complete topic listing")
+    parser.add_argument("--kafka-properties", help="Java properties file with more client settings")
+    parser.add_argument("--cluster-state", required=True, help="JSON file with the complete topic listing")
+    parser.add_argument("--output", help="folder for the plan, in a store or one that driver and executors share")
     parser.add_argument(
-        "--output", help="folder for the plan; any URI that Spark and the executors' Python can write to"
+        "--store-options",
+        help="JSON file with options of obstore that open the store of plan and data set; without it each machine's "
+        "environment or role does",
     )
     parser.add_argument("--plan-id", help="names the plan")
     parser.add_argument(
+        "--package-version", help="refuse to work if this package is of another version than whoever asks"
+    )
+    parser.add_argument(
         "--last-word",
-        type=Path,
         help="file that says why there is no plan, for those who do not see this program's log",
     )
     parser.add_argument(
@@ -148,7 +157,7 @@ def make_plan(
         cluster = verify_spark_cluster(spark, properties, arguments.topic, cluster_state.cluster_id)
         topic_range = find_range(spark, cluster, arguments.topic)
         cluster_state.require_topic(arguments.topic, topic_range.topic_id)
-    folder = PlanFolder(spark, arguments.output)
+    folder = PlanFolder(arguments.output)
     folder.clear()
     reader = MetadataReader(spark, cluster, topic_range)
     evaluation = Evaluation(topic_range.num_partitions, cluster_state, limits)
@@ -185,11 +194,8 @@ def _store(data_set: str | None, folder: PlanFolder) -> Iterator[GenerationStore
     if data_set is not None:
         yield GenerationStore(data_set)
         return
-    name = folder.new_rows()
-    try:
+    with folder.new_rows() as name:
         yield GenerationStore(f"{folder.uri}/{name}")
-    finally:
-        folder.delete(name)
 
 
 def evaluate_settings(
@@ -218,8 +224,8 @@ def evaluate_settings(
             "evaluated_at_ms": limits.now_ms,
             "scenarios": [result.document() for result in found],
         }
-        folder = PlanFolder(spark, arguments.output)
-        folder.delete(WHAT_IF_NAME)
+        folder = PlanFolder(arguments.output)
+        folder.remove(WHAT_IF_NAME)
         folder.create(WHAT_IF_NAME, json.dumps(document, indent=2).encode())
     return found
 
@@ -273,6 +279,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         logging.getLogger(name).setLevel(logging.INFO)
     properties = {} if arguments.what_if else {BOOTSTRAP_SERVERS: arguments.bootstrap_servers}
     try:
+        _open_stores(arguments)
+        _require_version(arguments.package_version)
         now_ms = int(time.time() * 1000) if arguments.now_ms is None else arguments.now_ms
         limits = EvaluationLimits(now_ms, arguments.min_age_ms, arguments.allow_low_min_age)
         cluster_state = _read_cluster_state(arguments.cluster_state)
@@ -287,22 +295,56 @@ def main(argv: Sequence[str] | None = None) -> int:
         finally:
             spark.stop()
     except RlmmError as e:
-        _say_why(without_secrets(str(e), secrets_of(properties)), arguments.last_word)
+        _say_why(_without_secrets(str(e), properties), arguments.last_word)
         return 1
     except Exception as e:
-        why = f"{type(e).__name__}: {without_secrets(_one_line(str(e)), secrets_of(properties))}"
+        why = f"{type(e).__name__}: {_without_secrets(_one_line(str(e)), properties)}"
         _say_why(why, arguments.last_word)
         return 1
     return 0
 
 
-def _say_why(why: str, last_word: Path | None) -> None:
+def _open_stores(arguments: argparse.Namespace) -> None:
+    """Open stores here, and on executors, by what was handed over."""
+    handed, path = None, arguments.store_options
+    if path is not None:
+        from airflow_provider_rlmm.core.storage.handed_store import HandedStore
+
+        what = f"file of store options {path}"
+        handed = HandedStore.from_json(read_handed_over(path, what).decode(errors="replace"), what)
+    named = (
+        arguments.output,
+        arguments.data_set,
+        arguments.cluster_state,
+        arguments.last_word,
+        arguments.kafka_properties,
+    )
+    used = [uri for uri in named if uri is not None]
+    stores = Stores.of(handed, used)
+    for uri in used:
+        stores.use(uri)
+
+
+def _require_version(asked: str | None) -> None:
+    if asked not in (None, __version__):
+        raise ConfigurationError(
+            f"the job's code on the Spark cluster is airflow-provider-rlmm {__version__}, and {asked} has asked for it: let "
+            "rlmm spark-files of that version write it anew"
+        )
+
+
+def _without_secrets(text: str, properties: Mapping[str, str]) -> str:
+    handed = stores_in_use().handed
+    return without_secrets(text, {*secrets_of(properties), *(() if handed is None else handed.secrets)})
+
+
+def _say_why(why: str, last_word: str | None) -> None:
     log.error("no plan: %s", why)
     if last_word is not None:
         try:
-            last_word.write_text(f"no plan: {why}", encoding="utf-8")
-        except OSError as e:
-            log.error("%s cannot be written: %s", last_word, e.strerror)
+            replace_file(last_word, [f"no plan: {why}".encode()])
+        except (OSError, ConfigurationError) as e:
+            log.error("%s cannot be written: %s", last_word, e)
 
 
 def _one_line(message: str) -> str:
@@ -317,11 +359,11 @@ def _one_line(message: str) -> str:
     return lines[0] if lines else ""
 
 
-def _read_cluster_state(path: Path) -> ClusterState:
+def _read_cluster_state(uri: str) -> ClusterState:
     try:
-        return ClusterState.from_json(path.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise ConfigurationError(f"cluster state {path} cannot be read: {e.strerror}") from e
+        return ClusterState.from_json(str(read_file(uri), "utf-8"))
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigurationError(f"cluster state {uri} cannot be read: {e}") from e
 
 
 if __name__ == "__main__":

@@ -99,6 +99,10 @@ class AwsServer:
         """List the bucket."""
         return {found["Key"] for found in self.client().list_objects_v2(Bucket=BUCKET).get("Contents", ())}
 
+    def objects(self) -> dict[str, bytes]:
+        """Return what is in the bucket: key → bytes."""
+        return {key: self.client().get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in self.keys()}
+
 
 @contextmanager
 def running_aws_server(certificate: tuple[str, str] | None = None, authority: str | None = None) -> Iterator[AwsServer]:

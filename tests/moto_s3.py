@@ -67,6 +67,7 @@ class MotoS3:
     """
     :ivar fault: is asked before each request.
     :ivar refuse_keys: key → code: refused in bulk deletions, which do all the rest.
+    :ivar ignores_conditions: whether a put with a condition is done without looking, as by some gateways.
     :ivar page_size: objects in a page of a listing, ``None`` for S3's.
     :ivar requests: all so far.
     """
@@ -77,6 +78,7 @@ class MotoS3:
 
         self.fault: Fault | None = None
         self.refuse_keys: dict[str, str] = {}
+        self.ignores_conditions = False
         self.page_size: int | None = None
         self.requests: list[Request] = []
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -98,6 +100,17 @@ class MotoS3:
             "allow_http": "true",
         }
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What leads S3 clients here."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "some-key-id",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": REGION,
+        }
+
     def client(self) -> Any:
         """Return boto3's client, always the same: making one takes longer than most of what it is asked for."""
         import boto3
@@ -117,6 +130,11 @@ class MotoS3:
         name = f"bucket-{uuid4()}"
         self.client().create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": REGION}, **options)
         return name
+
+    def objects(self, bucket: str) -> dict[str, bytes]:
+        """Return what lies in a bucket: key → bytes."""
+        found = self.client().list_objects_v2(Bucket=bucket).get("Contents", [])
+        return {o["Key"]: self.client().get_object(Bucket=bucket, Key=o["Key"])["Body"].read() for o in found}
 
     def heal(self) -> None:
         """Answer as S3 does, and forget what was asked."""
@@ -140,6 +158,8 @@ class MotoS3:
             answer = self._all_but(request, refused)
         if answer is None:
             environ["wsgi.input"] = io.BytesIO(body)
+            if self.ignores_conditions:
+                environ.pop("HTTP_IF_NONE_MATCH", None)
             if request.is_listing and self.page_size is not None:
                 environ["QUERY_STRING"] += f"&max-keys={self.page_size}"
             found: Iterable[bytes] = self._moto(environ, start_response)

@@ -27,6 +27,8 @@ class ObjectStoreServer(ThreadingHTTPServer):
     :ivar requests: method and path of each request, in order.
     :ivar lost_answers: how many of the next writes are done and answered with an error all the same.
     :ivar forbidden: whether everything is answered with 403.
+    :ivar ignores_conditions: whether a put with a condition is done without looking.
+    :ivar forgets_after: before this many further puts what is there is gone, as if somebody had removed it.
     :ivar expired: whether everything is answered as S3 answers where a session is over: the token is repeated.
     """
 
@@ -39,6 +41,8 @@ class ObjectStoreServer(ThreadingHTTPServer):
         self.lost_answers = 0
         self.forbidden = False
         self.expired = False
+        self.ignores_conditions = False
+        self.forgets_after: int | None = None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -54,7 +58,13 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers["Content-Length"]))
         if self._refused():
             return
-        if self.headers.get("If-None-Match") == "*" and unquote(self.path) in self.server.objects:
+        if self.server.forgets_after is not None:
+            self.server.forgets_after -= 1
+            if self.server.forgets_after < 0:
+                self.server.objects.clear()
+                self.server.forgets_after = None
+        conditional = self.headers.get("If-None-Match") == "*" and not self.server.ignores_conditions
+        if conditional and unquote(self.path) in self.server.objects:
             self._answer(412)
             return
         self.server.objects[unquote(self.path)] = data

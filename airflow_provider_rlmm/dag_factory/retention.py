@@ -71,6 +71,8 @@ def remote_log_retention(conn_id: str) -> DAG:
             jars="{{ var.value.get('rlmm_spark_jars', '') }}",
             packages="{{ params.packages }}",
             kafka_properties_file="{{ params.kafka_properties_file }}",
+            store_options_file="{{ params.store_options_file }}",
+            spark_files_folder="{{ params.spark_files_folder }}",
             conf={
                 "spark.driver.memory": "{{ params.driver_memory }}",
                 "spark.executor.memory": "{{ params.executor_memory }}",
@@ -116,6 +118,14 @@ def _of_spark() -> dict[str, Param]:
             description="Maven coordinates that Spark fetches, separated by commas; empty: Spark's Kafka connector where "
             "nothing else gives it",
         ),
+        **_of_a_driver_elsewhere(),
+        **_of_its_executors(),
+    }
+
+
+def _of_a_driver_elsewhere() -> dict[str, Param]:
+    """Return what lies on the machines of a cluster that runs the driver."""
+    return {
         "kafka_properties_file": Param(
             "",
             type="string",
@@ -124,7 +134,22 @@ def _of_spark() -> dict[str, Param]:
             description="Cluster mode: Java properties file on the machines of the Spark cluster; needed where the Kafka "
             "connection holds secrets",
         ),
-        **_of_its_executors(),
+        "store_options_file": Param(
+            "",
+            type="string",
+            title="File of store options",
+            section=params.SPARK,
+            description="Cluster mode: JSON file on the machines of the Spark cluster with what opens the store of the work "
+            "folder; empty: their environment or their role does",
+        ),
+        "spark_files_folder": Param(
+            "",
+            type="string",
+            title="Folder of the job's code",
+            section=params.SPARK,
+            description="Cluster mode: folder on the machines of the Spark cluster that rlmm spark-files has written; needed "
+            "where the work folder is in an object store",
+        ),
     }
 
 

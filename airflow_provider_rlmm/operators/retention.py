@@ -8,15 +8,15 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm import __version__
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
-from airflow_provider_rlmm.core.base.local_writing import telling_of_full_disks
+from airflow_provider_rlmm.core.base.file_systems import replace_file
 from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refusals_of_era
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
@@ -45,6 +45,7 @@ from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.spark_on_cluster import LAST_WORD, JobFolder, Submission
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
+from airflow_provider_rlmm.operators.spark_store import work_store_handed_over
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.overview.run_summaries import retention_summary
 from airflow_provider_rlmm.resources import spark_job_path
@@ -60,6 +61,7 @@ except ModuleNotFoundError as e:
 
 _POLL_S = 5
 """Least seconds between two questions for the state of a driver: a master serves everybody."""
+_PERHAPS_NOT_OPENED = ", as it does where it cannot open the work folder"
 _JOBS_LAST_WORD = re.compile(r"ERROR (no plan: .*)")
 
 
@@ -69,6 +71,8 @@ class _RetentionArguments:
     min_age_ms: int = declared_as(MIN_AGE)
     jars: str | None = read_by(text_or_none, None)
     kafka_properties_file: str | None = read_by(text_or_none, None)
+    store_options_file: str | None = read_by(text_or_none, None)
+    spark_files_folder: str | None = read_by(text_or_none, None)
     more_conf: Mapping[str, str] = read_by(spark_properties, {})
     archives: str | None = read_by(text_or_none, None)
     yarn_queue: str | None = read_by(text_or_none, None)
@@ -87,7 +91,8 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
 
     In cluster mode (``deploy-mode`` of the Spark connection, or ``deploy_mode``), on a standalone cluster, a worker of Spark
     runs the driver, and this task waits for it in the triggerer, in no worker slot. Listing and code lie in the folder of the
-    run, which every machine of the cluster must share under the same path; secrets of the Kafka connection never do.
+    run, which every machine of the cluster must share under the same path; where that is in an object store, the code lies on
+    the machines. Secrets of the Kafka connection and of the work folder's never do.
 
     What the job has read is kept below the work folder, in ``segments-<cluster id>``, and the next run reads only what is
     new; executors must reach that folder as the driver does. Removing it costs one full read, nothing worse.
@@ -98,6 +103,10 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         Spark's own folder of jars, if it is there, else fetched by its Maven coordinates.
     :param kafka_properties_file: cluster mode: path of a Java properties file on the machines of the Spark cluster, with the
         Kafka client's settings; needed where the Kafka connection holds secrets.
+    :param store_options_file: cluster mode: path of a JSON file on the machines of the Spark cluster, with what opens the
+        store of the work folder; empty: their environment or their role opens it.
+    :param spark_files_folder: cluster mode: folder on the machines of the Spark cluster with what ``rlmm spark-files`` has
+        written; needed where the work folder is in an object store.
     :param more_conf: properties that win over those of ``conf``: a mapping, or its JSON text, which a template can render.
     :param archives: archives that Spark unpacks beside each executor, separated by commas, each with ``#`` and the name of
         its folder: an environment of Python, for one. Empty for none.
@@ -114,8 +123,8 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
     """
 
     template_fields: Sequence[str] = (
-        *SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms", "kafka_properties_file", "more_conf", "archives",
-        "yarn_queue",
+        *SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms", "kafka_properties_file", "store_options_file",
+        "spark_files_folder", "more_conf", "archives", "yarn_queue",
     )  # fmt: skip
     arguments = _RetentionArguments
     operator_extra_links = (PlanLink(),)
@@ -128,6 +137,8 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         min_age_ms: int | str = MIN_AGE.default,
         jars: str = "",
         kafka_properties_file: str | None = None,
+        store_options_file: str | None = None,
+        spark_files_folder: str | None = None,
         more_conf: Mapping[str, Any] | str | None = None,
         archives: str = "",
         yarn_queue: str = "",
@@ -138,6 +149,8 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         self.rlmm_conn_id = rlmm_conn_id
         self.min_age_ms = min_age_ms
         self.kafka_properties_file = kafka_properties_file
+        self.store_options_file = store_options_file
+        self.spark_files_folder = spark_files_folder
         self.more_conf = more_conf
         # Of these two the base class renders no templates.
         self.archives = archives
@@ -157,21 +170,26 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         require_spark_connection(self._conn_id)
         connection = self._spark_connection()
         if connection.get("deploy_mode") == "cluster":
-            self._run_on_cluster(context, connection, read.kafka_properties_file)
-        if read.kafka_properties_file is not None:
-            raise ConfigurationError(
-                f"kafka_properties_file is for cluster mode, and connection {self._conn_id!r} runs the driver in this task, "
-                "which hands the Kafka connection over: leave it empty"
-            )
+            self._run_on_cluster(context, connection, read)
+        for argument in ("kafka_properties_file", "store_options_file", "spark_files_folder"):
+            if getattr(read, argument) is not None:
+                raise ConfigurationError(
+                    f"{argument} is for cluster mode, and connection {self._conn_id!r} runs the driver in this task, which "
+                    "hands over what it needs: leave it empty"
+                )
         self._require_spark(connection)
         self._use_this_python(connection)
         with task_folder("rlmm-retention-") as folder:
             self.py_files = str(build_py_files(folder))
             hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
             properties = folder / "client.properties"
-            arguments = self._job_arguments(hook, folder, name) | {"--kafka-properties": str(properties)}
-            self.application_args = _words(arguments)
-            with handed_over(properties, hook.java_client_properties()), step(artifact_uri(name), "evaluate"):
+            arguments = self._job_arguments(hook, str(folder), name) | {"--kafka-properties": str(properties)}
+            with (
+                handed_over(properties, hook.java_client_properties()),
+                work_store_handed_over(folder) as store,
+                step(artifact_uri(name), "evaluate"),
+            ):
+                self.application_args = _words({**arguments, **store})
                 self._submit(context)
         PlanLink.persist(context, name)
 
@@ -195,16 +213,20 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
             raise ConfigurationError(f"connection {self._conn_id!r}: {e}") from None
         return connection
 
-    def _run_on_cluster(self, context: Context, connection: Mapping[str, Any], named_file: str | None) -> NoReturn:
+    def _run_on_cluster(self, context: Context, connection: Mapping[str, Any], read: _RetentionArguments) -> NoReturn:
         """Submit the job to a standalone cluster, and wait for it in the triggerer."""
         master, name = SparkMaster.of(self._conn_id, connection), artifact_name(context)
         self._end_earlier_tries(master, artifact_uri(name))
         folder = JobFolder.below(artifact_uri(name))
+        job, py_files = folder.code(read.spark_files_folder)
         hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
-        arguments = self._job_arguments(hook, folder.path, name)
-        arguments["--kafka-properties"] = folder.hand_over(hook, named_file)
-        arguments["--last-word"] = str(folder.path / LAST_WORD)
-        job, py_files = folder.write_code()
+        arguments = {
+            **self._job_arguments(hook, folder.uri, name),
+            **folder.hand_over_store(read.store_options_file),
+            "--kafka-properties": folder.hand_over(hook, read.kafka_properties_file),
+            "--last-word": f"{folder.uri}/{LAST_WORD}",
+            "--package-version": __version__,
+        }
         submission = self._submission(str(connection["master"]))
         driver_id = master.submit(
             submission.master,
@@ -219,7 +241,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         self.defer(
             trigger=SparkDriverTrigger(master.addresses, driver_id, max(_POLL_S, self._status_poll_interval)),
             method_name="take_plan",
-            kwargs={"driver_id": driver_id, "folder": str(folder.path)},
+            kwargs={"driver_id": driver_id, "folder": folder.uri},
             timeout=self.execution_timeout,
         )
 
@@ -242,11 +264,11 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         :param folder: where it found the job.
         :raises PlanError: with the job's own words, if it made no plan.
         """
-        name, job_folder = artifact_name(context), JobFolder(Path(folder))
+        name, job_folder = artifact_name(context), JobFolder(folder)
         why = job_folder.last_word()
         job_folder.remove()
         if event != FINISHED:
-            said = why or "no plan: it left no word of its own"
+            said = why or f"no plan: it left no word of its own{'' if job_folder.is_local else _PERHAPS_NOT_OPENED}"
             raise PlanError(f"{said} (Spark driver {driver_id} ended as {event}; its worker has its log)")
         # A driver that ended well has written it; which of two it was, the plan itself says.
         read_plan(artifact_uri(name))
@@ -304,17 +326,16 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         chosen = {name: sys.executable for name, variable in names.items() if variable not in os.environ}
         self.conf = {**chosen, **(self.conf or {})}
 
-    def _job_arguments(self, hook: RemoteLogMetadataHook, folder: Path, name: str) -> dict[str, str]:
+    def _job_arguments(self, hook: RemoteLogMetadataHook, folder: str, name: str) -> dict[str, str]:
         """Observe the cluster, write down what was seen, and return what the job is told, without the client properties."""
         from airflow_provider_rlmm.core.runs.observing import observe
 
         state = observe(hook, work_uri())
-        with telling_of_full_disks(folder / "cluster_state.json"):
-            (folder / "cluster_state.json").write_text(state.to_json())
+        replace_file(f"{folder}/cluster_state.json", [state.to_json().encode()])
         return {
             "--bootstrap-servers": hook.bootstrap_servers(),
             "--topic": hook.get_connection_settings().metadata_topic,
-            "--cluster-state": str(folder / "cluster_state.json"),
+            "--cluster-state": f"{folder}/cluster_state.json",
             "--output": artifact_uri(name),
             "--data-set": artifact_uri(f"segments-{state.cluster_id}"),
             "--plan-id": name,

@@ -114,7 +114,7 @@ GENERATIONS = [
         "generations",
         "takes what a killed run left for a generation",
         STORE,
-        " if info.type is pafs.FileType.File]",
+        " if MANIFEST_NAME in list_files(self.folder(n))]",
         "]",
         f"{_GENERATION}::test_only_generations_with_a_manifest_are_there",
     ),

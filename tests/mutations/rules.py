@@ -663,8 +663,8 @@ RULES = [
         "I11",
         "sends what was written up to an interruption",
         FILE_SYSTEMS,
-        "            yield spool\n            _upload(",
-        "            try:\n                yield spool\n            finally:\n              _upload(",
+        "            yield spool\n            upload(",
+        "            try:\n                yield spool\n            finally:\n              upload(",
         "core/base/test_file_systems.py::test_an_error_in_the_middle_leaves_the_older_file_and_nothing_else",
     ),
     Mutation(

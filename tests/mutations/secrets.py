@@ -92,7 +92,7 @@ SECRETS = [
     Mutation(
         "secrets",
         "the error of a file in a store is told as it is",
-        "core/base/file_systems.py",
+        "core/base/object_stores.py",
         "without_stores_secrets(str(error)).splitlines()",
         "str(error).splitlines()",
         "core/base/test_file_systems.py::test_a_session_that_is_over_is_refused_without_its_token",

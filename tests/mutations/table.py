@@ -31,6 +31,7 @@ from tests.mutations.scrub import SCRUBS
 from tests.mutations.secrets import SECRETS
 from tests.mutations.segment_storage import SEGMENT_STORAGE
 from tests.mutations.spark import SPARK
+from tests.mutations.spark_stores import SPARK_STORES
 from tests.mutations.storage_root import STORAGE_ROOT
 from tests.mutations.store_access import STORE_ACCESS
 from tests.mutations.stores import STORES
@@ -53,6 +54,7 @@ MUTATIONS = [
     *REMOTE_LOG,
     *SECRETS,
     *SPARK,
+    *SPARK_STORES,
     *EXPIRATION,
     *GENERATIONS,
     *SCRUBS,

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.file_systems import remove_folder
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import (
     PLAN_COLUMNS,
@@ -40,7 +41,8 @@ from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluat
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
 from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, write_generation
 from airflow_provider_rlmm.features.retention.spark.orphans import orphan_candidates
-from airflow_provider_rlmm.features.retention.spark.plan import PlanFolder, PlanHeader, save_plan
+from airflow_provider_rlmm.features.retention.spark.plan import PlanHeader, save_plan
+from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, run_tasks
 from airflow_provider_rlmm.features.retention.spark.source import TopicRange
 from tests.spark.events import UNUSABLE, Segment, Topic, random_topic
@@ -153,13 +155,13 @@ def make_plan(
     cluster: ClusterState = CLUSTER,
     absent: frozenset[tuple[UUID, str]] = ABSENT,
 ) -> PlanSummary:
-    folder = PlanFolder(records.sparkSession, str(output))
+    folder = PlanFolder(str(output))
     folder.clear()
     segments = segments_of(records, output, cluster)
     try:
         return save_plan(records.sparkSession, segments, absent, folder, HEADER)
     finally:
-        folder.delete("rows-once.tmp")
+        remove_folder(f"{folder.uri}/rows-once.tmp")
 
 
 @pytest.fixture(scope="module")
@@ -455,13 +457,12 @@ def test_what_a_killed_try_left_does_not_count(spark: SparkSession, tmp_path: Pa
     (output / "rows-0123.tmp" / "home=1" / "part-0.parquet").write_bytes(b"half a file")
     for partition in range(PARTITIONS):
         (output / plan_file_name(partition)).write_bytes(b"of another plan")
-    (output / ".summary.json.0123.tmp").write_text("{")
     (output / "notes.txt").write_text("somebody's")
     summary = make_plan(frame_of(spark, one_orphan().records, tmp_path), output)
     (home,) = summary.files
     assert read_plan(str(output)) == summary
     assert sum(map(len, planned_segments(str(output), summary, home).values())) == 1
-    left = {path.name for path in output.iterdir() if path.suffix != ".crc"}
+    left = {path.name for path in output.iterdir()}
     assert left == {"summary.json", summary.files[home].name, "notes.txt"}
     with pytest.raises(PlanError, match="has no metadata partition"):
         planned_segments(str(output), summary, (home + 1) % PARTITIONS)
@@ -473,11 +474,10 @@ def test_of_two_tries_at_once_one_fails_and_the_other_has_the_plan(
     take, records, output = PlanFolder.take, frame_of(spark, one_orphan().records, tmp_path), tmp_path / "plan"
     other: list[PlanSummary] = []
 
-    def take_late(folder: PlanFolder, rows: str, name: str) -> tuple[int, str]:
+    def take_late(folder: PlanFolder, rows: str, name: str) -> None:
         monkeypatch.setattr(PlanFolder, "take", take)
-        found = take(folder, rows, name)
+        take(folder, rows, name)
         other.append(make_plan(records, output))
-        return found
 
     monkeypatch.setattr(PlanFolder, "take", take_late)
     with pytest.raises(PlanError, match=r"summary.json exists already: another try"):
@@ -541,7 +541,7 @@ def test_a_failed_run_leaves_no_summary(spark: SparkSession, tmp_path: Path) -> 
     """A summary that stays from an earlier run would vouch for data that it does not describe."""
     make_plan(frame_of(spark, [], tmp_path / "empty"), tmp_path / "plan")
     assert (tmp_path / "plan" / SUMMARY_NAME).exists()
-    folder = PlanFolder(spark, str(tmp_path / "plan"))
+    folder = PlanFolder(str(tmp_path / "plan"))
     folder.clear()
     segments = segments_of(frame_of(spark, one_orphan().records, tmp_path), tmp_path / "data")
     # What the tasks have written is less than they told.

@@ -9,9 +9,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from uuid import UUID
 
 import pyarrow.parquet as pq
@@ -87,7 +88,9 @@ def cluster() -> Iterator[Cluster]:
         yield Cluster(kafka, ClusterState(kafka.cluster_id, observed_at_ms, topics), dead)
 
 
-def submit(script: Path, folder: Path, *arguments: str, connector: bool = True) -> subprocess.CompletedProcess[str]:
+def submit(
+    script: Path, folder: Path, *arguments: str, connector: bool = True, conf: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.CompletedProcess[str]:
     jars = ",".join(str(jar) for jar in sorted(ensure_spark_jars().glob("*.jar")))
     command = [
         str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
@@ -99,6 +102,7 @@ def submit(script: Path, folder: Path, *arguments: str, connector: bool = True) 
             "spark.ui.enabled=false",
         ),
         *(["--jars", jars] if connector else []),
+        *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
         *(str(script), *arguments),
     ]
     # Neither the working directory nor PYTHONPATH leads to the package: the zip is all that the job has.

@@ -5,7 +5,7 @@ Files in object stores and local folders, by URI: what plans, reports and snapsh
 A URI is a path, a ``file://`` one, or an object store's: ``s3://`` (Spark's ``s3a://`` means the same), ``gs://``, ``az://``,
 ``abfs://``. obstore reaches object stores, as it does the remote storage; endpoint, region and credentials come from the
 environment (such as ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``) or the role of the machine, unless somebody says otherwise
-(:func:`open_stores_by`).
+(:mod:`~airflow_provider_rlmm.core.base.object_stores`).
 
 Whatever is written replaces the old whole or not at all. A local file is written beside the old one, brought to the disk
 and given its name; an object store shows an object once all of it has arrived. What a killed process leaves beside a local
@@ -18,28 +18,28 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
-from io import BytesIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import IO, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageError
-from airflow_provider_rlmm.core.base.local_writing import LEFTOVER, beside, create_beside, flush
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.local_writing import (
+    LEFTOVER,
+    beside,
+    create_beside,
+    flush,
+    telling_of_full_disks,
+)
+from airflow_provider_rlmm.core.base.object_stores import create_object, move_object, object_at, upload, written_object
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.core.base.redaction import without_stores_secrets
-
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore, RetryConfig
 
 ONE_PUT: Final = 16 * 2**20
 """Up to this size an object is written by a single request, above it in parts that appear together; bytes."""
 
 _SCHEMES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
-_RETRY: Final[RetryConfig] = {"max_retries": 3, "retry_timeout": timedelta(minutes=1)}
 
 
 def local_path(uri: str) -> Path | None:
@@ -60,6 +60,17 @@ def local_path(uri: str) -> Path | None:
             f"file:///, {', '.join(f'{scheme}://' for scheme in _SCHEMES)}"
         )
     return Path(unquote(parts.path))
+
+
+def absolute(uri: str) -> str:
+    """
+    Return the URI by which another process finds the same folder, whatever it works in; without a slash at the end.
+
+    :param uri: a path or a URI.
+    :raises ConfigurationError: if it is not understood.
+    """
+    path = local_path(uri)
+    return uri.rstrip("/") if path is None else path.absolute().as_uri()
 
 
 def replace_file(uri: str, parts: Sequence[Any]) -> None:
@@ -88,12 +99,58 @@ def replacing(uri: str) -> Iterator[IO[bytes]]:
     if path is None:
         with SpooledTemporaryFile(max_size=ONE_PUT) as spool:
             yield spool
-            _upload(uri, spool, "overwrite", spool.seek(0, os.SEEK_END) > ONE_PUT)
+            upload(uri, spool, in_parts=spool.seek(0, os.SEEK_END) > ONE_PUT)
         return
     with beside(path) as (file, temporary):
         yield file
         flush(file)
         temporary.replace(path)
+
+
+@contextmanager
+def writing(uri: str) -> Iterator[IO[bytes]]:
+    """
+    Return a file to write to, which is there once the block has ended well, and not at all after an error.
+
+    What is kept in memory does not grow with it. A local one is seen while it is written and is not brought to the disk, so
+    this is for what counts only together with a hash, under a name that nobody else takes.
+
+    :param uri: of the file; directories are made.
+    :raises ConfigurationError: if the URI is not understood.
+    :raises OSError: if it cannot be written.
+    """
+    path = local_path(uri)
+    if path is None:
+        with written_object(uri) as stream:
+            yield stream
+        return
+    with telling_of_full_disks(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("wb")
+        try:
+            with file:
+                yield file
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+
+def move_file(folder: str, source: str, target: str) -> None:
+    """
+    Give a file another name, in the place of an older one. In an object store the store copies it.
+
+    :param folder: URI of a folder.
+    :param source: name below it.
+    :param target: name below it, in a folder that is there.
+    :raises ConfigurationError: if the URI is not understood.
+    :raises FileNotFoundError: if there is no such file.
+    :raises OSError: if it cannot be moved.
+    """
+    path = local_path(folder)
+    if path is None:
+        move_object(folder, source, target)
+    else:
+        (path / source).replace(path / target)
 
 
 def create_file(uri: str, parts: Sequence[Any]) -> None:
@@ -102,14 +159,14 @@ def create_file(uri: str, parts: Sequence[Any]) -> None:
 
     :param uri: of the file; directories are made.
     :param parts: buffers, written one after the other.
-    :raises ConfigurationError: if the URI is not understood.
+    :raises ConfigurationError: if the URI is not understood, or its store writes over what is there.
     :raises FileExistsError: if there is one with other bytes.
     :raises OSError: if it cannot be written.
     """
     path, data = local_path(uri), b"".join(parts)
     try:
         if path is None:
-            _upload(uri, BytesIO(data), "create", in_parts=False)
+            create_object(uri, data)
         else:
             create_beside(path, data)
     except FileExistsError:
@@ -129,7 +186,7 @@ def remove_file(uri: str) -> None:
     if path is not None:
         path.unlink(missing_ok=True)
         return
-    with suppress(FileNotFoundError), _object(uri) as (store, name):
+    with suppress(FileNotFoundError), object_at(uri) as (store, name):
         store.delete(name)
 
 
@@ -177,7 +234,7 @@ def file_sizes(uri: str) -> dict[str, int]:
     path = local_path(uri)
     try:
         if path is None:
-            with _object(f"{uri.rstrip('/')}/") as (store, _):
+            with object_at(f"{uri.rstrip('/')}/") as (store, _):
                 return {entry["path"]: entry["size"] for entry in store.list_with_delimiter()["objects"]}
         with os.scandir(path) as entries:
             files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
@@ -199,7 +256,7 @@ def remove_folder(uri: str) -> None:
         with suppress(FileNotFoundError):
             shutil.rmtree(path)
         return
-    with _object(f"{uri.rstrip('/')}/") as (store, _):
+    with object_at(f"{uri.rstrip('/')}/") as (store, _):
         for found in store.list():  # in pages of what one request deletes
             store.delete([entry["path"] for entry in found])
 
@@ -209,7 +266,7 @@ def _listed(uri: str) -> tuple[list[str], list[str]]:
     path = local_path(uri)
     try:
         if path is None:
-            with _object(f"{uri.rstrip('/')}/") as (store, _):
+            with object_at(f"{uri.rstrip('/')}/") as (store, _):
                 found = store.list_with_delimiter()
             files, folders = [entry["path"] for entry in found["objects"]], list(found["common_prefixes"])
         else:
@@ -235,7 +292,7 @@ def read_file(uri: str, max_bytes: int | None = None) -> Any:
 
     path = local_path(uri)
     if path is None:
-        with _object(uri) as (store, name):
+        with object_at(uri) as (store, name):
             answer = store.get(name)
             _check_size(uri, answer.meta["size"], max_bytes)
             return pa.py_buffer(answer.bytes())
@@ -263,7 +320,7 @@ def open_object(uri: str) -> Iterator[IO[bytes]]:
 
     from airflow_provider_rlmm.core.base.object_parts import in_parts
 
-    with _object(uri) as (store, name):
+    with object_at(uri) as (store, name):
         yield in_parts(obstore.open_reader(store, name))
 
 
@@ -277,7 +334,7 @@ def modified_ms(uri: str) -> int:
     path = local_path(uri)
     if path is not None:
         return path.stat().st_mtime_ns // 1_000_000
-    with _object(uri) as (store, name):
+    with object_at(uri) as (store, name):
         return round(store.head(name)["last_modified"].timestamp() * 1000)
 
 
@@ -291,68 +348,3 @@ def _holds(uri: str, data: bytes) -> bool:
 def _check_size(uri: str, size: int, max_bytes: int | None) -> None:
     if max_bytes is not None and size > max_bytes:
         raise OSError(errno.EFBIG, f"it has {size} bytes, at most {max_bytes} are expected", uri)
-
-
-# --- object stores ---------------------------------------------------------------------------------------------------
-
-
-class OpenedStore(NamedTuple):
-    """An object store, and what may be told of its errors."""
-
-    store: ObjectStore
-    tell: Callable[[Exception], str]  # returns an error's text on one line, without secrets
-
-
-def _from_environment(uri: str) -> OpenedStore:
-    from obstore.store import from_url
-
-    # Client options would replace those of the environment (AWS_ALLOW_HTTP), so obstore's own time-outs of 30 s hold.
-    return OpenedStore(from_url(uri, retry_config=_RETRY), _first_line)
-
-
-_openers: list[Callable[[str], OpenedStore | None]] = []
-
-
-def open_stores_by(opener: Callable[[str], OpenedStore | None]) -> None:
-    """
-    Have object stores opened by somebody who knows their credentials.
-
-    :param opener: takes the URI of a folder; ``None`` from it leaves a store to the environment. It raises
-        :class:`ConfigurationError` or :class:`StorageError`.
-    """
-    _openers[:] = [opener]
-
-
-@contextmanager
-def _object(uri: str) -> Iterator[tuple[ObjectStore, str]]:
-    """Open an object's store; its errors become those of a file, on one line: obstore's go on with their insides."""
-    from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
-
-    folder, _, name = uri.rpartition("/")
-    try:
-        found = next((opened for opener in _openers if (opened := opener(folder))), None)
-        store, tell = found or _from_environment(folder)
-    except ConfigurationError:
-        raise
-    except StorageError as e:
-        raise OSError(f"{e}: {uri}") from None
-    except (BaseError, ValueError) as e:
-        raise ConfigurationError(f"{in_quotes(uri)} is no URI that can be opened: {_first_line(e)}") from None
-    try:
-        yield store, unquote(name)
-    except (FileNotFoundError, NotFoundError):
-        raise FileNotFoundError(errno.ENOENT, "there is no such object", uri) from None
-    except AlreadyExistsError:
-        raise FileExistsError(errno.EEXIST, "there is an object already", uri) from None
-    except BaseError as e:
-        raise OSError(f"{tell(e)}: {uri}") from None
-
-
-def _upload(uri: str, file: Any, mode: Literal["create", "overwrite"], in_parts: bool) -> None:
-    file.seek(0)
-    with _object(uri) as (store, name):
-        store.put(name, file, mode=mode, use_multipart=in_parts)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(without_stores_secrets(str(error)).splitlines()), type(error).__name__)

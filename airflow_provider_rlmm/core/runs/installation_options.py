@@ -38,9 +38,9 @@ WORK_CONN_ID: Final = _text(
     "aws_default",
     "Connection that opens the store of ``work_uri``, of type ``aws``,\n"
     "``google_cloud_platform`` or ``wasb``, or of any other with options of obstore; roots in\n"
-    "``allowed_plan_roots`` in a store of the same kind are opened by it, too. Spark\n"
-    "does not know it: its jobs take credentials from their own configuration. Empty means the\n"
-    "environment or the machine's role",
+    "``allowed_plan_roots`` in a store of the same kind are opened by it, too. The Spark job gets\n"
+    "what it gives, as of its start, where the driver runs in the task, and not in cluster mode.\n"
+    "Empty means the environment or the machine's role",
 )
 KEEP_RUNS_DAYS: Final = _option(
     "keep_runs_days",

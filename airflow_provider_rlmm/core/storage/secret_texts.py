@@ -44,3 +44,13 @@ def safe_text(error: Exception, secrets: Iterable[str]) -> str:
     text = str(error).partition("\n\n")[0] or type(error).__name__
     safe = without_stores_secrets(text, secrets)
     return _QUERY.sub("?***", _USER_INFO.sub("***@", safe))[:_MAX_REASON_LENGTH]
+
+
+def one_line(secrets: Iterable[str], error: Exception) -> str:
+    """
+    Return what an error of obstore says on one line, without secrets.
+
+    :param secrets: as :func:`safe_text` takes them; they are looked at when the error is told.
+    :param error: the error.
+    """
+    return " ".join(safe_text(error, secrets).split())

@@ -21,6 +21,7 @@ from airflow.sdk import DAG, Connection, Variable
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.core.runs.attention import FIELDS, read_acknowledgements
+from airflow_provider_rlmm.core.storage.handed_store import HandedStore
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.hooks.kill_switch import stop_variables
@@ -185,6 +186,9 @@ def test_a_document_is_understood(example: Example) -> None:
         read = read_acknowledgements(example.text, signed_ms, "the page")
         assert (read.problems, len(read.known)) == ((), len(document))
         assert document[0].keys() <= set(FIELDS)
+        return
+    if "options" in document:
+        assert HandedStore.from_json(example.text, "the page").options == document["options"]
         return
     check_connection(document)
 

@@ -52,7 +52,7 @@ def test_every_place_has_a_command_and_only_what_a_test_runs_is_called_run() -> 
 def test_the_job_understands_its_arguments(example: Example) -> None:
     options, arguments = parts_of(example)
     told = load_job().parse_arguments(arguments)
-    assert told.cluster_state.name == "cluster-state.json"
+    assert told.cluster_state.rpartition("/")[2] == "cluster-state.json"
     assert told.data_set is not None
     (archive,) = options["--py-files"]
     assert archive.endswith(f"/{PY_FILES_NAME}") or archive == PY_FILES_NAME

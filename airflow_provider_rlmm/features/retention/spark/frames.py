@@ -5,7 +5,8 @@ DataFrames for people's own Spark jobs: the events of the metadata topic, and th
 Both are lazy. What they hold is settled when they are made, and it is read anew each time that something is computed
 from them: ``cache()`` saves that. Driver and executors need this package's code: give the ``airflow_provider_rlmm.zip``
 that ``rlmm spark-files FOLDER`` writes as ``spark-submit --py-files``, or to a session that runs already by
-``spark.sparkContext.addPyFile``. The executors' Python has pyspark, pyarrow and numpy.
+``spark.sparkContext.addPyFile``. The executors' Python has pyspark, pyarrow and numpy, and obstore where the data set lies
+in an object store, which the environment or the role of each machine opens.
 
 Ids are in Kafka's text form, 22 letters, as Kafka's tools and this package's command print them: dashboards show them,
 and both DataFrames join by them. The Parquet files of this package have the 16 bytes, which

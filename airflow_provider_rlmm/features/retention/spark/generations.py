@@ -7,11 +7,18 @@ import logging
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
-from airflow_provider_rlmm.core.base.file_systems import create_file, local_path
+from airflow_provider_rlmm.core.base.file_systems import (
+    absolute,
+    create_file,
+    list_files,
+    list_folders,
+    read_file,
+    remove_file,
+    remove_folder,
+)
 from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era, refusals_of_holes
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra, era_of_key
@@ -47,21 +54,11 @@ class GenerationStore:
     The generations below one URI.
 
     :param uri: of the data set; executors write below it, so a local folder must be one that they share with the driver.
-    :raises ConfigurationError: if it is a local one that is not understood.
+    :raises ConfigurationError: if it is not understood.
     """
 
     def __init__(self, uri: str) -> None:
-        path = local_path(uri) if urlsplit(uri).scheme in ("", "file") else None
-        # Spark takes a path without a scheme for one of Hadoop's default file system.
-        self.uri = uri.rstrip("/") if path is None else path.absolute().as_uri()
-
-    def require_lasting(self) -> None:
-        """
-        Refuse a place where no manifest can be created: generations that are used once may lie there.
-
-        :raises ConfigurationError: if no file can be written there only if there is none.
-        """
-        local_path(self.uri)
+        self.uri = absolute(uri)
 
     def folder(self, number: int) -> str:
         """Return the URI of a generation's folder."""
@@ -73,17 +70,10 @@ class GenerationStore:
 
         :raises PlanError: if that cannot be told.
         """
-        import pyarrow.fs as pafs
-
-        from airflow_provider_rlmm.features.retention.spark.executor.files import located
-
-        files, path = located(f"{self.uri}/segments")
         try:
-            numbers = _folders(files, path)
-            manifests = files.get_file_info([f"{path}/generation={number}/{MANIFEST_NAME}" for number in numbers])
+            whole = [n for n in self._folders() if MANIFEST_NAME in list_files(self.folder(n))]
         except OSError as e:
             raise PlanError(f"the generations below {self.uri} cannot be listed ({_first_line(e)})") from e
-        whole = [n for n, info in zip(numbers, manifests, strict=True) if info.type is pafs.FileType.File]
         return sorted(whole, reverse=True)
 
     def read(self, number: int) -> Generation:
@@ -92,16 +82,11 @@ class GenerationStore:
 
         :raises SnapshotRefusedError: if it cannot be read, or is another one.
         """
-        from airflow_provider_rlmm.features.retention.spark.executor.files import located
-
-        files, path = located(f"{self.folder(number)}/{MANIFEST_NAME}")
         try:
-            with files.open_input_file(path) as stream:
-                if stream.size() > MAX_MANIFEST_BYTES:
-                    raise SnapshotRefusedError(f"its manifest has more than {MAX_MANIFEST_BYTES} bytes")
-                generation = Generation.from_json(stream.read().decode("ascii"))
+            text = str(read_file(f"{self.folder(number)}/{MANIFEST_NAME}", MAX_MANIFEST_BYTES), "ascii")
         except (OSError, UnicodeDecodeError) as e:
             raise SnapshotRefusedError(f"its manifest cannot be read ({_first_line(e)})") from e
+        generation = Generation.from_json(text)
         if generation.number != number:
             raise SnapshotRefusedError(f"its manifest is that of generation {generation.number}")
         return generation
@@ -111,7 +96,8 @@ class GenerationStore:
         Make a generation count: of two runs that write the same one at once, one fails.
 
         :param generation: its files are written.
-        :raises PlanError: if there is such a generation, or its manifest cannot be written.
+        :raises PlanError: if there is such a generation, or its manifest cannot be written, by a store that writes over what
+            is there, too.
         """
         try:
             create_file(f"{self.folder(generation.number)}/{MANIFEST_NAME}", [generation.to_json().encode("ascii")])
@@ -129,26 +115,16 @@ class GenerationStore:
         :return: those that are gone.
         :raises OSError: if one cannot be removed.
         """
-        import pyarrow.fs as pafs
-
-        from airflow_provider_rlmm.features.retention.spark.executor.files import located
-
-        files, path = located(f"{self.uri}/segments")
-        old = sorted(number for number in _folders(files, path) if number <= newest - KEPT)
+        old = sorted(number for number in self._folders() if number <= newest - KEPT)
         for number in old:
-            folder = f"{path}/generation={number}"
-            if files.get_file_info(f"{folder}/{MANIFEST_NAME}").type is pafs.FileType.File:
-                files.delete_file(f"{folder}/{MANIFEST_NAME}")
-            files.delete_dir(folder)
+            remove_file(f"{self.folder(number)}/{MANIFEST_NAME}")
+            remove_folder(self.folder(number))
         return old
 
-
-def _folders(files: Any, path: str) -> list[int]:
-    """Return the numbers of the generations that have a folder, with a manifest or without."""
-    import pyarrow.fs as pafs
-
-    found = files.get_file_info(pafs.FileSelector(path, allow_not_found=True))
-    return [int(match[1]) for info in found if (match := _FOLDER.fullmatch(info.base_name))]
+    def _folders(self) -> list[int]:
+        """Return the numbers of the generations that have a folder, with a manifest or without."""
+        found = map(_FOLDER.fullmatch, list_folders(f"{self.uri}/segments"))
+        return [int(match[1]) for match in found if match]
 
 
 def _first_line(error: Exception) -> str:
@@ -176,9 +152,8 @@ def next_generation(reader: MetadataReader, evaluation: Evaluation, store: Gener
     :param evaluation: what holds.
     :param store: the data set.
     :raises PlanError: if the topic was not read in order, a file is not what its task told, or another run was faster.
-    :raises ConfigurationError: if no data set can be kept there.
+    :raises ConfigurationError: if this Python lacks what opens the data set.
     """
-    store.require_lasting()
     topic_range, numbers = reader.topic_range, store.numbers()
     empty = _manifest(numbers[0] + 1 if numbers else 1, topic_range, evaluation, {}, PLAIN_ERA)
     before, why_all, era = _newest(store, numbers, empty, topic_range)

@@ -3,12 +3,8 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import (
@@ -20,19 +16,16 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.features.retention.spark.executor.versions import connector_coordinates, release
+from airflow_provider_rlmm.features.retention.spark.handed_over import read_handed_over
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BOOTSTRAP_SERVERS = "bootstrap.servers"
 
-PIPE_TIMEOUT_S = 30.0
-"""How long properties that come through a pipe may take."""
-
 API_TIMEOUT_MS = 30_000
 """How long the brokers may take to answer before the job gives up, unless the client properties say otherwise."""
 
-_PIPE_BYTES = 65_536
 _CONNECTOR = "the Kafka connector"
 _PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 
@@ -149,43 +142,16 @@ def _kafka_error(exception: Any, properties: Mapping[str, str], topic: str) -> E
     return EventLogUnavailableError(f"no answer about topic {topic!r} from {servers}: {said}")
 
 
-def load_properties(spark: SparkSession, path: Path) -> dict[str, str]:
+def load_properties(spark: SparkSession, path: str) -> dict[str, str]:
     """
     Read a Java properties file of Kafka client settings, secrets included.
 
     :param spark: the session; Java's own reader is used, so line continuations and escapes mean what they do in Kafka.
-    :param path: the file, on the driver's machine; a named pipe is read as far as its writer writes.
+    :param path: the file, as the driver's machine sees it; a named pipe is read as far as its writer writes.
     :raises ConfigurationError: if there is no such file, or nobody writes to the pipe.
     """
-    try:
-        data = _read_pipe(path) if path.is_fifo() else path.read_bytes()
-    except OSError as e:
-        raise ConfigurationError(
-            f"Kafka properties file {path} cannot be read on the machine of the Spark driver: {e.strerror}"
-        ) from e
+    data = read_handed_over(path, f"Kafka properties file {path}")
     jvm = jvm_of(spark)
     properties = jvm.java.util.Properties()
     properties.load(jvm.java.io.InputStreamReader(jvm.java.io.ByteArrayInputStream(bytearray(data)), "UTF-8"))
     return {name: properties.getProperty(name) for name in properties.stringPropertyNames()}
-
-
-def _read_pipe(path: Path) -> bytes:
-    """Read to the end what somebody writes; opened in the ordinary way, a pipe whose writer is dead would wait for ever."""
-    data, deadline = bytearray(), time.monotonic() + PIPE_TIMEOUT_S
-    pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        while time.monotonic() < deadline:
-            try:
-                part = os.read(pipe, _PIPE_BYTES)
-            except BlockingIOError:
-                part = None
-            if part:
-                data += part
-            elif part == b"" and data:
-                return bytes(data)
-            else:
-                # Nobody writes yet, or still does.
-                time.sleep(0.01)
-    finally:
-        os.close(pipe)
-    raise TimeoutError(errno.ETIMEDOUT, f"its writer was not done within {PIPE_TIMEOUT_S:.0f} s")

@@ -2,8 +2,9 @@
 """
 What a Spark job of this package needs beside its driver script: the Python code for the executors, and the connector.
 
-The executors' Python has pyspark, pyarrow and numpy, and for the export of remote logs obstore and google-crc32c. Everything
-else that the jobs call is pure Python and travels as one small zip, so this package's wheel need not be installed there.
+The executors' Python has pyspark, pyarrow and numpy, obstore where anything lies in an object store, and for the export of
+remote logs google-crc32c. Everything else that the jobs call is pure Python and travels as one small zip, so this package's
+wheel need not be installed there.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -29,13 +27,12 @@ from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.features.retention.spark.columns import PLANNED_COLUMNS
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
 from airflow_provider_rlmm.features.retention.spark.job_report import JobReport
+from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, per_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-_LEFT_BEHIND = re.compile(r"rows-\w+\.tmp|\.summary\.json\.\w+\.tmp|metadata-partition-\d+\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +69,12 @@ def save_plan(
         found them: nothing else is ever called orphaned.
     :param folder: the folder of the plan, cleared.
     :param header: what the summary says beside its counts.
-    :raises PlanError: if another try writes a plan there at the same time, or a file is larger than what is read.
+    :raises PlanError: if another try writes a plan there at the same time, the folder cannot be used, or a file is larger
+        than what is read.
     """
-    rows = folder.new_rows()
-    try:
-        with header.job.stage("plan"):
-            planned = _write_rows(spark, segments, absent, f"{folder.uri}/{rows}")
-            files = dict(sorted(_take(folder, rows, told) for told in _by_metadata_partition(planned)))
-    finally:
-        folder.delete(rows)
+    with folder.new_rows() as rows, header.job.stage("plan"):
+        planned = _write_rows(spark, segments, absent, f"{folder.uri}/{rows}")
+        files = dict(sorted(_take(folder, rows, told) for told in _by_metadata_partition(planned)))
     summary = PlanSummary(
         plan_id=header.plan_id,
         cluster_id=header.cluster_id,
@@ -164,85 +158,3 @@ def _unresolved(segments: SegmentDataSet) -> Iterator[Refusal]:
             metadata_partition=row["metadata_partition"],
             topic=topic,
         )
-
-
-class PlanFolder:
-    """
-    A folder on one of Hadoop's file systems.
-
-    :param spark: the session.
-    :param uri: of the folder.
-    """
-
-    def __init__(self, spark: SparkSession, uri: str) -> None:
-        self.uri = uri.rstrip("/")
-        self._jvm: Any = spark._jvm
-        self._files: Any = self._path("").getFileSystem(spark._jsc.hadoopConfiguration())
-
-    def clear(self) -> None:
-        """Remove the plan that is there, its summary first, and what killed tries left."""
-        self.delete(SUMMARY_NAME)
-        for name in filter(_LEFT_BEHIND.fullmatch, self._children("")):
-            self.delete(name)
-
-    def new_rows(self) -> str:
-        """Return the name of a folder for tasks to write into, of this try alone."""
-        return f"rows-{uuid4().hex}.tmp"
-
-    def take(self, source: str, name: str) -> None:
-        """Give a file below the folder its final name, in the place of an older one."""
-        target = self._path(name)
-        self._files.delete(target, False)
-        self._rename(self._path(source), target)
-
-    def create(self, name: str, data: bytes) -> None:
-        """
-        Write a small file where there is none, whole or not at all.
-
-        HDFS and local file systems see to it that one of two that do it at once fails. In an object store the connector looks
-        first, so at worst both succeed, and what the summary of the later one says fits the files of one of them only.
-
-        :raises PlanError: if there is one already.
-        """
-        temporary, target = self._path(f".{name}.{uuid4().hex}.tmp"), self._path(name)
-        stream = self._files.create(temporary, False)
-        try:
-            stream.write(bytearray(data))
-        finally:
-            stream.close()
-        try:
-            self._rename_to_new(temporary, target)
-        finally:
-            self._files.delete(temporary, False)
-
-    def delete(self, name: str) -> None:
-        """Remove a file or a folder with all that is in it, if it is there."""
-        self._files.delete(self._path(name), True)
-
-    def _children(self, name: str) -> list[str]:
-        path = self._path(name)
-        return [str(s.getPath().getName()) for s in self._files.listStatus(path)] if self._files.exists(path) else []
-
-    def _path(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{name}" if name else self.uri)
-
-    def _rename(self, source: Any, target: Any) -> None:
-        if not self._files.rename(source, target):
-            raise PlanError(f"{source} cannot be renamed to {target}: another try writes this plan; run again")
-
-    def _rename_to_new(self, source: Any, target: Any) -> None:
-        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no type information
-
-        exists = f"{target} exists already: another try wrote this plan at the same time; run again"
-        try:
-            if self._files.getScheme() == "file":
-                # There a rename would replace; a link does not.
-                os.link(source.toUri().getPath(), target.toUri().getPath())
-            else:
-                self._rename(source, target)
-        except FileExistsError as e:
-            raise PlanError(exists) from e
-        except Py4JJavaError as e:
-            if "AlreadyExists" in str(e.java_exception.getClass().getName()):
-                raise PlanError(exists) from None
-            raise

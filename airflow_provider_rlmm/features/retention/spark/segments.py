@@ -24,6 +24,7 @@ from airflow_provider_rlmm.features.retention.spark.columns import (
     spark_schema,
 )
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
+from airflow_provider_rlmm.features.retention.spark.stores import stores_in_use
 from airflow_provider_rlmm.features.retention.spark.task_report import TOLD_COLUMNS, TaskReport
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ def _table_of(streams: Iterable[bytes], columns: tuple[tuple[str, str], ...]) ->
 def _worker(
     evaluation: Evaluation, order: GenerationOrder, driver: Mapping[str, str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    stores = stores_in_use()
+
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from uuid import uuid4
 
@@ -124,6 +127,7 @@ def _worker(
         from airflow_provider_rlmm.features.retention.spark.executor.versions import require_one_pyspark
 
         require_one_pyspark(driver)
+        stores.use(order.folder)
         context = TaskContext.get()
         attempt = f"attempt-{context.taskAttemptId() if context else 0}-{uuid4().hex}"
         yield from evaluate_batches(batches, evaluation, order, attempt)
@@ -182,8 +186,10 @@ def frame_per_file(
     :param task: what an executor does with one of them.
     :param columns: name and Arrow type of the columns of its rows.
     """
+    stores = stores_in_use()
 
     def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        stores.use()
         for batch in batches:
             for index in batch["id"].to_pylist():
                 yield from task(files[index])

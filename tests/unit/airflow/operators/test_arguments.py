@@ -300,6 +300,8 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "min_age_ms": [*INTEGERS, None, 86_399_999],
             "jars": [*TEXTS, 0, False, []],
             "kafka_properties_file": [*TEXTS, 0, False, []],
+            "store_options_file": [*TEXTS, 0, False, []],
+            "spark_files_folder": [*TEXTS, 0, False, []],
             "more_conf": [
                 *MAPPINGS,
                 *({"spark.x": wrong} for wrong in (None, [1], {}, "", "two\nlines", "x" * 10_000)),

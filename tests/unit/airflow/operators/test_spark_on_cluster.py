@@ -14,15 +14,18 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
+from airflow_provider_rlmm import __version__
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SparkMasterError
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.hooks.spark_master import NOT_FOUND, SparkMaster
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
 from airflow_provider_rlmm.operators.spark_on_cluster import JobFolder
 from airflow_provider_rlmm.triggers.spark_driver import SparkDriverTrigger
+from tests.aws_server import BUCKET, REGION, AwsServer, running_aws_server
 from tests.unit.airflow.operators.test_operators import SECRET, cluster, connect, context, observed, work  # noqa: F401  # fixtures
 
 DRIVER = "driver-20261123062808-0000"
+STORE_SECRET = "pl4nted/secret+value="
 
 
 class Master:
@@ -168,7 +171,11 @@ def test_a_later_try_ends_the_driver_of_a_lost_one(on_cluster: Master, work: Pat
         ({"host": "yarn"}, {}, "'spark_default': deploy-mode is cluster, and its master is 'yarn'"),
         ({"host": "local[2]"}, {}, "standalone clusters only"),
         ({}, {"kafka_properties_file": "client.properties"}, "give an absolute path"),
+        ({}, {"store_options_file": "store.json"}, "store_options_file is 'store.json': give an absolute path"),
+        ({}, {"spark_files_folder": "rlmm"}, "spark_files_folder is 'rlmm': give an absolute path"),
         ({"extra": {"deploy-mode": "client"}}, {"kafka_properties_file": "/x"}, "is for cluster mode"),
+        ({"extra": {"deploy-mode": "client"}}, {"store_options_file": "/x"}, "store_options_file is for cluster mode"),
+        ({"extra": {"deploy-mode": "client"}}, {"spark_files_folder": "/x"}, "spark_files_folder is for cluster mode"),
     ],
 )
 def test_what_was_not_seen_to_work_is_refused(
@@ -181,9 +188,66 @@ def test_what_was_not_seen_to_work_is_refused(
     assert on_cluster.asked == []
 
 
-def test_a_work_folder_in_a_store_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="must be a path that every machine of the Spark cluster shares"):
-        JobFolder.below("s3://bucket/work/dag.run")
+@pytest.fixture
+def in_a_bucket(on_cluster: Master, monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsServer]:
+    """The work folder is in a bucket that a connection with a secret opens."""
+    with running_aws_server() as aws:
+        extra = {"region_name": REGION, "endpoint_url": aws.url}
+        document = {"conn_type": "aws", "login": "AKIAPLANTEDKEYID1234", "password": STORE_SECRET, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_WORK", json.dumps(document))
+        monkeypatch.setenv("AIRFLOW__RLMM__WORK_CONN_ID", "work")
+        monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", f"s3://{BUCKET}/rlmm")
+        yield aws
+
+
+def test_a_driver_works_in_a_bucket_with_what_lies_on_its_machine(on_cluster: Master, in_a_bucket: AwsServer) -> None:
+    wait = submitted(jars="x.jar", store_options_file="/etc/rlmm/store.json", spark_files_folder="/opt/rlmm/")
+    words = words_of(on_cluster)
+    told = {name: words[words.index(name) + 1] for name in words if name.startswith("--")}
+    assert told["--py-files"] == "/opt/rlmm/airflow_provider_rlmm.zip"
+    assert "/opt/rlmm/segment_retention.py" in words
+    assert told["--store-options"] == "/etc/rlmm/store.json"
+    assert told["--package-version"] == __version__
+    folder = told["--cluster-state"].removesuffix("/cluster_state.json")
+    assert folder.startswith(f"s3://{BUCKET}/rlmm/dag.run/job-")
+    assert told["--last-word"] == f"{folder}/no-plan.txt"
+    assert told["--kafka-properties"] == f"{folder}/client.properties"
+    written = in_a_bucket.objects()
+    names = {key.rpartition("/")[2] for key in written if "/job-" in key}
+    assert names == {"cluster_state.json", "client.properties", "driver"}
+    for text in (str(written), json.dumps(on_cluster.asked), str(wait.trigger.serialize()), str(wait.kwargs)):
+        assert STORE_SECRET not in text
+    # A later try finds it, and ends it.
+    on_cluster.states = ["RUNNING"]
+    on_cluster.asked.clear()
+    submitted(jars="x.jar", spark_files_folder="/opt/rlmm")
+    assert [path.rpartition("/v1/submissions/")[2] for _, path, _ in on_cluster.asked][:2] == [
+        f"status/{DRIVER}", f"kill/{DRIVER}",
+    ]  # fmt: skip
+    assert not [key for key in in_a_bucket.objects() if key.startswith(f"{folder.partition(BUCKET)[2][1:]}/")]
+    assert "--store-options" not in words_of(on_cluster)
+
+
+def test_what_a_driver_in_a_bucket_left_is_read_there(in_a_bucket: AwsServer) -> None:
+    task, ctx = operator(), context()
+    for said, match in (
+        ("no plan: topic 'x' does not exist", r"^no plan: topic 'x' does not exist \(Spark driver"),
+        (None, r"left no word of its own, as it does where it cannot open the work folder \(Spark driver .* as FAILED"),
+    ):
+        folder = JobFolder.below(f"s3://{BUCKET}/rlmm/dag.run")
+        if said is not None:
+            folder.write("no-plan.txt", said)
+        with pytest.raises(PlanError, match=match):
+            task.resume_execution("take_plan", {"event": "FAILED", "driver_id": DRIVER, "folder": folder.uri}, ctx)
+    assert in_a_bucket.keys() == set()
+
+
+def test_without_its_code_on_the_machines_a_driver_does_not_work_in_a_bucket(
+    on_cluster: Master, in_a_bucket: AwsServer
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"'s3://.*rlmm spark-files .*name that in spark_files_folder"):
+        operator(jars="x.jar").execute(context())
+    assert (on_cluster.asked, in_a_bucket.keys()) == ([], set())
 
 
 def test_a_master_that_does_not_answer_or_refuses_is_named(on_cluster: Master) -> None:
@@ -209,8 +273,8 @@ def ended(event: str, **given: Any) -> Any:
     task, ctx = operator(), context()
     folder = JobFolder.below(str(given["work"] / "dag.run"))
     if given.get("said"):
-        (folder.path / "no-plan.txt").write_text(given["said"])
-    task.resume_execution("take_plan", {"event": event, "driver_id": DRIVER, "folder": str(folder.path)}, ctx)
+        folder.write("no-plan.txt", given["said"])
+    task.resume_execution("take_plan", {"event": event, "driver_id": DRIVER, "folder": folder.uri}, ctx)
     return ctx
 
 

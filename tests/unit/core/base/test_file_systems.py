@@ -8,13 +8,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.core.base import file_systems, local_writing
+from airflow_provider_rlmm.core.base import file_systems, local_writing, object_stores
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import (
     create_file,
@@ -23,13 +23,15 @@ from airflow_provider_rlmm.core.base.file_systems import (
     list_folders,
     local_path,
     modified_ms,
+    move_file,
     read_file,
     remove_file,
     remove_folder,
     replace_file,
     replacing,
+    writing,
 )
-from tests.moto_s3 import REGION, SECRET, running_moto_s3
+from tests.moto_s3 import MotoS3
 from tests.object_store_server import ObjectStoreServer
 
 ROOT = Path(__file__).parents[4]
@@ -134,20 +136,10 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=["path", "file URI", "object store"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    if request.param != "object store":
-        yield str(tmp_path / "top") if request.param == "path" else (tmp_path / "top").as_uri()
-        return
-    with running_moto_s3() as s3:
-        for name, value in {
-            "AWS_ENDPOINT_URL": s3.endpoint,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "some-key-id",
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_REGION": REGION,
-        }.items():
-            monkeypatch.setenv(name, value)
-        yield f"s3://{s3.bucket()}/top"
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "object store":
+        return f"s3://{request.getfixturevalue('s3').bucket()}/top"
+    return str(tmp_path / "top") if request.param == "path" else (tmp_path / "top").as_uri()
 
 
 @pytest.mark.slow
@@ -165,6 +157,36 @@ def test_a_folder_is_listed_and_removed(folder: str) -> None:
     assert (list_files(folder), list_folders(folder)) == (["a.json", "b"], ["one-more", "two"])
     assert content(f"{folder}-beside/a") == b"x"
     assert content(f"{folder}/one-more/z") == b"one-more/z"
+
+
+@pytest.mark.slow
+def test_a_file_gets_another_name_in_the_place_of_an_older_one(folder: str) -> None:
+    for name in ("rows-1.tmp/part", "name"):
+        replace_file(f"{folder}/{name}", [name.encode()])
+    move_file(folder, "rows-1.tmp/part", "name")
+    assert content(f"{folder}/name") == b"rows-1.tmp/part"
+    assert (list_files(f"{folder}/rows-1.tmp"), list_files(folder)) == ([], ["name"])
+    with pytest.raises(FileNotFoundError):
+        move_file(folder, "rows-1.tmp/part", "name")
+    assert content(f"{folder}/name") == b"rows-1.tmp/part"
+
+
+@pytest.mark.slow
+def test_a_file_that_is_written_is_there_once_all_of_it_is(folder: str) -> None:
+    pieces = [b"a", memoryview(bytes(3_000_000)), b"", bytes(range(256)) * 80_000]
+    with writing(f"{folder}/new/file") as file:
+        assert [file.write(piece) for piece in pieces] == [len(piece) for piece in pieces]
+    assert content(f"{folder}/new/file") == b"".join(pieces)
+
+    def fails(name: str, size: int) -> None:
+        with writing(f"{folder}/new/{name}") as file:
+            file.write(bytes(size))
+            raise KeyboardInterrupt
+
+    for name, size in (("small", 3), ("large", 30_000_000)):
+        with pytest.raises(KeyboardInterrupt):
+            fails(name, size)
+    assert list_files(f"{folder}/new") == ["file"]
 
 
 def test_links_and_what_is_being_written_are_not_listed(tmp_path: Path) -> None:
@@ -396,7 +418,7 @@ def test_a_session_that_is_over_is_refused_without_its_token(
 def test_a_large_object_is_sent_in_parts(object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
     monkeypatch.setattr(file_systems, "ONE_PUT", 10)
-    with file_systems._object("s3://bucket/a") as (store, _):
+    with object_stores.object_at("s3://bucket/a") as (store, _):
         pass
     monkeypatch.setattr(type(store), "put", lambda self, name, data, **how: sent.append((name, data.read(), how)))
     for data in (b"x" * 10, b"x" * 11):
@@ -419,3 +441,64 @@ def test_folders_that_are_made_are_brought_to_the_disk_with_the_file(
     assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
     replace_file(str(tmp_path / "a" / "b" / "file"), [b"2"])
     assert synced[3:] == [tmp_path / "a" / "b"]
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_gateway_that_writes_over_what_is_there_is_refused(object_store: ObjectStoreServer, done: bool) -> None:
+    object_store.ignores_conditions = True
+    if done:
+        replace_file("s3://bucket/a", [b"somebody's"])
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"writes over s3://bucket/a.*If-None-Match.*keeps to conditional"):
+            create_file("s3://bucket/a", [b"mine"])
+        assert object_store.objects == {}, "it would be taken for one that was created alone"
+
+
+def test_a_store_is_asked_once_whether_it_keeps_to_conditions(object_store: ObjectStoreServer) -> None:
+    """By the object itself, and with its own bytes: nothing else is written, and no right but that one is needed."""
+    for name in ("a", "b", "c"):
+        create_file(f"s3://bucket/{name}", [name.encode()])
+    assert [path for _, path in object_store.requests] == ["/bucket/a", "/bucket/a", "/bucket/b", "/bucket/c"]
+    assert {method for method, _ in object_store.requests} == {"PUT"}
+    create_file("s3://another/a", [b"a"])
+    assert object_store.requests[4:] == [("PUT", "/another/a")] * 2
+
+
+def test_an_object_that_goes_while_the_store_is_asked_is_no_reason_to_refuse(
+    object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    object_store.forgets_after = 1
+    create_file("s3://bucket/a", [b"mine"])
+    assert object_store.objects == {"/bucket/a": b"mine"}
+
+
+def test_what_is_kept_in_memory_does_not_grow_with_what_is_written(s3: MotoS3) -> None:
+    """Most of it is sent before the last byte is written, however large a piece is."""
+    with writing(f"s3://{s3.bucket()}/large") as file:
+        file.write(bytes(60_000_000))
+        sent = sum(len(request.body) for request in s3.requests if "partNumber" in request.query)
+        assert sent > 60_000_000 - 4 * 8 * 2**20
+    assert max(len(request.body) for request in s3.requests) <= 8 * 2**20
+
+
+def test_a_stream_that_the_store_refuses_ends_in_one_line_without_secrets(
+    object_store: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "hunter2")
+    object_store.expired = True
+    for size in (3, 30_000_000):
+        with (
+            pytest.raises(OSError, match=r"^[^\n]*ExpiredToken[^\n]*: s3://bucket/a$") as error,
+            writing("s3://bucket/a") as file,
+        ):
+            file.write(bytes(size))
+        assert "hunter2" not in str(error.value)
+
+
+def test_a_python_without_obstore_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_stores, "find_spec", lambda name: None)
+    for use in (read_file, remove_file, lambda uri: replace_file(uri, [b"x"]), lambda uri: create_file(uri, [b"x"])):
+        with pytest.raises(
+            ConfigurationError, match=r"python\S* has no obstore, which opens s3://bucket/a: install obstore"
+        ):
+            use("s3://bucket/a")

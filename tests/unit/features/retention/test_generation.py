@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
-from airflow_provider_rlmm.features.retention.spark.executor.files import located, new_file, read_whole
+from airflow_provider_rlmm.features.retention.spark.executor.files import new_file, read_whole
 from airflow_provider_rlmm.features.retention.spark.generation import (
     MANIFEST_NAME,
     Anchor,
@@ -24,7 +24,8 @@ from airflow_provider_rlmm.features.retention.spark.generation import (
     GenerationPart,
 )
 from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
-from tests.unit.features.retention.s3_server import pyarrow_s3_server
+from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
+from tests.moto_s3 import MotoS3
 
 ROWS = GenerationFile("metadata_partition=0/a.parquet", 7, "ab")
 STATE = GenerationFile("metadata_partition=0/_a.state", 9, "cd")
@@ -189,50 +190,40 @@ def test_a_file_that_fails_is_gone(store: GenerationStore, tmp_path: Path) -> No
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_what_is_kept_lies_where_a_file_can_be_created_only_if_there_is_none(tmp_path: Path) -> None:
-    for uri in (
-        str(tmp_path),
-        tmp_path.as_uri(),
-        "s3a://bucket/x",
-        "gs://bucket/x",
-        "abfss://c@a.dfs.core.windows.net/x",
-    ):
-        GenerationStore(uri).require_lasting()
-    assert GenerationStore("hdfs://name/a/").folder(1) == "hdfs://name/a/segments/generation=1"
-    with pytest.raises(ConfigurationError, match="hdfs://name/a"):
-        GenerationStore("hdfs://name/a").require_lasting()
+@pytest.mark.parametrize("uri", ["hdfs://name/a", "viewfs://name/a", "dbfs:///a"])
+def test_a_place_where_nothing_can_be_created_only_if_there_is_none_is_refused(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"'{uri}' is no URI .*give a path, or .*s3://"):
+        GenerationStore(uri)
+    with pytest.raises(ConfigurationError, match="is no URI"):
+        PlanFolder(uri)
 
 
-def test_object_stores_are_those_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("AWS_REGION", "eu-central-1")
-    files, path = located("s3a://bucket/a folder")
-    assert (files.type_name, path, files.region) == ("s3", "bucket/a folder", "eu-central-1")
-    assert located("s3://bucket/a folder")[0].equals(files)
-    with pytest.raises(ConfigurationError, match="abfs"):
-        located("az://container/x")
+def test_a_folder_has_one_name_for_driver_and_executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for uri in ("a b", str(tmp_path / "a b"), (tmp_path / "a b").as_uri()):
+        assert GenerationStore(uri).uri == PlanFolder(uri).uri == (tmp_path / "a b").as_uri()
+    for uri in ("s3a://bucket/x/", "gs://bucket/x", "az://container/x", "abfss://c@a.dfs.core.windows.net/x"):
+        assert GenerationStore(uri).folder(1) == f"{uri.rstrip('/')}/segments/generation=1"
 
 
 @pytest.mark.slow
-def test_a_data_set_in_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pyarrow_s3_server() as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        store = GenerationStore("s3a://bucket/some/data/")
-        assert store.numbers() == []
-        large = bytes(range(256)) * 50_000
-        for number in (1, 2, 3):
-            with new_file(store.folder(number), STATE.name) as file:
-                file.write(large)
-            assert read_whole(store.folder(number), file.described()).to_pybytes() == large
-            store.create(replace(GENERATION, number=number))
-        with pytest.raises(PlanError, match="another run has written generation 3"):
-            store.create(replace(GENERATION, number=3, created_at_ms=5))
-        assert store.numbers() == [3, 2, 1]
-        assert store.read(3) == replace(GENERATION, number=3)
-        assert store.remove_old(3) == [1]
-        assert store.numbers() == [3, 2]
-        keys = {f"some/data/segments/generation={n}/{name}" for n in (2, 3) for name in (STATE.name, MANIFEST_NAME)}
-        assert {key for key in server.objects if not key.endswith("/")} == keys
-        with pytest.raises(SnapshotRefusedError, match="cannot be read"):
-            read_whole(store.folder(1), file.described())
+def test_a_data_set_in_an_object_store(s3: MotoS3) -> None:
+    bucket = s3.bucket()
+    store = GenerationStore(f"s3a://{bucket}/some/data/")
+    assert store.numbers() == []
+    large = bytes(range(256)) * 50_000
+    for number in (1, 2, 3):
+        with new_file(store.folder(number), STATE.name) as file:
+            file.write(large)
+        assert read_whole(store.folder(number), file.described()).to_pybytes() == large
+        store.create(replace(GENERATION, number=number))
+    with pytest.raises(PlanError, match="another run has written generation 3"):
+        store.create(replace(GENERATION, number=3, created_at_ms=5))
+    assert store.numbers() == [3, 2, 1]
+    assert store.read(3) == replace(GENERATION, number=3)
+    assert store.remove_old(3) == [1]
+    assert store.numbers() == [3, 2]
+    kept = [(n, name) for n in (2, 3) for name in (STATE.name, MANIFEST_NAME)]
+    assert s3.objects(bucket).keys() == {f"some/data/segments/generation={n}/{name}" for n, name in kept}
+    with pytest.raises(SnapshotRefusedError, match="cannot be read"):
+        read_whole(store.folder(1), file.described())

@@ -13,7 +13,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.core.log.kafka.config import java_client_properties
-from airflow_provider_rlmm.features.retention.spark import java_client
+from airflow_provider_rlmm.features.retention.spark import handed_over
 from airflow_provider_rlmm.features.retention.spark.java_client import (
     load_properties,
     require_connector,
@@ -58,16 +58,16 @@ NO_SESSION: Any = None
 
 
 def test_a_pipe_whose_writer_is_dead_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java_client, "PIPE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(handed_over, "PIPE_TIMEOUT_S", 0.05)
     path = tmp_path / "client.properties"
     os.mkfifo(path)
     with pytest.raises(ConfigurationError, match=r"client.properties cannot be read.*its writer was not done within"):
-        load_properties(NO_SESSION, path)
+        load_properties(NO_SESSION, str(path))
 
 
 def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"missing.properties cannot be read .*: No such file"):
-        load_properties(NO_SESSION, tmp_path / "missing.properties")
+        load_properties(NO_SESSION, str(tmp_path / "missing.properties"))
 
 
 def test_the_password_of_a_connection_is_hidden() -> None:
