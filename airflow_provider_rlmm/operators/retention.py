@@ -23,6 +23,8 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE
+from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, newest_readable
+from airflow_provider_rlmm.features.retention.spark.memory import ExecutorMemory, TaskMemory
 from airflow_provider_rlmm.features.retention.spark.package import (
     build_py_files,
     kafka_connector_coordinates,
@@ -96,6 +98,9 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
 
     What the job has read is kept below the work folder, in ``segments-<cluster id>``, and the next run reads only what is
     new; executors must reach that folder as the driver does. Removing it costs one full read, nothing worse.
+
+    On YARN and Kubernetes executors get the ``spark.executor.memoryOverhead`` that the largest metadata partition needs where
+    Spark's default is less, and neither ``conf`` nor ``spark-defaults.conf`` says how much there is to be.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param min_age_ms: age from which unfinished work on a living topic counts as dangling, ms; at least 24 h.
@@ -184,6 +189,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
             hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
             properties = folder / "client.properties"
             arguments = self._job_arguments(hook, str(folder), name) | {"--kafka-properties": str(properties)}
+            self._ask_for_memory(hook, connection, arguments["--data-set"])
             with (
                 handed_over(properties, hook.java_client_properties()),
                 work_store_handed_over(folder) as store,
@@ -305,10 +311,13 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         }
         return Submission(master, str(self.name), conf, options)
 
+    def _spark_here(self, connection: Mapping[str, Any]) -> SparkHere:
+        environment = {**os.environ, **{name: str(value) for name, value in (self.env_vars or {}).items()}}
+        return SparkHere(self._conn_id, str(connection["master"]), str(connection["spark_binary"]), environment)
+
     def _require_spark(self, connection: Mapping[str, Any]) -> None:
         """Refuse what cannot run here; have the connector fetched where nobody gives it."""
-        environment = {**os.environ, **{name: str(value) for name, value in (self.env_vars or {}).items()}}
-        spark = SparkHere(self._conn_id, str(connection["master"]), str(connection["spark_binary"]), environment)
+        spark = self._spark_here(connection)
         spark.require_usable()
         spark.require_one_version()
         conf = self.conf or {}
@@ -325,6 +334,23 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
             names["spark.pyspark.python"] = "PYSPARK_PYTHON"
         chosen = {name: sys.executable for name, variable in names.items() if variable not in os.environ}
         self.conf = {**chosen, **(self.conf or {})}
+
+    def _ask_for_memory(self, hook: RemoteLogMetadataHook, connection: Mapping[str, Any], data_set: str) -> None:
+        """Ask for the overhead that the executors' Python needs, unless somebody has said how much they get."""
+        from airflow_provider_rlmm.core.runs.floors import reading
+
+        resources = {"spark.executor.memory": self._executor_memory, "spark.executor.cores": self._executor_cores}
+        given = {name: value for name, value in resources.items() if value is not None}
+        conf = {**self._spark_here(connection).defaults(), **given, **(self.conf or {})}
+        executors = ExecutorMemory(str(connection["master"]), {name: str(value) for name, value in conf.items()})
+        if not executors.is_limited:
+            return
+        with reading(hook, work_uri()) as log:
+            before = newest_readable(GenerationStore(data_set))
+            task = TaskMemory.of(log.beginning_offsets(), log.high_water_marks(), before)
+        if asked := executors.to_ask(task):
+            self.log.info("%s; it is asked for", executors.said_of(task))
+            self.conf = {**asked, **(self.conf or {})}
 
     def _job_arguments(self, hook: RemoteLogMetadataHook, folder: str, name: str) -> dict[str, str]:
         """Observe the cluster, write down what was seen, and return what the job is told, without the client properties."""

@@ -125,9 +125,23 @@ class SparkHere:
 
     def _has_own_script(self) -> bool:
         """Tell whether Spark sources a script first, which may set whatever is missed here."""
-        home, folder = self.home, self.environment.get("SPARK_CONF_DIR")
-        configuration = Path(folder) if folder else home / "conf" if home else None
+        configuration = self._configuration()
         return configuration is not None and (configuration / "spark-env.sh").exists()
+
+    def _configuration(self) -> Path | None:
+        home, folder = self.home, self.environment.get("SPARK_CONF_DIR")
+        return Path(folder) if folder else home / "conf" if home else None
+
+    def defaults(self) -> Mapping[str, str]:
+        """Return the properties of Spark's own file, ``spark-defaults.conf``; none where it has none, or cannot be read."""
+        import javaproperties
+
+        configuration = self._configuration()
+        try:
+            with (configuration or Path()).joinpath("spark-defaults.conf").open(encoding="utf-8") as file:
+                return {} if configuration is None else javaproperties.load(file)
+        except (OSError, ValueError):
+            return {}
 
     def _require_java(self) -> None:
         needed = f"Spark needs Java {OLDEST_JAVA} or newer"

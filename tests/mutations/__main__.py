@@ -54,7 +54,7 @@ def broken_copy(mutation: Mutation) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="mutation-") as name:
         copy = Path(name)
         shutil.copy(ROOT / "pyproject.toml", copy)
-        for part in ("airflow_provider_rlmm", "dags", "spark_jobs", "tests"):
+        for part in ("airflow_provider_rlmm", "benchmarks", "dags", "spark_jobs", "tests"):
             # Compiled modules come along and stay valid: all but the broken one.
             shutil.copytree(ROOT / part, copy / part)
         target = copy / "airflow_provider_rlmm" / mutation.file

@@ -9,7 +9,7 @@ FILES = "features/retention/spark/executor/files.py"
 FOLDING = "features/retention/spark/executor/folding.py"
 TASK = "features/retention/spark/executor/metadata_partition.py"
 FRAME_ROWS = "features/retention/spark/executor/frame_rows.py"
-WHAT_IF = "features/retention/spark/executor/what_if.py"
+ROWS = "features/retention/spark/executor/rows.py"
 MANIFEST = "features/retention/spark/generation.py"
 STORE = "features/retention/spark/generations.py"
 
@@ -56,6 +56,13 @@ GENERATIONS = [
         " or hashlib.sha256(data).hexdigest() != file.sha256",
         "",
         f"{_GENERATION}::test_a_file_is_read_only_as_it_was_written",
+    ),
+    switched_off(
+        FILES,
+        "generations",
+        "goes on from columns of another state than its manifest names",
+        "    if (reading.size, reading.sha256.hexdigest()) != (file.bytes, file.sha256):",
+        f"{_READING_ON}::test_a_state_that_is_not_the_one_of_the_manifest_is_refused",
     ),
     Mutation(
         "generations",
@@ -129,10 +136,26 @@ GENERATIONS = [
     Mutation(
         "generations",
         "says of a segment that is not certain that it would go",
-        WHAT_IF,
-        "        codes[uncertain] = NONE\n",
+        ROWS,
+        "    codes[segments.uncertain] = NONE\n",
         "",
         "features/retention/test_what_if.py::test_a_segment_that_is_not_certain_never_goes",
+    ),
+    Mutation(
+        "memory",
+        "makes all rows of a metadata partition at once",
+        ROWS,
+        "ROWS_AT_ONCE = 16_384",
+        "ROWS_AT_ONCE = 1 << 30",
+        "features/retention/test_memory.py::test_a_task_takes_little_beside_its_state",
+    ),
+    Mutation(
+        "memory",
+        "holds the states of two metadata partitions",
+        TASK,
+        "                task = None\n",
+        "",
+        "features/retention/test_metadata_partition.py::test_the_state_of_one_metadata_partition_is_gone_before_the_next_one_is_read",
     ),
     switched_off(
         FRAME_ROWS,

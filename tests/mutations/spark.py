@@ -14,6 +14,7 @@ from tests.mutations.mutation import (
 )
 
 _VERSIONS = "features/retention/test_versions.py::"
+_MEMORY, _MEMORY_TEST = "features/retention/spark/memory.py", "features/retention/test_memory.py"
 
 SPARK = [
     Mutation(
@@ -130,5 +131,37 @@ SPARK = [
         "in found.items() if cluster_id != expected}:",
         "in found.items() if not cluster_id}:",
         "features/retention/test_cluster.py::test_addresses_of_another_cluster_are_refused",
+    ),
+    Mutation(
+        "Spark",
+        "asks for other memory than somebody has said",
+        _MEMORY,
+        "if any(self.conf.get(name) for name in _SAID) or not self.lacks(task):",
+        "if not self.lacks(task):",
+        f"{_MEMORY_TEST}::test_an_overhead_is_asked_for_where_nobody_has_said_how_much_and_it_is_too_little",
+    ),
+    Mutation(
+        "Spark",
+        "reckons with less memory than a task takes",
+        _MEMORY,
+        "PER_STATE_BYTE: Final = 2.75",
+        "PER_STATE_BYTE: Final = 1",
+        f"{_MEMORY_TEST}::test_what_is_said_before_is_enough_and_not_twice_too_much",
+    ),
+    Mutation(
+        "Spark",
+        "does not ask for the memory that executors need",
+        RETENTION_OPERATORS,
+        "            self.conf = {**asked, **(self.conf or {})}\n",
+        "",
+        "airflow/operators/test_operators.py::test_executors_of_yarn_get_the_memory_that_their_python_needs_unless_somebody_says_how_much",
+    ),
+    Mutation(
+        "Spark",
+        "is silent where executors have less memory than they need",
+        _MEMORY,
+        "logging.WARNING if executors.lacks(task) else logging.INFO",
+        "logging.INFO",
+        f"{_MEMORY_TEST}::test_what_is_lacking_is_said_with_what_to_type",
     ),
 ]

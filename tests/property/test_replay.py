@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+from itertools import groupby
 from random import Random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,6 +122,44 @@ def test_without_finished_segments_only_updates_that_come_after_them_look_differ
     assert deletions(state) == model.deletions()
     assert certain <= {row[:5] for row in unresolved}
     assert all(row[-1] for row in unresolved if row[:5] not in certain)
+
+
+@pytest.mark.slow
+@given(SEEDS, WILDNESS, st.integers(1, 150))
+@settings(max_examples=examples(100), deadline=None)
+def test_living_segments_where_they_lie_are_those_of_the_table_in_the_order_of_a_walk(seed, wild, size):
+    history = Histories(seed, wild)
+    state = ColumnarState.empty(keep_finished=history.random.random() < 0.5)
+    for batch in Batches(history.random, history.values(size), 50):
+        state, _ = state.apply(batch)
+    before = tables(state)
+    sink = pa.BufferOutputStream()
+    state.write_ipc(sink)
+    assert tables(state) == before, "it is not spent"
+    for one in (state, ColumnarState.from_ipc(io.BytesIO(sink.getvalue().to_pybytes()))):
+        assert tables(one) == before
+        require_in_walk_order(one)
+
+
+def require_in_walk_order(state):
+    partition = ("topic_id", "topic", "partition")
+    expected = sorted(
+        state.segments.to_pylist(),
+        key=lambda row: [row[name] for name in (*partition, "start_offset", "end_offset", "segment_id")],
+    )
+    living, names = state.living(), state.segments.schema.names
+    assert living.table(slice(None), names).to_pylist() == expected
+    pieces = [living.table(slice(at, at + 7), names[:9]).to_pylist() for at in range(0, living.size, 7)]
+    assert [row for piece in pieces for row in piece] == [{name: row[name] for name in names[:9]} for row in expected]
+    keys = [tuple(row[name] for name in partition) for row in expected]
+    assert [tuple(row[name] for name in partition) for row in living.partitions.to_pylist()] == list(
+        dict.fromkeys(keys)
+    )
+    assert [keys[at] for at in living.first] == list(dict.fromkeys(keys))
+    assert living.sizes.tolist() == [len(list(group)) for _, group in groupby(keys)]
+    uncertain = {tuple(row[name] for name in (*partition, "segment_id")) for row in state.unresolved.to_pylist()}
+    found = [n for n, row in enumerate(expected) if (*keys[n], row["segment_id"]) in uncertain]
+    assert living.uncertain.tolist() == found
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ import shutil
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, Final
@@ -296,14 +297,41 @@ def read_file(uri: str, max_bytes: int | None = None) -> Any:
             answer = store.get(name)
             _check_size(uri, answer.meta["size"], max_bytes)
             return pa.py_buffer(answer.bytes())
-    # Opening a pipe would wait for its other end.
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", uri)
-        _check_size(uri, status.st_size, max_bytes)
-        buffer = pa.allocate_buffer(status.st_size)
+    with _open_regular(uri, path) as file:
+        size = os.fstat(file.fileno()).st_size
+        _check_size(uri, size, max_bytes)
+        buffer = pa.allocate_buffer(size)
         return buffer.slice(0, file.readinto(memoryview(buffer)))
+
+
+@contextmanager
+def reading_in_order(uri: str) -> Iterator[IO[bytes]]:
+    """
+    Open a file that is read from its beginning to its end by pieces: an object is fetched by one request.
+
+    :param uri: of the file.
+    :raises ConfigurationError: if the URI is not understood.
+    :raises FileNotFoundError: if there is none.
+    :raises OSError: if it cannot be read, or is no regular file.
+    """
+    path = local_path(uri)
+    if path is None:
+        from airflow_provider_rlmm.core.base.object_parts import in_order
+
+        with object_at(uri) as (store, name):
+            yield in_order(store.get(name))
+        return
+    with _open_regular(uri, path) as file:
+        yield file
+
+
+def _open_regular(uri: str, path: Path) -> BufferedReader:
+    # Opening a pipe would wait for its other end.
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", uri)
+    return file
 
 
 @contextmanager

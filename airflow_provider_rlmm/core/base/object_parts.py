@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from io import BufferedReader, RawIOBase
 from typing import IO, Any
 
@@ -18,6 +19,33 @@ def in_parts(reader: Any) -> IO[bytes]:
     :param reader: obstore's reader of an object.
     """
     return BufferedReader(_Parts(reader), _PART)
+
+
+def in_order(answer: Any) -> IO[bytes]:
+    """
+    Return a file that is read from its beginning to its end.
+
+    :param answer: obstore's answer to a request for an object.
+    """
+    return BufferedReader(_InOrder(iter(answer.stream(_PART))), _PART)
+
+
+class _InOrder(RawIOBase):
+    def __init__(self, pieces: Iterator[Any]) -> None:
+        self._pieces, self._left = pieces, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._left = memoryview(piece)
+        size = min(len(buffer), len(self._left))
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size
 
 
 class _Parts(RawIOBase):

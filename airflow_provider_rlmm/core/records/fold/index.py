@@ -100,14 +100,24 @@ class HashIndex:
 
     def _fill(self, hashes: Array, positions: Array) -> None:
         """Place all keys of an empty index: in order, each comes to lie at its slot or right behind the one before."""
-        entries = (hashes >> _ABOVE_POSITION << _HALF).view(np.int64) | positions
+        entries = hashes >> _ABOVE_POSITION
+        entries <<= _HALF
+        entries = entries.view(np.int64)
+        entries |= positions
         entries.sort()
         number = np.arange(entries.size)
-        slot = np.maximum.accumulate((entries >> 63 - self._bits) - number) + number
-        tag, sorted_positions = (entries >> 32).astype(np.uint8) | _USED, entries.astype(np.int32)
+        slot = entries >> 63 - self._bits
+        slot -= number
+        np.maximum.accumulate(slot, out=slot)
+        slot += number
+        del number
         behind = int(np.searchsorted(slot, self._tags.size))
-        self._tags[slot[:behind]] = tag[:behind]
+        sorted_positions = entries.astype(np.int32)
         self._positions[slot[:behind]] = sorted_positions[:behind]
+        entries >>= 32
+        tag = entries.astype(np.uint8)
+        tag |= _USED
+        self._tags[slot[:behind]] = tag[:behind]
         self._place(np.zeros(entries.size - behind, np.int64), tag[behind:], sorted_positions[behind:])
 
     def _place(self, slot: Array, tag: Array, left: Array) -> None:

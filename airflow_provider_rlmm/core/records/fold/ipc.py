@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store as one Arrow IPC stream and back, without a copy of its columns."""
+"""A store as one Arrow IPC stream and back, a column at a time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from airflow_provider_rlmm.core.records.deletion import AbsenceObservation, Part
 from airflow_provider_rlmm.core.records.fold.store import DEAD, NO_DELETION, NO_OFFSET, TABLES, Store, Uncertain
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 
-VERSION = 6
+VERSION = 7
 """Of the fold: a state that another version has made may mean something else."""
 
 _FORMAT = {b"format": b"airflow-provider-rlmm columnar state", b"version": str(VERSION).encode()}
-_TOPICS = "topics"
+_SCHEMA = pa.schema([("name", pa.string()), ("values", pa.large_binary())], metadata=_FORMAT)
 _SMALL: dict[str, Any] = {
     "counters": np.dtype([("next_event", "i8"), ("live", "i8"), ("keep_finished", "u1")]),
     "deletions": np.dtype([("row", "i8"), ("state", "i1"), ("unsettled_marker_offset", "i8")]),
@@ -40,30 +40,33 @@ _UNDER_WAY = (RemotePartitionDeleteState.DELETE_PARTITION_MARKED, RemotePartitio
 _LAST_PARTITION_DELETE_STATE = max(RemotePartitionDeleteState)
 
 
-def to_ipc(store: Store, *, keep_finished: bool) -> bytes:
+def write_ipc(store: Store, sink: Any, *, keep_finished: bool) -> None:
     """
-    Return a store as bytes.
+    Write a store as a stream, of which each batch is one column: it takes the memory of the largest column, not of the store.
 
-    :param store: the store.
+    :param store: the store, which does not change.
+    :param sink: where to: an Arrow stream, or a file of Python.
     :param keep_finished: whether finished segments, where they were kept, go with it.
     """
-    store = store.rebuilt(keep_finished=keep_finished)
-    columns = {f"{name}.{column}": table[column] for name, table in store.tables.items() for column in TABLES[name]}
-    columns |= {name: np.array(list(rows), _SMALL[name]) for name, rows in _small_tables(store).items()}
-    arrays = {name: _one_value(values) for name, values in columns.items()}
-    arrays[_TOPICS] = pa.array([store.topics.to_pylist()], pa.list_(pa.string()))
-    schema = pa.schema([pa.field(name, array.type) for name, array in arrays.items()], metadata=_FORMAT)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(list(arrays.values()), schema=schema))
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
+    with pa.ipc.new_stream(sink, _SCHEMA) as writer:
+        for name, values in _columns(store, keep_finished):
+            writer.write_batch(pa.RecordBatch.from_arrays([pa.array([name]), _one_value(values)], schema=_SCHEMA))
 
 
-def _small_tables(store: Store) -> dict[str, Iterator[tuple[Any, ...]]]:
+def _columns(store: Store, keep_finished: bool) -> Iterator[tuple[str, Array]]:
+    counters = (store.next_event, store.live, keep_finished)
+    for name, rows in _small_tables(store, counters).items():
+        yield name, np.array(list(rows), _SMALL[name])
+    topics = [topic.encode() for topic in store.topics.to_pylist()]
+    yield "topics.ends", np.cumsum([0, *map(len, topics)], dtype=np.int32)
+    yield "topics.text", np.frombuffer(b"".join(topics), np.uint8)
+    yield from store.columns(keep_finished=keep_finished)
+
+
+def _small_tables(store: Store, counters: tuple[int, int, bool]) -> dict[str, Iterator[tuple[Any, ...]]]:
     deletions = store.deletions.items()
     return {
-        "counters": iter([(store.next_event, store.live, store.keep_finished)]),
+        "counters": iter([counters]),
         "deletions": (
             (row, d.delete_state, NO_OFFSET if d.unsettled_marker_offset is None else d.unsettled_marker_offset)
             for row, d in deletions
@@ -73,20 +76,19 @@ def _small_tables(store: Store) -> dict[str, Iterator[tuple[Any, ...]]]:
     }
 
 
-def from_ipc(data: bytes) -> Store:
+def from_ipc(source: Any) -> Store:
     """
-    Return the store that :func:`to_ipc` has written; its columns are the given bytes until they change.
+    Return the store that :func:`write_ipc` has written.
 
-    :param data: the bytes.
-    :raises MetadataError: if they are something else, of another version, or a state that no replay leads to.
+    :param source: its bytes, which the columns lie in until they change, or a file, of which each column takes memory of its
+        own.
+    :raises MetadataError: if it is something else, of another version, or a state that no replay leads to.
     """
     try:
-        reader = pa.ipc.open_stream(data)
-        if reader.schema.metadata != _FORMAT:
+        reader = pa.ipc.open_stream(source)
+        if reader.schema != _SCHEMA or reader.schema.metadata != _FORMAT:
             raise MetadataError(f"not a columnar state of version {VERSION}: {reader.schema.metadata}")
-        batch = reader.read_next_batch()
-        batch.validate(full=True)
-        store = _store_of(batch)
+        return _store_of(dict(_named(batch) for batch in reader))
     except (
         pa.ArrowException,
         ValueError,
@@ -98,7 +100,17 @@ def from_ipc(data: bytes) -> Store:
         StopIteration,
     ) as e:
         raise MetadataError(f"not a columnar state: {e}") from e
-    return store
+
+
+def _named(batch: Any) -> tuple[str, Array]:
+    """Return the name of a column, and its bytes."""
+    batch.validate(full=True)
+    if batch.num_rows != 1 or any(column.null_count for column in batch.columns):
+        raise MetadataError("not a columnar state: a column is not of one value")
+    _, offsets, data = batch.column("values").buffers()
+    first, behind = np.frombuffer(offsets, np.int64)[:2].tolist()
+    raw = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)[first:behind]
+    return batch.column("name")[0].as_py(), raw
 
 
 def _one_value(values: Array) -> Any:
@@ -107,29 +119,23 @@ def _one_value(values: Array) -> Any:
     return pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(raw)])
 
 
-def _values(batch: Any, name: str, dtype: Any) -> Array:
-    column = batch.column(name)
-    if column.type != pa.large_binary() or len(column) != 1 or column.null_count:
-        raise MetadataError(f"not a columnar state: {name} is no column of one value")
-    _, offsets, data = column.buffers()
-    first, behind = np.frombuffer(offsets, np.int64)[:2].tolist()
-    if data is None:
-        return np.empty(0, dtype)
-    return np.frombuffer(data, np.uint8)[first:behind].view(dtype)
-
-
-def _store_of(batch: Any) -> Store:
-    [counters] = _values(batch, "counters", _SMALL["counters"])
+def _store_of(columns: dict[str, Array]) -> Store:
+    [counters] = columns["counters"].view(_SMALL["counters"])
     store = Store(keep_finished=bool(counters["keep_finished"]))
     store.next_event, store.live = int(counters["next_event"]), int(counters["live"])
     for name, table in store.tables.items():
-        table.adopt({column: _values(batch, f"{name}.{column}", dtype) for column, dtype in TABLES[name].items()})
-    store.topics = batch.column(_TOPICS)[0].values
+        table.adopt({column: columns[f"{name}.{column}"].view(dtype) for column, dtype in TABLES[name].items()})
+    ends = columns["topics.ends"].view(np.int32)
+    if not ends.size:
+        raise MetadataError("not a columnar state: its topics have no ends")
+    text = [None, pa.py_buffer(ends), pa.py_buffer(columns["topics.text"])]
+    store.topics = pa.Array.from_buffers(pa.string(), ends.size - 1, text)
+    store.topics.validate(full=True)
     _check(store)
-    _adopt_deletions(store, _values(batch, "deletions", _SMALL["deletions"]))
-    for row, offset, time_ms, bounded in _rows_of(store, _values(batch, "observations", _SMALL["observations"])):
+    _adopt_deletions(store, columns["deletions"].view(_SMALL["deletions"]))
+    for row, offset, time_ms, bounded in _rows_of(store, columns["observations"].view(_SMALL["observations"])):
         store.deletions[row].observations.append(AbsenceObservation(offset, time_ms, bool(bounded)))
-    for row, high, low, offset, *said in _rows_of(store, _values(batch, "unresolved", _SMALL["unresolved"])):
+    for row, high, low, offset, *said in _rows_of(store, columns["unresolved"].view(_SMALL["unresolved"])):
         store.unresolved[row, high, low] = Uncertain(offset, *map(bool, said))
     return store
 
@@ -157,8 +163,6 @@ def _check(store: Store) -> None:
     for name, table in store.tables.items():
         if {table.size} != {table.size_of(column) for column in TABLES[name]}:
             raise MetadataError(f"not a columnar state: the columns of {name} differ in length")
-    if store.topics.type != pa.string() or store.topics.null_count:
-        raise MetadataError("not a columnar state: a topic has no name")
     partitions, segments = store.partitions, store.segments
     epochs, custom = store.tables["epochs"].size, store.tables["custom"].size
     lengths = np.maximum(segments["custom_length"], 0).astype(np.int64)

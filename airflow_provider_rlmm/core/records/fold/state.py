@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
+
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
 from airflow_provider_rlmm.core.records.fold.apply import apply_batch
 from airflow_provider_rlmm.core.records.fold.histories import histories_of, user_partition
-from airflow_provider_rlmm.core.records.fold.ipc import from_ipc, to_ipc
+from airflow_provider_rlmm.core.records.fold.ipc import from_ipc, write_ipc
+from airflow_provider_rlmm.core.records.fold.living import LivingSegments
 from airflow_provider_rlmm.core.records.fold.store import Store
 from airflow_provider_rlmm.core.records.fold.tables import table_of
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -97,6 +100,10 @@ class ColumnarState:
         """One row per segment that is not ``DELETE_SEGMENT_FINISHED``."""
         return table_of(self._own(), "segments")
 
+    def living(self) -> LivingSegments:
+        """Return the segments that are not finished where they lie: whoever takes a few at a time needs no table of all."""
+        return LivingSegments(self._own())
+
     @property
     def finished_segments(self) -> Any:
         """One row per segment that is ``DELETE_SEGMENT_FINISHED``, where they are kept."""
@@ -162,15 +169,27 @@ class ColumnarState:
 
         :param forget_finished: leave out finished segments, where they were kept: who goes on from here keeps none.
         """
+        sink = pa.BufferOutputStream()
+        self.write_ipc(sink, forget_finished=forget_finished)
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+    def write_ipc(self, sink: Any, *, forget_finished: bool = False) -> None:
+        """
+        Write the bytes of :meth:`to_ipc`, with little more memory than the state takes.
+
+        :param sink: where to: an Arrow stream, or a file of Python.
+        :param forget_finished: as for :meth:`to_ipc`.
+        """
         store = self._own()
-        return to_ipc(store, keep_finished=store.keep_finished and not forget_finished)
+        write_ipc(store, sink, keep_finished=store.keep_finished and not forget_finished)
 
     @classmethod
-    def from_ipc(cls, data: bytes) -> ColumnarState:
+    def from_ipc(cls, source: Any) -> ColumnarState:
         """
-        Return the state that :meth:`to_ipc` has written; its columns lie in the given bytes until they change.
+        Return the state that :meth:`to_ipc` has written.
 
-        :param data: the bytes.
-        :raises MetadataError: if they are something else, or of another version.
+        :param source: its bytes, which the columns lie in until they change; or a file, which is read a column at a time.
+        :raises MetadataError: if it is something else, or of another version.
         """
-        return cls(from_ipc(data))
+        return cls(from_ipc(source))

@@ -9,6 +9,7 @@ rebuilt without it; so do runs that a later announcement of the segment replaced
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +81,9 @@ the segment's life, ``event_offset`` of the last one that was applied.
 _TOLERATED = 1 << 12
 """So many dead rows are never worth a rebuild, nor 32 times as many bytes of custom metadata."""
 _INDEXED_AT_ONCE = 1 << 16
+_COPIED_AT_ONCE = 1 << 16
+"""Segments whose runs are copied at once: where the elements of runs lie takes more memory than they do."""
+_EPOCHS = tuple(TABLES["epochs"])
 _LOADS = {"partitions": 1 / 8, "segments": 1 / 2}
 """How full indexes may be: user partitions are few, and every event looks for one."""
 _CODES = {"partitions": "partition", "segments": "user_partition"}
@@ -151,12 +155,12 @@ class Columns:
                 self._arrays[column][before : self.size] = values[column]
         return np.arange(before, self.size)
 
-    def write(self, column: str, rows: Array, values: Any) -> None:
+    def write(self, column: str, rows: Array | slice, values: Any) -> None:
         """
         Change rows; of several values for one row the last one stays.
 
         :param column: the column.
-        :param rows: numbers of the rows.
+        :param rows: numbers of the rows, or a range of them.
         :param values: an array or one value.
         """
         array = self._arrays[column]
@@ -276,26 +280,71 @@ class Store:
         store.deletions, store.unresolved = self.deletions, self.unresolved
         if "partitions" in self._indexes:
             store._indexes["partitions"] = self._indexes["partitions"]
-        kept = np.arange(self.segments.size) if keep_finished else self.alive()
-        segments = store.tables["segments"] = self.segments.taken(kept)
-        at, _ = spread(segments["epochs_at"], segments["epochs_count"])
-        store.tables["epochs"] = self.tables["epochs"].taken(at)
-        segments["epochs_at"][:] = starts_of(segments["epochs_count"])
-        self._copy_custom(store)
+        segments = store.tables["segments"] = self.segments if keep_finished else self.segments.taken(self.alive())
+        if keep_finished and "segments" in self._indexes:
+            store._indexes["segments"] = self._indexes["segments"]
+        epochs = {column: self._epochs(column, segments["epochs_at"], segments["epochs_count"]) for column in _EPOCHS}
+        store.tables["epochs"].adopt(epochs)
+        custom_at, custom = self._custom(segments["custom_at"], segments["custom_length"])
+        store.tables["custom"].adopt({"byte": custom})
+        every = slice(0, segments.size)
+        segments.write("epochs_at", every, starts_of(segments["epochs_count"]))
+        segments.write("custom_at", every, custom_at)
         return store
 
-    def _copy_custom(self, store: Store) -> None:
-        """Give a store the custom metadata of its segments, which still say where it is here."""
-        segments = store.segments
-        given = np.flatnonzero(segments["custom_length"] > 0)
-        given = given.take(np.argsort(segments["custom_at"].take(given)))
-        at, lengths = segments["custom_at"].take(given), segments["custom_length"].take(given)
-        # Arrow copies strings faster than numpy copies bytes: every other one of these is wanted, in between lie gaps.
-        ends = np.stack([at, at + lengths], axis=1).ravel()
-        buffers = [None, pa.py_buffer(ends), pa.py_buffer(self.tables["custom"]["byte"])]
-        strings = pa.Array.from_buffers(pa.large_binary(), max(ends.size - 1, 0), buffers)
-        data = strings.take(pa.array(np.arange(0, ends.size, 2))).buffers()[2]
-        used = int(lengths.sum())
-        store.tables["custom"].adopt({"byte": np.frombuffer(data, np.uint8, used) if used else np.empty(0, np.uint8)})
-        segments["custom_at"][:] = 0
-        segments["custom_at"][given] = starts_of(lengths)
+    def columns(self, *, keep_finished: bool) -> Iterator[tuple[str, Array]]:
+        """
+        Yield the columns of all tables as :meth:`rebuilt` would leave them, each by the names of its table and its own; this
+        store does not change, and of what is yielded only one column at a time is a copy.
+
+        :param keep_finished: whether finished segments, where they were kept, are among them.
+        """
+        for column in TABLES["partitions"]:
+            yield f"partitions.{column}", self.partitions[column]
+        kept = None if keep_finished else self.alive()
+
+        def of_kept(column: str) -> Array:
+            values = self.segments[column]
+            return values if kept is None else values.take(kept)
+
+        for column in TABLES["segments"]:
+            if column not in ("epochs_at", "custom_at"):
+                yield f"segments.{column}", of_kept(column)
+        yield "segments.epochs_at", starts_of(of_kept("epochs_count"))
+        for column in _EPOCHS:
+            yield f"epochs.{column}", self._epochs(column, of_kept("epochs_at"), of_kept("epochs_count"))
+        custom_at, custom = self._custom(of_kept("custom_at"), of_kept("custom_length"))
+        yield "segments.custom_at", custom_at
+        del custom_at
+        yield "custom.byte", custom
+
+    def _epochs(self, column: str, at: Array, count: Array) -> Array:
+        """Return a column of the leader epochs of segments, one run after the other."""
+        values = self.tables["epochs"][column]
+        found, size = np.empty(int(count.sum(dtype=np.int64)), values.dtype), 0
+        for first in range(0, at.size, _COPIED_AT_ONCE):
+            some = slice(first, first + _COPIED_AT_ONCE)
+            positions, _ = spread(at[some], count[some])
+            np.take(values, positions, out=found[size : size + positions.size], mode="clip")
+            size += positions.size
+        return found
+
+    def _custom(self, at: Array, length: Array) -> tuple[Array, Array]:
+        """Return where the custom metadata of segments lies when no gaps are left, and its bytes."""
+        given = np.flatnonzero(length > 0)
+        given = given.take(np.argsort(at.take(given), kind="stable"))
+        place = np.zeros(at.size, np.int64)
+        place[given] = starts_of(length.take(given))
+        found, size = np.empty(int(length.take(given).sum(dtype=np.int64)), np.uint8), 0
+        data = pa.py_buffer(self.tables["custom"]["byte"])
+        for first in range(0, given.size, _COPIED_AT_ONCE):
+            some = given[first : first + _COPIED_AT_ONCE]
+            begin = at.take(some)
+            # Arrow copies strings faster than numpy copies bytes: every other one of these is wanted, in between lie gaps.
+            ends = np.stack([begin, begin + length.take(some)], axis=1).ravel()
+            strings = pa.Array.from_buffers(pa.large_binary(), max(ends.size - 1, 0), [None, pa.py_buffer(ends), data])
+            used = int((ends[1::2] - ends[::2]).sum())
+            taken = strings.take(pa.array(np.arange(0, ends.size, 2))).buffers()[2]
+            found[size : size + used] = np.frombuffer(taken, np.uint8, used)
+            size += used
+        return place, found

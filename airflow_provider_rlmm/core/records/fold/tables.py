@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,9 @@ from airflow_provider_rlmm.core.records.records import NOT_SAID, RemoteLogSegmen
 
 _PARTITION = {"metadata_partition": pa.int32(), "topic_id": pa.binary(), "topic": pa.string(), "partition": pa.int32()}
 _SEGMENT_FIELDS = [name for name in FIELDS if name in RemoteLogSegmentMetadata.__slots__]
+_SAID = "broker_leader_epoch"  # by records of api version 1 only
 _NESTED = ("custom_metadata", "segment_leader_epochs")
+_PLAIN = (*(n for n in _SEGMENT_FIELDS if n not in (_SAID, *_NESTED)), "added_offset", "event_offset")
 
 SCHEMAS = {
     "user_partitions": pa.schema(
@@ -90,7 +93,7 @@ def _typed(column: Any, arrow_type: Any) -> Any:
 
 
 def _user_partitions(store: Store) -> dict[str, Any]:
-    table, rows = store.partitions, np.argsort(_rank(store))
+    table, rows = store.partitions, np.argsort(rank_of(store))
     offsets = {name: table[name].take(rows) for name in ("first_offset", "last_foreign_offset", "copying_offset")}
     is_copying = pa.array(offsets["copying_offset"] != NO_OFFSET)
     copying = {
@@ -109,28 +112,58 @@ def _user_partitions(store: Store) -> dict[str, Any]:
 def _segments(store: Store) -> dict[str, Any]:
     table, alive = store.segments, store.alive()
     by = (table["added_offset"].take(alive), table["start_offset"].take(alive))
-    rows = alive.take(np.lexsort((*by, _rank(store).take(table["user_partition"].take(alive)))))
-    count = table["epochs_count"].take(rows)
-    at, _ = spread(table["epochs_at"].take(rows), count)
-    heap = store.tables["epochs"]
+    rows = alive.take(np.lexsort((*by, rank_of(store).take(table["user_partition"].take(alive)))))
+    return _segments_at(store, rows)
+
+
+def segments_at(store: Store, rows: Array, names: Collection[str]) -> Any:
+    """
+    Return rows of the table of segments that are not finished.
+
+    :param store: the store.
+    :param rows: numbers of living segments, in the order that is wanted.
+    :param names: the columns that are wanted; they come in the order of the table.
+    """
+    schema = pa.schema([field for field in SCHEMAS["segments"] if field.name in names])
+    columns = _segments_at(store, rows, names)
+    return pa.Table.from_arrays([_typed(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def partitions_at(store: Store, rows: Array) -> Any:
+    """
+    Return the keys of user partitions.
+
+    :param store: the store.
+    :param rows: numbers of user partitions, in the order that is wanted.
+    """
+    columns = _key(store, rows)
+    schema = pa.schema(_PARTITION)
+    return pa.Table.from_arrays([_typed(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def _segments_at(store: Store, rows: Array, names: Collection[str] = SCHEMAS["segments"].names) -> dict[str, Any]:
+    table = store.segments
+    columns = {**_segment_key(store, rows), **{name: table[name].take(rows) for name in _PLAIN if name in names}}
+    if _SAID in names:
+        epoch = table[_SAID].take(rows)
+        columns[_SAID] = pa.array(epoch, mask=epoch == NOT_SAID)
+    if "custom_metadata" in names:
+        columns["custom_metadata"] = _custom(store, rows)
+    if "segment_leader_epochs" in names:
+        columns["segment_leader_epochs"] = _epochs(store, rows)
+    return columns
+
+
+def _epochs(store: Store, rows: Array) -> Any:
+    count = store.segments["epochs_count"].take(rows)
+    at, _ = spread(store.segments["epochs_at"].take(rows), count)
+    heap, epochs_type = store.tables["epochs"], FIELDS["segment_leader_epochs"][0]
     epochs = pa.StructArray.from_arrays(
-        [heap["leader_epoch"].take(at), heap["start_offset"].take(at)],
-        fields=list(FIELDS["segment_leader_epochs"][0].value_type),
+        [heap["leader_epoch"].take(at), heap["start_offset"].take(at)], fields=list(epochs_type.value_type)
     )
     offsets = np.zeros(rows.size + 1, np.int32)
     np.cumsum(count, out=offsets[1:])
-    epoch = table["broker_leader_epoch"].take(rows)
-    return {
-        **_segment_key(store, rows),
-        **{name: table[name].take(rows) for name in _SEGMENT_FIELDS if name not in _NESTED},
-        "broker_leader_epoch": pa.array(epoch, mask=epoch == NOT_SAID),
-        "custom_metadata": _custom(store, rows),
-        "segment_leader_epochs": pa.Array.from_buffers(
-            FIELDS["segment_leader_epochs"][0], rows.size, [None, pa.py_buffer(offsets)], 0, children=[epochs]
-        ),
-        "added_offset": table["added_offset"].take(rows),
-        "event_offset": table["event_offset"].take(rows),
-    }
+    return pa.Array.from_buffers(epochs_type, rows.size, [None, pa.py_buffer(offsets)], 0, children=[epochs])
 
 
 def _custom(store: Store, rows: Array) -> Any:
@@ -148,7 +181,7 @@ def _custom(store: Store, rows: Array) -> Any:
 def _finished_segments(store: Store) -> dict[str, Any]:
     table = store.segments
     dead = np.flatnonzero(table["state"] == DEAD) if store.keep_finished else np.empty(0, np.int64)
-    rows = dead.take(np.lexsort((dead, _rank(store).take(table["user_partition"].take(dead)))))
+    rows = dead.take(np.lexsort((dead, rank_of(store).take(table["user_partition"].take(dead)))))
     return {**_segment_key(store, rows), "event_offset": table["event_offset"].take(rows)}
 
 
@@ -157,7 +190,7 @@ def _unresolved(store: Store) -> dict[str, Any]:
     offsets = np.array([uncertain.offset for uncertain in store.unresolved.values()], np.int64)
     without_add = np.array([uncertain.without_add for uncertain in store.unresolved.values()], bool)
     partition = keys[:, 0].astype(np.int64)
-    rows = np.lexsort((offsets, _rank(store).take(partition)))
+    rows = np.lexsort((offsets, rank_of(store).take(partition)))
     partition = partition.take(rows)
     finished_known = np.array([uncertain.finished_known for uncertain in store.unresolved.values()], bool)
     forgotten = (store.partitions["finished_segments"].take(partition) > 0) & ~finished_known.take(rows)
@@ -173,7 +206,7 @@ def _unresolved(store: Store) -> dict[str, Any]:
 def _partition_deletes(store: Store) -> dict[str, Any]:
     table = store.partitions
     deleted = np.flatnonzero(table["delete_state"] != NO_DELETION)
-    rows = deleted.take(np.argsort(_rank(store).take(deleted)))
+    rows = deleted.take(np.argsort(rank_of(store).take(deleted)))
     return {
         **_key(store, rows),
         "state": table["delete_state"].take(rows),
@@ -192,7 +225,7 @@ def _segment_key(store: Store, rows: Array) -> dict[str, Any]:
     }
 
 
-def _rank(store: Store) -> Array:
+def rank_of(store: Store) -> Array:
     """Return the place of each user partition among all."""
     table = store.partitions
     keys = pa.table(

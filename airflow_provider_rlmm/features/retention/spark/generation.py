@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 
-GENERATION_FORMAT = 2
+GENERATION_FORMAT = 3
 """Of manifests and state files; the state of the fold has a version of its own."""
 
 MANIFEST_NAME = "_manifest.json"

@@ -31,11 +31,14 @@ from airflow_provider_rlmm.features.retention.spark.generation import (
     GenerationPart,
     with_gaps,
 )
+from airflow_provider_rlmm.features.retention.spark.memory import ExecutorMemory, TaskMemory, say_memory
 from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, Told, not_read, run_tasks
 from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, TopicRange
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 
 log = logging.getLogger(__name__)
@@ -127,6 +130,19 @@ class GenerationStore:
         return [int(match[1]) for match in found if match]
 
 
+def newest_readable(store: GenerationStore) -> Generation | None:
+    """
+    Return the newest generation, ``None`` where there is none that can be read: for whoever reckons with its sizes.
+
+    :param store: the data set.
+    """
+    try:
+        return next((store.read(number) for number in store.numbers()), None)
+    except (PlanError, SnapshotRefusedError) as e:
+        log.info("what earlier runs have read is not known: %s", e)
+        return None
+
+
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
@@ -199,6 +215,7 @@ def write_generation(
         log.info("generation %d: reads the topic from its beginning: %s", number, why_all)
     else:
         log.info("generation %d: reads on from generation %d", number, before.number)
+    say_memory(executor_memory(reader.spark), TaskMemory.of(topic_range.begin, topic_range.end, before))
     expected = {p: begins[p] for p, end in topic_range.end.items() if end > begins[p]}
     told = run_tasks(reader.read(begins), evaluation, order, tasks_for(reader, expected))
     silent = {p: expected[p] for p in expected.keys() - {report.metadata_partition for report in told.reports}}
@@ -215,6 +232,16 @@ def write_generation(
         None if before is None else before.number,
         why_all,
     )
+
+
+def executor_memory(spark: SparkSession) -> ExecutorMemory:
+    """
+    Return what the session gives its executors.
+
+    :param spark: the session.
+    """
+    context = spark.sparkContext
+    return ExecutorMemory(str(context.master), dict(context.getConf().getAll()))
 
 
 def tasks_for(reader: MetadataReader, begins: Mapping[int, int]) -> int:

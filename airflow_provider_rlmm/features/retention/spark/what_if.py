@@ -123,7 +123,7 @@ def what_if(
         raise ClusterMismatchError(
             f"the listing is of cluster {state.cluster_id!r}, generation {generation.number} of {generation.cluster_id!r}"
         )
-    files = [part.rows for part in generation.parts.values() if part.rows is not None]
+    files = [part.state for part in generation.parts.values() if part.state is not None]
     folder, count = store.folder(generation.number), len(generation.parts)
     evaluations = [Evaluation(count, scenario.applied(state), limits) for scenario in scenarios]
 

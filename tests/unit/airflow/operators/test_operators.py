@@ -39,6 +39,7 @@ from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog,
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan, write_document, write_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -56,6 +57,8 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.features.retention.spark.generation import Anchor, Generation, GenerationFile, GenerationPart
+from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
@@ -837,6 +840,41 @@ def test_the_spark_command_names_archives_queue_and_the_properties_that_win(
     assert command[command.index("--archives") + 1] == named["archives"]
     assert command[command.index("--queue") + 1] == "etl"
     assert not {"--archives", "--queue"} & set(plain)
+
+
+def test_executors_of_yarn_get_the_memory_that_their_python_needs_unless_somebody_says_how_much(
+    observed: ClusterState, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[set[str]] = []
+
+    def submit(hook: Any, application: str) -> None:
+        command = hook._build_spark_submit_command(application)
+        asked.append({word for word in command if word.startswith("spark.executor.memoryOverhead")})
+
+    monkeypatch.setattr(SparkSubmitHook, "submit", submit)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    spark = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "client"}}
+    jars = connector_jar(tmp_path)
+
+    def run(**arguments: Any) -> set[str]:
+        SegmentRetentionOperator(task_id="evaluate", jars=jars, **arguments).execute(context())
+        return asked.pop()
+
+    data_set = GenerationStore(artifact_uri("segments-cluster-1"))
+    state = GenerationFile("metadata_partition=0/_a.state", 400 * 2**20, "ab")
+    rows = replace(state, name="metadata_partition=0/a.parquet")
+    parts = {number: GenerationPart(0) for number in cluster.log.high_water_marks()}
+    parts[0] = GenerationPart(9, 1_000_000, anchors=(Anchor(8, "x"),), rows=rows, state=state)
+    data_set.create(Generation(1, "cluster-1", "AAAAAAAAAAAAAAAAAAAACA", 1, 1, parts, PLAIN_ERA.told()))
+    assert run() == set(), "in local mode there is nothing to ask"
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
+    assert run() == {"spark.executor.memoryOverhead=1600m"}
+    assert run(executor_cores=2) == {"spark.executor.memoryOverhead=3008m"}
+    assert run(conf={"spark.executor.memoryOverhead": "1g"}) == {"spark.executor.memoryOverhead=1g"}
+    assert run(conf={"spark.executor.memoryOverhead": ""}) == {"spark.executor.memoryOverhead=1600m"}
+    (tmp_path / "spark-defaults.conf").write_text("spark.executor.memoryOverhead  2g\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert run() == set(), "Spark's own file says it"
 
 
 def test_without_jars_the_connector_comes_by_its_coordinates_beside_other_packages(

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.base.file_systems import (
     modified_ms,
     move_file,
     read_file,
+    reading_in_order,
     remove_file,
     remove_folder,
     replace_file,
@@ -85,6 +86,17 @@ def test_a_file_that_is_too_large_is_not_read(uri: str) -> None:
     assert error.value.errno == errno.EFBIG
 
 
+def test_a_file_is_read_in_order_by_pieces(uri: str) -> None:
+    data = bytes(range(256)) * 4_000
+    replace_file(uri, [data])
+    with reading_in_order(uri) as file:
+        found = [file.read(size) for size in (0, 1, 700_000, 300, 2_000_000, 5)]
+    assert b"".join(found) == data
+    assert [len(piece) for piece in found] == [0, 1, 700_000, 300, len(data) - 700_301, 0]
+    with pytest.raises(FileNotFoundError), reading_in_order(f"{uri}x"):
+        pass
+
+
 def test_an_error_in_the_middle_leaves_the_older_file_and_nothing_else(uri: str, tmp_path: Path) -> None:
     replace_file(uri, [b"old"])
 
@@ -128,8 +140,9 @@ def test_local_paths() -> None:
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(OSError, match=r"no regular file|directory"):
-            read_file(str(path))
+        for read in (read_file, lambda uri: reading_in_order(uri).__enter__()):
+            with pytest.raises(OSError, match=r"no regular file|directory"):
+                read(str(path))
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
@@ -372,6 +385,15 @@ def test_an_object_is_written_by_one_request(object_store: ObjectStoreServer) ->
     replace_file("s3://bucket/a/b.json", [b"x" * 10_000_000, b"y"])
     assert object_store.requests == [("PUT", "/bucket/a/b.json")]
     assert len(object_store.objects["/bucket/a/b.json"]) == 10_000_001
+
+
+def test_an_object_is_read_in_order_by_one_request(object_store: ObjectStoreServer) -> None:
+    replace_file("s3://bucket/a/b.json", [b"x" * 10_000_000])
+    object_store.requests.clear()
+    with reading_in_order("s3://bucket/a/b.json") as file:
+        while file.read(700_000):
+            pass
+    assert object_store.requests == [("GET", "/bucket/a/b.json")]
 
 
 def test_an_object_has_the_time_of_its_store(object_store: ObjectStoreServer) -> None:

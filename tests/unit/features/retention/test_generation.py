@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
-from airflow_provider_rlmm.features.retention.spark.executor.files import new_file, read_whole
+from airflow_provider_rlmm.features.retention.spark.executor.files import new_file, opened, read_whole
 from airflow_provider_rlmm.features.retention.spark.generation import (
     MANIFEST_NAME,
     Anchor,
@@ -180,6 +180,15 @@ def test_a_file_is_read_only_as_it_was_written(store: GenerationStore, tmp_path:
     for other in (replace(described, bytes=9), replace(described, sha256="0"), replace(described, name="no such file")):
         with pytest.raises(SnapshotRefusedError):
             read_whole(store.folder(1), other)
+        with pytest.raises(SnapshotRefusedError), opened(store.folder(1), other) as stream:
+            stream.read(4)
+    with opened(store.folder(1), described) as stream:
+        assert [stream.read(4), stream.read(100)] == [b"some", b" bytes"]
+    with pytest.raises(SnapshotRefusedError, match="no sense"), opened(store.folder(1), described):
+        raise SnapshotRefusedError("no sense")
+    changed = replace(described, sha256="0")
+    with pytest.raises(SnapshotRefusedError, match="checksum differs"), opened(store.folder(1), changed):
+        raise SnapshotRefusedError("no sense")
 
 
 def test_a_file_that_fails_is_gone(store: GenerationStore, tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import random
+import weakref
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +21,9 @@ import pytest
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
+from airflow_provider_rlmm.features.retention.spark.executor import metadata_partition
+from airflow_provider_rlmm.features.retention.spark.executor import rows as rows_module
+from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
 from airflow_provider_rlmm.features.retention.spark.executor.rows import SCHEMA, Evaluation
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
@@ -95,6 +100,41 @@ def test_the_rows_are_those_of_the_scalar_rules(seed: int, largest_batch: int) -
     assert sorted(tuple(row[name] for name in key) for row in rows[UNRESOLVED]) == sorted(expected.unresolved)
     assert [(row["metadata_partition"], row["event_offset"]) for row in rows[QUARANTINED]] == expected.quarantined
     assert len({row["reason"] for row in segments}) > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows_at_once", "judged_at_once"), [(1, 1), (7, 5), (50, 1_000_000)])
+def test_rows_that_are_made_a_few_at_a_time_are_those_that_are_made_at_once(
+    rows_at_once: int, judged_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [(topic.topic_id.bytes, topic.name) for topic in CLUSTER.topics]
+    records = without_keys(random_topic(6, [*names, DEAD], NOW, MIN_AGE, examples(600), PARTITIONS))
+    expected, told_at_once = found(batches_of(records))
+    monkeypatch.setattr(rows_module, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(rows_module, "_JUDGED_AT_ONCE", judged_at_once)
+    rows, reports = found(batches_of(records))
+    assert rows == expected
+    assert all(rows.values())
+    assert [replace(r.part, rows=None, state=None) for r in reports] == [
+        replace(r.part, rows=None, state=None) for r in told_at_once
+    ]
+
+
+def test_the_state_of_one_metadata_partition_is_gone_before_the_next_one_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: list[weakref.ref[Folding]] = []
+
+    class Watched(Folding):
+        def __init__(self, *arguments: Any) -> None:
+            assert [one() for one in alive] == [None] * len(alive)
+            super().__init__(*arguments)
+            alive.append(weakref.ref(self))
+
+    monkeypatch.setattr(metadata_partition, "Folding", Watched)
+    topic = random_topic(5, [DEAD, (FOREVER.topic_id.bytes, FOREVER.name)], NOW, MIN_AGE, 60, PARTITIONS)
+    told(batches_of(without_keys(topic)), GenerationOrder(str(tmp_path), ENDS))
+    assert len(alive) > 2
 
 
 def test_what_is_told_is_what_the_files_hold(tmp_path: Path) -> None:

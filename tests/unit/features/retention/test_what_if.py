@@ -61,8 +61,8 @@ def test_a_segment_that_is_not_certain_never_goes(tmp_path: Path) -> None:
         topic.put_home(s, s.add(1), s.update(2, COPIED))
     topic.put_home(second, second.add(3, state=DELETING))
     (report,) = told(batches_of(without_keys(topic)), GenerationOrder(str(tmp_path), ENDS))
-    assert report.part.rows is not None
-    (counted,) = count_what_goes(str(tmp_path), report.part.rows, [EVALUATION])
+    assert report.part.state is not None
+    (counted,) = count_what_goes(str(tmp_path), report.part.state, [EVALUATION])
     assert counted.to_pylist() == [
         {"scenario": 0, "topic": "sized", "reason": "RETENTION_BYTES", "segments": 1, "bytes": 4_000}
     ]

@@ -17,8 +17,10 @@ from typing import IO, Any
 import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, SnapshotRefusedError
-from airflow_provider_rlmm.core.base.file_systems import read_file, writing
+from airflow_provider_rlmm.core.base.file_systems import read_file, reading_in_order, writing
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
+
+_READ_AT_ONCE = 2**20
 
 
 class HashedFile:
@@ -89,3 +91,54 @@ def read_whole(folder: str, file: GenerationFile) -> pa.Buffer:
     if data is None or data.size != file.bytes or hashlib.sha256(data).hexdigest() != file.sha256:
         raise SnapshotRefusedError(f"{uri} is not the file that its manifest names: its size or checksum differs")
     return data
+
+
+@contextmanager
+def opened(folder: str, file: GenerationFile) -> Iterator[pa.PythonFile]:
+    """
+    Return a file to read from one end to the other, by pieces; what was read counts only once the block has ended well.
+
+    :param folder: URI of the folder that its name is below.
+    :param file: what its manifest says.
+    :raises SnapshotRefusedError: if it cannot be read or is another one: the rest of it is read when the block has ended.
+    """
+    uri, refused = f"{folder}/{file.name}", None
+    try:
+        with reading_in_order(uri) as stream:
+            reading = _HashedReading(stream, file.bytes)
+            try:
+                yield pa.PythonFile(reading, "r")
+            except SnapshotRefusedError as e:
+                refused = e
+            while reading.read(_READ_AT_ONCE).size:
+                pass
+    except (OSError, ConfigurationError) as e:
+        raise SnapshotRefusedError(f"{uri} cannot be read ({next(iter(str(e).splitlines()), '')})") from e
+    if (reading.size, reading.sha256.hexdigest()) != (file.bytes, file.sha256):
+        raise SnapshotRefusedError(
+            f"{uri} is not the file that its manifest names: its size or checksum differs"
+        ) from refused
+    if refused is not None:
+        raise refused
+
+
+class _HashedReading:
+    """A stream that is read once, with the hash of what was; one byte behind its end shows that it is longer."""
+
+    closed = False
+
+    def __init__(self, stream: IO[bytes], expected: int) -> None:
+        self._stream, self._behind = stream, expected + 1
+        self.size, self.sha256 = 0, hashlib.sha256()
+
+    def read(self, size: int) -> pa.Buffer:
+        """Return the next bytes, none at the end. Whatever a file says of itself, no more is made room for than it has."""
+        buffer = pa.allocate_buffer(min(size, self._behind - self.size))
+        data = buffer.slice(0, self._stream.readinto(memoryview(buffer)))  # type: ignore[attr-defined]  # files have it
+        self.size += data.size
+        self.sha256.update(data)
+        return data
+
+    def close(self) -> None:
+        """Do nothing: whoever has opened the stream closes it."""
+        self.closed = True

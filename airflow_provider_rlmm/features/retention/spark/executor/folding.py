@@ -15,11 +15,12 @@ from airflow_provider_rlmm.core.base.errors import MetadataError, SnapshotRefuse
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
 from airflow_provider_rlmm.core.records.era import keyed_offset
 from airflow_provider_rlmm.core.records.lost_records import holes_of
-from airflow_provider_rlmm.features.retention.spark.executor.files import HashedFile, read_whole
+from airflow_provider_rlmm.features.retention.spark.executor.files import HashedFile, opened
 from airflow_provider_rlmm.features.retention.spark.generation import (
     GENERATION_FORMAT,
     MAX_ANCHORS,
     Anchor,
+    GenerationFile,
     GenerationPart,
     with_gaps,
 )
@@ -28,7 +29,8 @@ QUARANTINE = pa.schema([("event_offset", pa.int64()), ("error", pa.string())])
 """Columns of the records that cannot be applied."""
 
 _FORMAT = {b"format": b"airflow-provider-rlmm generation", b"version": str(GENERATION_FORMAT).encode()}
-_STATE = pa.schema([("state", pa.large_binary()), ("quarantined", pa.large_binary())], metadata=_FORMAT)
+_STATE = QUARANTINE.with_metadata(_FORMAT)
+"""Of the head of a state file; the state itself lies behind it."""
 _NO_PART = GenerationPart(0)
 
 
@@ -61,7 +63,7 @@ class Folding:
         if self._before.state is None:
             self.state, self._quarantined = ColumnarState.empty(keep_finished=True), [QUARANTINE.empty_table()]
         else:
-            self.state, found = _read_state(folder, self._before)
+            self.state, found = read_state(folder, self._before.state)
             self._quarantined = [found]
 
     @property
@@ -149,36 +151,36 @@ class Folding:
 
     def write_state(self, file: HashedFile) -> None:
         """
-        Write what the next generation goes on from. Nothing can be asked of the state afterwards.
+        Write what the next generation goes on from: two Arrow IPC streams, the records that cannot be applied and the state.
 
         :param file: where to.
         """
-        columns = [self.state.to_ipc(), ipc_of(self.quarantined)]
-        batch = pa.RecordBatch.from_arrays([_one_value(data) for data in columns], schema=_STATE)
-        with pa.ipc.new_stream(pa.PythonFile(file, "w"), _STATE) as writer:
-            writer.write_batch(batch)
+        sink = pa.PythonFile(file, "w")
+        with pa.ipc.new_stream(sink, _STATE) as writer:
+            writer.write_table(self.quarantined.replace_schema_metadata(_FORMAT))
+        self.state.write_ipc(sink)
 
 
-def _read_state(folder: str, part: GenerationPart) -> tuple[ColumnarState, pa.Table]:
-    """Return state and quarantined records of a part that has a state."""
-    if part.state is None:
-        raise SnapshotRefusedError("it has no state")
-    data = read_whole(folder, part.state)
-    try:
-        reader = pa.ipc.open_stream(data)
-        if reader.schema != _STATE or reader.schema.metadata != _FORMAT:
-            raise SnapshotRefusedError(f"{folder}/{part.state.name} is no state of format {GENERATION_FORMAT}")
-        batch = reader.read_next_batch()
-        state, quarantined = (column[0].as_buffer() for column in batch.columns)
-        found = pa.ipc.open_stream(quarantined).read_all()
-        return ColumnarState.from_ipc(state), found.cast(QUARANTINE)
-    except (pa.ArrowException, MetadataError, ValueError, IndexError, OSError, StopIteration) as e:
-        raise SnapshotRefusedError(f"{folder}/{part.state.name} cannot be used ({e})") from e
+def read_state(folder: str, file: GenerationFile) -> tuple[ColumnarState, pa.Table]:
+    """
+    Return a state, and the records that cannot be applied, by :data:`QUARANTINE`.
 
+    The columns of the state come one after the other, so that nothing is in memory twice.
 
-def _one_value(data: bytes) -> pa.Array:
-    offsets = np.array([0, len(data)], np.int64)
-    return pa.Array.from_buffers(pa.large_binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    :param folder: URI of the folder that the file's name is below.
+    :param file: what its manifest says.
+    :raises SnapshotRefusedError: if it is another one, or no state of this format.
+    """
+    with opened(folder, file) as stream:
+        try:
+            reader = pa.ipc.open_stream(stream)
+            if reader.schema != _STATE or reader.schema.metadata != _FORMAT:
+                raise SnapshotRefusedError(f"{folder}/{file.name} is no state of format {GENERATION_FORMAT}")
+            found = reader.read_all().replace_schema_metadata(None)
+            state = ColumnarState.from_ipc(stream)
+        except (pa.ArrowException, MetadataError, ValueError, IndexError, OSError, StopIteration) as e:
+            raise SnapshotRefusedError(f"{folder}/{file.name} cannot be used ({e})") from e
+    return state, found
 
 
 def ipc_of(table: pa.Table) -> bytes:

@@ -32,8 +32,6 @@ from airflow_provider_rlmm.features.retention.spark.task_report import TOLD_COLU
 TOLD = arrow_schema(TOLD_COLUMNS)
 """Of what a task returns."""
 
-_ROWS_IN_GROUP = 131_072
-
 
 @dataclass(frozen=True)
 class GenerationOrder:
@@ -66,6 +64,8 @@ def evaluate_batches(
             if task is None or task.number != number:
                 if task is not None:
                     yield task.told()
+                # What one metadata partition took is given back before the next one's state is read.
+                task = None
                 task = _Task(number, evaluation, order, attempt)
             task.apply(records)
     if task is not None:
@@ -145,12 +145,12 @@ class _Task:
                 pq.ParquetWriter(pa.PythonFile(rows, "w"), SCHEMA) as writer,
             ):
                 for table in found.rows(self.number, quarantined):
-                    writer.write_table(table, _ROWS_IN_GROUP)
+                    writer.write_table(table)
             with new_file(self._order.folder, self._name.format("_", "state")) as state:
                 folding.write_state(state)
         part = GenerationPart(
             next_offset=self._order.ends[self.number],
-            segments=found.segments.num_rows,
+            segments=found.segments.size,
             bytes=found.bytes,
             unresolved=found.unresolved.num_rows,
             quarantined=quarantined.num_rows,

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,8 @@ SCHEMA = pa.schema([pa.field(name, pa.type_for_alias(kind), nullable=False) for 
 PLANNED = arrow_schema(PLANNED_COLUMNS)
 """Of what a task returns."""
 
+_SIZE, _COUNTED_BY = "segment_size_in_bytes", ["metadata_partition", "reason"]
+
 
 def write_plan_file(
     folder: str, file: GenerationFile, absent: Collection[tuple[bytes, str]], target: str, name: str
@@ -34,17 +37,40 @@ def write_plan_file(
     :param name: of the file; where nothing is to go there is none.
     :raises SnapshotRefusedError: if the file is not the one that its task has written.
     """
-    rows = rows_to_go(pq.read_table(pa.BufferReader(read_whole(folder, file))), absent)
-    if not rows.num_rows:
+    to_go = _groups(_batches_to_go(folder, file, absent))
+    first = next(to_go, None)
+    if first is None:
         return
-    with new_file(target, name) as written:
-        pq.write_table(rows, pa.PythonFile(written, "w"), row_group_size=ROW_GROUP_ROWS)
-    size = "segment_size_in_bytes"
-    sums = rows.group_by(["metadata_partition", "reason"]).aggregate([(size, "count"), (size, "sum")])
+    sums = []
+    with new_file(target, name) as written, pq.ParquetWriter(pa.PythonFile(written, "w"), SCHEMA) as writer:
+        for rows in chain([first], to_go):
+            writer.write_table(rows)
+            sums.append(rows.group_by(_COUNTED_BY).aggregate([(_SIZE, "count"), (_SIZE, "sum")]))
+    counted = (
+        pa.concat_tables(sums).group_by(_COUNTED_BY).aggregate([(f"{_SIZE}_count", "sum"), (f"{_SIZE}_sum", "sum")])
+    )
     described = written.described()
     for value in (described.name, described.bytes, described.sha256):
-        sums = sums.append_column(str(sums.num_columns), pa.repeat(pa.scalar(value), sums.num_rows))
-    yield from sums.rename_columns(PLANNED.names).cast(PLANNED).combine_chunks().to_batches()
+        counted = counted.append_column(str(counted.num_columns), pa.repeat(pa.scalar(value), counted.num_rows))
+    yield from counted.rename_columns(PLANNED.names).cast(PLANNED).combine_chunks().to_batches()
+
+
+def _batches_to_go(folder: str, file: GenerationFile, absent: Collection[tuple[bytes, str]]) -> Iterator[pa.Table]:
+    rows = pq.ParquetFile(pa.BufferReader(read_whole(folder, file)))
+    for batch in rows.iter_batches(ROW_GROUP_ROWS):
+        yield rows_to_go(pa.Table.from_batches([batch]), absent)
+
+
+def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield rows in tables of :data:`ROW_GROUP_ROWS`, the last one of fewer; none is empty."""
+    waiting = SCHEMA.empty_table()
+    for table in tables:
+        waiting = pa.concat_tables([waiting, table])
+        while waiting.num_rows >= ROW_GROUP_ROWS:
+            yield waiting.slice(0, ROW_GROUP_ROWS)
+            waiting = waiting.slice(ROW_GROUP_ROWS)
+    if waiting.num_rows:
+        yield waiting
 
 
 def rows_to_go(rows: pa.Table, absent: Collection[tuple[bytes, str]]) -> pa.Table:

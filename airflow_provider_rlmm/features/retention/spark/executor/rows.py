@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what is known of a metadata partition to the rows of the data set: each unfinished segment, and what becomes of it."""
+"""
+From what is known of a metadata partition to the rows of the data set: each unfinished segment, and what becomes of it.
+
+The segments are judged where they lie, and turned into rows a few at a time: both take little memory beside the state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.records.columnar import ColumnarState
+from airflow_provider_rlmm.core.records.fold.living import LivingSegments
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits, PartitionLimits
 from airflow_provider_rlmm.features.retention.spark.columns import (
@@ -36,6 +40,11 @@ Array = Any
 
 SCHEMA = arrow_schema(SEGMENT_COLUMNS)
 """Of the data set."""
+
+ROWS_AT_ONCE = 16_384
+"""So many rows are made, and written as one group, at a time: a few megabytes."""
+_JUDGED_AT_ONCE = 65_536
+"""So many segments are judged at a time, or those of one user partition where these are more."""
 
 
 UNLISTED = arrow_schema(UNLISTED_COLUMNS)
@@ -70,103 +79,86 @@ class Evaluation:
         )
 
 
-@dataclass(frozen=True)
-class OrderedSegments:
-    """Segments of one metadata partition, in the order of the walk."""
-
-    table: pa.Table  # one row each
-    first: Array  # where each user partition begins
-
-    @property
-    def sizes(self) -> Array:
-        """The number of segments of each user partition."""
-        return np.diff(self.first, append=self.table.num_rows)
-
-    def of_partitions(self, name: str) -> list[Any]:
-        """Return what the user partitions have in a column that is theirs."""
-        values: list[Any] = self.table[name].take(pa.array(self.first)).to_pylist()
-        return values
-
-    def listed(self, evaluation: Evaluation) -> list[ListedTopic | None]:
-        """Return the topic of each user partition, ``None`` where the listing does not have it."""
-        return [evaluation.topics.get(topic_id) for topic_id in self.of_partitions("topic_id")]
+def listed_topics(segments: LivingSegments, evaluation: Evaluation) -> list[ListedTopic | None]:
+    """Return the topic of each user partition, ``None`` where the listing does not have it."""
+    return [evaluation.topics.get(topic_id) for topic_id in segments.partitions["topic_id"].to_pylist()]
 
 
-def in_walk_order(segments: pa.Table) -> OrderedSegments:
-    """Return segments, sorted by user partition and start offset, by end offset and id, too."""
-    size = segments.num_rows
-    topic = segments["topic"].combine_chunks().dictionary_encode().indices.to_numpy()
-    ids, number = _halves(segments["topic_id"]), segments["partition"].to_numpy()
-    new = np.ones(size, bool)
-    new[1:] = (topic[1:] != topic[:-1]) | (number[1:] != number[:-1]) | (ids[1:] != ids[:-1]).any(axis=1)
-    first = np.flatnonzero(new)
-    start = segments["start_offset"].to_numpy()
-    if (~new[1:] & (start[1:] == start[:-1])).any():
-        by_id = _halves(segments["segment_id"])
-        keys = (by_id[:, 1], by_id[:, 0], segments["end_offset"].to_numpy(), start, np.cumsum(new))
-        segments = segments.take(np.lexsort(keys))
-    return OrderedSegments(segments, first)
-
-
-def reason_codes(segments: OrderedSegments, listed: Sequence[ListedTopic | None], evaluation: Evaluation) -> Array:
+def reason_codes(segments: LivingSegments, evaluation: Evaluation) -> Array:
     """
-    Return the code of each segment's reason, :data:`NONE` for those of topics that are not listed.
+    Return the code of each segment's reason, :data:`NONE` for those of topics that are not listed, and those whose state is
+    not certain.
 
     :param segments: the segments.
-    :param listed: the topic of each user partition.
     :param evaluation: what holds.
     """
-    lives = np.array([topic is not None for topic in listed], bool)
-    is_listed, sizes = lives.repeat(segments.sizes), segments.sizes[lives]
-    numbers = {name: segments.table[name].to_numpy()[is_listed] for name in FIELDS}
-    limits = [
-        evaluation.partition_limits(topic, partition)
-        for topic, partition in zip(listed, segments.of_partitions("partition"), strict=True)
-        if topic is not None
-    ]
-    codes = np.full(segments.table.num_rows, NONE, np.int8)
-    codes[is_listed] = reasons_of(WalkedSegments(numbers, np.cumsum(sizes) - sizes), limits)
+    codes = np.full(segments.size, NONE, np.int8)
+    topics = listed_topics(segments, evaluation)
+    numbers = segments.partitions["partition"].to_pylist()
+    for partitions, some in _pieces(segments):
+        listed = [(topic, n) for topic, n in zip(topics[partitions], numbers[partitions], strict=True) if topic]
+        lives = np.array([topic is not None for topic in topics[partitions]], bool)
+        sizes = segments.sizes[partitions]
+        at = np.flatnonzero(lives.repeat(sizes)) + some.start
+        walked = WalkedSegments(
+            {name: segments.numbers(name, at) for name in FIELDS}, np.cumsum(sizes[lives]) - sizes[lives]
+        )
+        codes[at] = reasons_of(walked, [evaluation.partition_limits(topic, number) for topic, number in listed])
+    codes[segments.uncertain] = NONE
     return codes
 
 
-def uncertain_among(segments: pa.Table, unresolved: pa.Table) -> Array:
-    """Tell which segments are among those whose state is not certain."""
-    uncertain = np.zeros(segments.num_rows, bool)
-    if not unresolved.num_rows:
-        return uncertain
-    names = ("topic_id", "topic", "partition", "segment_id")
-    known = {tuple(row.values()) for row in unresolved.select(names).to_pylist()}
-    # The same id may stand in several user partitions, so it only says which ones to look at.
-    found = pc.is_in(segments["segment_id"], value_set=unresolved["segment_id"].combine_chunks())
-    rows = np.flatnonzero(found.to_numpy())
-    uncertain[rows] = [tuple(r.values()) in known for r in segments.select(names).take(pa.array(rows)).to_pylist()]
-    return uncertain
+def _pieces(segments: LivingSegments) -> Iterator[tuple[slice, slice]]:
+    """Yield ranges of whole user partitions, and of their segments."""
+    ends = [*segments.first[1:].tolist(), segments.size]
+    begin = at = 0
+    for number, end in enumerate(ends):
+        if end - at >= _JUDGED_AT_ONCE or (end == segments.size and end > at):
+            yield slice(begin, number + 1), slice(at, end)
+            begin, at = number + 1, end
 
 
 @dataclass(frozen=True)
 class EvaluatedState:
     """A state, evaluated."""
 
-    segments: pa.Table  # with the columns that say what is to become of them
-    largest: int  # the most segments of one user partition
-    partitions: int  # user partitions with segments
+    segments: LivingSegments  # the segments that are not finished
     unresolved: pa.Table  # segments whose state is not certain
+    is_listed: Array  # of each user partition
+    codes: Array  # of each segment, of its reason
+    may_be_orphaned: Array  # of each segment
+    exact: bool  # whether what may be orphaned is that for certain
+    bytes: int  # sizes of the segments, summed
+
+    @property
+    def largest(self) -> int:
+        """The most segments of one user partition."""
+        return int(self.segments.sizes.max(initial=0))
+
+    @property
+    def partitions(self) -> int:
+        """User partitions with segments."""
+        return int(self.segments.first.size)
 
     @property
     def unlisted(self) -> pa.Table:
         """Topics that the listing lacks, by id and name, with the segments that may be orphaned: maybe none."""
-        names = ["topic_id", "topic", "segment_size_in_bytes"]
-        segments = self.segments.filter(pc.invert(self.segments["listed"]))
-        is_older = segments["may_be_orphaned"]
+        found: dict[tuple[bytes, str], list[int]] = {}
+        partitions, ends = self.segments.partitions, [*self.segments.first[1:].tolist(), self.segments.size]
+        for number in np.flatnonzero(~self.is_listed).tolist():
+            key = partitions["topic_id"][number].as_py(), partitions["topic"][number].as_py()
+            some = np.flatnonzero(self.may_be_orphaned[self.segments.first[number] : ends[number]])
+            sizes = self.segments.numbers("segment_size_in_bytes", some + self.segments.first[number])
+            count = found.setdefault(key, [0, 0])
+            count[0] += some.size
+            count[1] += int(sizes.sum(dtype=np.int64))
         # Names count wherever they come from: two are too many.
-        others = [segments.filter(pc.invert(is_older)), self.unresolved.filter(pc.invert(self.unresolved["listed"]))]
-        tables = [segments.filter(is_older).select(names), *(table.select(names[:2]) for table in others)]
-        found = pa.concat_tables(tables, promote_options="default").group_by(names[:2])
-        return (
-            found.aggregate([(names[2], "count"), (names[2], "sum")])
-            .rename_columns(list(UNLISTED.names))
-            .cast(UNLISTED)
-        )
+        for row in self.unresolved.select(["topic_id", "topic", "listed"]).to_pylist():
+            if not row["listed"]:
+                found.setdefault((row["topic_id"], row["topic"]), [0, 0])
+        rows = [(*key, *count) for key, count in found.items()]
+        columns = [pa.array([row[n] for row in rows], field.type) for n, field in enumerate(UNLISTED)]
+        return pa.Table.from_arrays(columns, schema=UNLISTED)
 
     @property
     def uncertain(self) -> pa.Table:
@@ -174,46 +166,56 @@ class EvaluatedState:
         found = self.unresolved.group_by(list(UNCERTAIN.names[:-1])).aggregate([([], "count_all")])
         return found.rename_columns(list(UNCERTAIN.names)).cast(UNCERTAIN)
 
-    @property
-    def bytes(self) -> int:
-        """Sizes of the segments, summed."""
-        size: int = pc.sum(self.segments["segment_size_in_bytes"], min_count=0).as_py()
-        return size
-
     def rows(self, number: int, quarantined: pa.Table) -> Iterator[pa.Table]:
-        """Yield the rows of the data set, those of the metadata partition's records that cannot be applied among them."""
-        yield _rows(SEGMENT, self.segments)
-        yield _rows(UNRESOLVED, self.unresolved)
+        """
+        Yield the rows of the data set, those of the metadata partition's records that cannot be applied among them, at most
+        :data:`ROWS_AT_ONCE` at a time.
+        """
+        for start in range(0, self.segments.size, ROWS_AT_ONCE):
+            yield _rows(SEGMENT, self._judged(slice(start, min(start + ROWS_AT_ONCE, self.segments.size))))
+        yield from _in_pieces(UNRESOLVED, self.unresolved)
         home = pa.repeat(pa.scalar(number, pa.int32()), quarantined.num_rows)
-        yield _rows(QUARANTINED, quarantined.append_column("metadata_partition", home))
+        yield from _in_pieces(QUARANTINED, quarantined.append_column("metadata_partition", home))
+
+    def _judged(self, some: slice) -> pa.Table:
+        table = self.segments.table(some, SCHEMA.names)
+        partition = np.searchsorted(self.segments.first, np.arange(some.start, some.stop), "right") - 1
+        listed, codes = self.is_listed.take(partition), self.codes[some]
+        reasons = pa.array([reason.value for reason in REASONS], pa.string())
+        judged = {
+            "listed": listed,
+            "may_be_orphaned": self.may_be_orphaned[some],
+            "reason": reasons.take(pa.array(codes, mask=codes == NONE)),
+            "exact": ~listed & self.exact,
+        }
+        columns = {name: table[name] for name in table.schema.names}
+        return pa.table({**columns, **{name: pa.array(values) for name, values in judged.items()}})
 
 
 def evaluate_state(state: ColumnarState, evaluation: Evaluation, quarantined: int) -> EvaluatedState:
     """Evaluate what is known of one metadata partition, of which some records cannot be applied."""
-    ordered, unresolved = in_walk_order(state.segments), state.unresolved
-    segments, listed = ordered.table, ordered.listed(evaluation)
-    is_listed = np.array([topic is not None for topic in listed], bool).repeat(ordered.sizes)
-    uncertain = uncertain_among(segments, unresolved)
-    codes = reason_codes(ordered, listed, evaluation)
-    codes[uncertain] = NONE
-    is_older = segments["event_timestamp_ms"].to_numpy() < evaluation.cluster_state.observed_at_ms
-    reasons = pa.array([reason.value for reason in REASONS], pa.string())
-    judged = {
-        "listed": is_listed,
-        "may_be_orphaned": ~is_listed & is_older & ~uncertain,
-        "reason": reasons.take(pa.array(codes, mask=codes == NONE)),
-        # Beside a record that cannot be applied nobody knows for certain what a segment has become.
-        "exact": ~is_listed & (quarantined == 0),
-    }
-    names = [name for name in SCHEMA.names if name in segments.schema.names]
-    columns = {**{name: segments[name] for name in names}, **{name: pa.array(v) for name, v in judged.items()}}
-    columns["segment_size_in_bytes"] = columns["segment_size_in_bytes"].cast(pa.int64())
+    segments, unresolved = state.living(), state.unresolved
+    is_listed = np.array([topic is not None for topic in listed_topics(segments, evaluation)], bool)
+    may_be_orphaned, size = np.zeros(segments.size, bool), 0
+    for partitions, some in _pieces(segments):
+        is_older = segments.numbers("event_timestamp_ms", some) < evaluation.cluster_state.observed_at_ms
+        may_be_orphaned[some] = is_older & ~is_listed[partitions].repeat(segments.sizes[partitions])
+        size += int(segments.numbers("segment_size_in_bytes", some).sum(dtype=np.int64))
+    may_be_orphaned[segments.uncertain] = False
     lives = [topic_id in evaluation.topics for topic_id in unresolved["topic_id"].to_pylist()]
     told = unresolved.select(["metadata_partition", "topic_id", "topic", "partition", "segment_id", "offset"])
     told = told.rename_columns([*told.schema.names[:-1], "event_offset"]).append_column(
         "listed", pa.array(lives, pa.bool_())
     )
-    return EvaluatedState(pa.table(columns), int(ordered.sizes.max(initial=0)), ordered.first.size, told)
+    # Beside a record that cannot be applied nobody knows for certain what a segment has become.
+    exact = quarantined == 0
+    codes = reason_codes(segments, evaluation)
+    return EvaluatedState(segments, told, is_listed, codes, may_be_orphaned, exact, size)
+
+
+def _in_pieces(kind: str, table: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, table.num_rows, ROWS_AT_ONCE):
+        yield _rows(kind, table.slice(start, ROWS_AT_ONCE))
 
 
 def _rows(kind: str, table: pa.Table) -> pa.Table:
@@ -222,10 +224,3 @@ def _rows(kind: str, table: pa.Table) -> pa.Table:
     given = {"kind": pa.repeat(pa.scalar(kind), size), **{name: table[name] for name in table.schema.names}}
     arrays = [given[f.name].cast(f.type) if f.name in given else pa.nulls(size, f.type) for f in SCHEMA]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
-
-
-def _halves(ids: pa.ChunkedArray) -> Array:
-    """Return ids of 16 bytes as two numbers each, which sort as the bytes do."""
-    array = ids.combine_chunks()
-    data = np.frombuffer(array.buffers()[2] or b"", ">u8", 2 * len(array), 16 * array.offset)
-    return data.astype(np.uint64).reshape(-1, 2)

@@ -8,24 +8,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
-from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT, UNRESOLVED, WHAT_IF_COLUMNS, arrow_schema
-from airflow_provider_rlmm.features.retention.spark.executor.files import read_whole
-from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import FIELDS, NONE, REASONS
-from airflow_provider_rlmm.features.retention.spark.executor.rows import (
-    Evaluation,
-    in_walk_order,
-    reason_codes,
-    uncertain_among,
-)
+from airflow_provider_rlmm.core.records.fold.living import LivingSegments
+from airflow_provider_rlmm.features.retention.spark.columns import WHAT_IF_COLUMNS, arrow_schema
+from airflow_provider_rlmm.features.retention.spark.executor.folding import read_state
+from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import NONE, REASONS
+from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation, reason_codes
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
 
 SCHEMA = arrow_schema(WHAT_IF_COLUMNS)
-
-_COLUMNS = ("kind", "topic_id", "topic", "partition", "segment_id", *FIELDS)
 
 
 def count_what_goes(folder: str, file: GenerationFile, evaluations: Sequence[Evaluation]) -> Iterator[pa.RecordBatch]:
@@ -33,27 +24,22 @@ def count_what_goes(folder: str, file: GenerationFile, evaluations: Sequence[Eva
     Yield rows of :data:`SCHEMA`: per evaluation, topic and reason what would go.
 
     :param folder: URI of the generation's folder.
-    :param file: of one metadata partition.
+    :param file: the state of one metadata partition.
     :param evaluations: what would hold.
     :raises SnapshotRefusedError: if the file is not the one that its manifest names.
     """
-    try:
-        rows = pq.read_table(pa.BufferReader(read_whole(folder, file)), columns=list(_COLUMNS))
-    except (pa.ArrowException, KeyError) as e:
-        raise SnapshotRefusedError(f"{folder}/{file.name} cannot be used ({e})") from e
-    ordered = in_walk_order(rows.filter(pc.equal(rows["kind"], SEGMENT)))
-    uncertain = uncertain_among(ordered.table, rows.filter(pc.equal(rows["kind"], UNRESOLVED)))
+    state, _ = read_state(folder, file)
+    segments = state.living()
     for number, evaluation in enumerate(evaluations):
-        codes = reason_codes(ordered, ordered.listed(evaluation), evaluation)
-        codes[uncertain] = NONE
-        yield _counted(number, ordered.table, codes)
+        yield _counted(number, segments, reason_codes(segments, evaluation))
 
 
-def _counted(number: int, segments: pa.Table, codes: Any) -> pa.RecordBatch:
+def _counted(number: int, segments: LivingSegments, codes: Any) -> pa.RecordBatch:
     goes = np.flatnonzero(codes != NONE)
     reasons = pa.array([reason.value for reason in REASONS], pa.string())
-    some = segments.select(["topic", "segment_size_in_bytes"]).take(pa.array(goes))
-    some = some.append_column("reason", reasons.take(pa.array(codes[goes])))
+    topics = segments.partitions["topic"].take(pa.array(np.searchsorted(segments.first, goes, "right") - 1))
+    sizes = segments.numbers("segment_size_in_bytes", goes).astype(np.int64)
+    some = pa.table({"topic": topics, "segment_size_in_bytes": sizes, "reason": reasons.take(pa.array(codes[goes]))})
     counted = some.group_by(["topic", "reason"]).aggregate([([], "count_all"), ("segment_size_in_bytes", "sum")])
     columns = {
         "scenario": pa.repeat(pa.scalar(number), counted.num_rows),

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The segments of a store that are not finished, in the order of a leader's walk, where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.fold.store import Store
+from airflow_provider_rlmm.core.records.fold.tables import partitions_at, rank_of, segments_at
+
+
+class LivingSegments:
+    """
+    The segments of a state that are not finished: user partition by user partition, these in the order of topic id, topic and
+    number, and of each by start offset, end offset and id.
+
+    Only their order takes memory, 8 bytes for each. A state that is advanced takes its segments along.
+
+    :param store: the store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rows = _in_walk_order(store)
+        partition = self._partition(slice(None))
+        self._first = np.flatnonzero(np.diff(partition, prepend=-1))
+
+    @property
+    def size(self) -> int:
+        """How many they are."""
+        return int(self._rows.size)
+
+    @property
+    def first(self) -> Array:
+        """Where each user partition begins, ascending."""
+        return self._first
+
+    @property
+    def sizes(self) -> Array:
+        """How many segments each user partition has."""
+        return np.diff(self._first, append=self.size)
+
+    @cached_property
+    def partitions(self) -> Any:
+        """A table of the user partitions: ``metadata_partition``, ``topic_id``, ``topic``, ``partition``."""
+        return partitions_at(self._store, self._partition(self._first))
+
+    @cached_property
+    def uncertain(self) -> Array:
+        """Where those are whose state is not certain, ascending."""
+        keys = self._store.unresolved
+        low = np.array([key[2] for key in keys], np.uint64)
+        # Half an id only says which ones to look at.
+        maybe = np.flatnonzero(np.isin(self.numbers("low", slice(None)), low)) if keys else np.empty(0, np.int64)
+        found = (self.numbers(column, maybe).tolist() for column in ("user_partition", "high", "low"))
+        is_uncertain = np.fromiter((key in keys for key in zip(*found, strict=True)), bool, maybe.size)
+        return maybe.take(np.flatnonzero(is_uncertain))
+
+    def numbers(self, column: str, some: slice | Array) -> Array:
+        """
+        Return some numbers of a column.
+
+        :param column: its name.
+        :param some: which of these segments.
+        """
+        values: Array = self._store.segments[column].take(self._rows[some])
+        return values
+
+    def table(self, some: slice | Array, names: Collection[str]) -> Any:
+        """
+        Return columns of :attr:`~airflow_provider_rlmm.core.records.columnar.ColumnarState.segments`, in its order.
+
+        :param some: which of these segments.
+        :param names: which columns.
+        """
+        return segments_at(self._store, self._rows[some], names)
+
+    def _partition(self, some: slice | Array) -> Array:
+        return self.numbers("user_partition", some)
+
+
+def _in_walk_order(store: Store) -> Array:
+    """Return the rows of the segments that are not finished."""
+    segments, rows = store.segments, store.alive()
+    rank = rank_of(store).astype(np.int32)
+
+    def keys(some: Array) -> tuple[Array, Array]:
+        return segments["start_offset"].take(some), rank.take(segments["user_partition"].take(some))
+
+    rows = rows.take(np.lexsort(keys(rows)))
+    start, partition = keys(rows)
+    same = (start[1:] == start[:-1]) & (partition[1:] == partition[:-1])
+    if same.any():
+        tied = np.zeros(rows.size, bool)
+        tied[1:] |= same
+        tied[:-1] |= same
+        some = rows[tied]
+        # Halves of ids are read as this machine reads numbers; ids are compared from their first byte on.
+        ids = (segments[half].take(some).view(">u8").astype(np.uint64) for half in ("low", "high"))
+        rows[tied] = some.take(np.lexsort((*ids, segments["end_offset"].take(some), *keys(some))))
+    return rows
