@@ -67,7 +67,7 @@ class StandaloneSpark:
     """
 
     def __init__(self, folder: Path, python: Path, *, rest: bool = False) -> None:
-        self._folder, self._python, self._rest = folder, python, rest
+        self.folder, self.python, self._rest = folder, python, rest
         self.rest_port = 0
         self._processes: list[subprocess.Popen[bytes]] = []
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -85,7 +85,7 @@ class StandaloneSpark:
                 )
             for number in range(2):
                 name = f"worker-{number}"
-                size = ("--cores", str(WORKER_CORES), "--memory", "3g", "--work-dir", str(self._folder / name))
+                size = ("--cores", str(WORKER_CORES), "--memory", "3g", "--work-dir", str(self.folder / name))
                 log = self._start(name, ["org.apache.spark.deploy.worker.Worker", *anywhere, *size, self.url])
                 self.workers.append(self._processes[-1])
                 await_condition(lambda log=log: _REGISTERED in log.read_text(), f"{name} is registered", 60)  # type: ignore[misc]
@@ -101,23 +101,23 @@ class StandaloneSpark:
 
     def _configure(self) -> None:
         rest = f"spark.master.rest.enabled {str(self._rest).lower()}\nspark.master.rest.port 0\n"
-        (self._folder / "spark-defaults.conf").write_text(f"{rest}spark.ui.enabled false\n")
+        (self.folder / "spark-defaults.conf").write_text(f"{rest}spark.ui.enabled false\n")
 
     def _start(self, name: str, command: Sequence[str]) -> Path:
-        log = self._folder / f"{name}.log"
+        log = self.folder / f"{name}.log"
         home = Path(pyspark.__file__).parent
         # PYTHONPATH of the tests would lead the workers to the package.
         settings = {
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": str(self._python),
+            "PYSPARK_PYTHON": str(self.python),
             "PYTHONPATH": "",
             "SPARK_HOME": str(home),
-            "SPARK_CONF_DIR": str(self._folder),
+            "SPARK_CONF_DIR": str(self.folder),
         }
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [home / "bin" / "spark-class", *command],
-                cwd=self._folder,
+                cwd=self.folder,
                 env=os.environ | settings,
                 stdout=out,
                 stderr=out,

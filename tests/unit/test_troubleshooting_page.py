@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from airflow.sdk import Connection
 from confluent_kafka import Producer
 
 import tests.airflow_home  # noqa: F401  # its import is what it is for
+from airflow_provider_rlmm.core.base import object_stores
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, TimeReading, system_clock
 from airflow_provider_rlmm.core.base.errors import (
     ClockSkewError,
@@ -23,6 +25,8 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
     UnprovenClockError,
 )
+from airflow_provider_rlmm.core.base.file_systems import create_file
+from airflow_provider_rlmm.core.base.object_stores import require_client
 from airflow_provider_rlmm.core.log.broker_versions import BrokerVersion
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.log.kafka.admin import MetadataTopicDescription, PartitionReplicas
@@ -44,6 +48,7 @@ from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.settings import plan_uri, work_uri
+from tests.object_store_server import ObjectStoreServer
 from tests.spark_jars import jar_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
@@ -207,6 +212,21 @@ def test_the_storage_root() -> None:
             check, Freshness(samples), NOTHING_RECORDED, log, named=False, late=str, overrides=overrides
         )
         assert quoted(f"nothing is deleted: {why}")
+
+
+def test_a_gateway_that_takes_no_notice_of_conditions(object_store: ObjectStoreServer) -> None:
+    object_store.ignores_conditions = True
+    with pytest.raises(ConfigurationError) as caught:
+        create_file("s3://airflow/rlmm/plan-1/summary.json", [b"{}"])
+    assert quoted(str(caught.value))
+
+
+def test_a_python_that_opens_no_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_stores, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys, "executable", "/opt/environment/bin/python")
+    with pytest.raises(ConfigurationError) as caught:
+        require_client("s3://airflow/rlmm/segments-1")
+    assert quoted(str(caught.value))
 
 
 def test_a_store_that_hangs() -> None:
