@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm import __version__
@@ -49,6 +50,7 @@ from airflow_provider_rlmm.features.retention.spark.job_report import READ, JobR
 from airflow_provider_rlmm.features.retention.spark.orphans import look_for_orphans
 from airflow_provider_rlmm.features.retention.spark.plan import PlanHeader, save_plan
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
+from airflow_provider_rlmm.features.retention.spark.segments import per_file
 from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, find_range
 from airflow_provider_rlmm.features.retention.spark.stores import Stores, stores_in_use
 from airflow_provider_rlmm.features.retention.spark.what_if import (
@@ -212,7 +214,7 @@ def evaluate_settings(
     """
     store = GenerationStore(arguments.data_set)
     generation = choose_generation(store, arguments.generation)
-    found = what_if(spark, store, generation, cluster_state, limits, [AS_LISTED, *arguments.what_if])
+    found = what_if(partial(per_file, spark), store, generation, cluster_state, limits, [AS_LISTED, *arguments.what_if])
     log.info("generation %d of %s, read until %d ms", generation.number, store.uri, generation.created_at_ms)
     for result in found:
         counts = (f"{reason}: {c.segments} segments, {c.bytes} bytes" for reason, c in sorted(result.by_reason.items()))

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.cli import (
     retention,
     scrubbing,
     spark,
+    what_if,
 )
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
@@ -74,7 +75,7 @@ def _logging(verbose: int) -> Iterator[None]:
         package.setLevel(before)
 
 
-_GROUPS = (reading, remote_log, retention, health, cleaning, archiving, scrubbing, copying, spark)
+_GROUPS = (reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, copying, spark)
 for _command in (command for group in _GROUPS for command in group.COMMANDS):
     rlmm.add_command(_command)
 

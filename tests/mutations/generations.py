@@ -157,6 +157,22 @@ GENERATIONS = [
         "",
         "features/retention/test_metadata_partition.py::test_the_state_of_one_metadata_partition_is_gone_before_the_next_one_is_read",
     ),
+    Mutation(
+        "generations",
+        "tries settings of a topic that nobody has",
+        "features/retention/spark/what_if.py",
+        "        if not any(fnmatchcase(topic.name, self.topics) for topic in state.topics):",
+        "        if False:",
+        "features/retention/test_what_if.py::test_settings_of_no_topic_are_refused",
+    ),
+    Mutation(
+        "generations",
+        "says nothing of segments that no count of other settings has",
+        "cli/what_if.py",
+        "    if uncertain:\n",
+        "    if False:\n",
+        "cli/test_what_if.py::test_it_counts_as_the_plain_rules_do",
+    ),
     switched_off(
         FRAME_ROWS,
         "generations",

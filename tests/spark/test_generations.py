@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -26,7 +27,14 @@ from airflow_provider_rlmm.features.retention.spark.generations import (
     WrittenGeneration,
     next_generation,
 )
-from airflow_provider_rlmm.features.retention.spark.what_if import AS_LISTED, Scenario, choose_generation, what_if
+from airflow_provider_rlmm.features.retention.spark.segments import per_file
+from airflow_provider_rlmm.features.retention.spark.what_if import (
+    AS_LISTED,
+    Scenario,
+    choose_generation,
+    in_process,
+    what_if,
+)
 from tests.spark.events import random_topic
 from tests.spark.plain_evaluation import Record, evaluate_plan
 from tests.spark.test_plan import (
@@ -198,11 +206,12 @@ def test_of_two_runs_at_once_one_fails(log: Log, store: GenerationStore, monkeyp
 
 def test_other_settings_are_evaluated_without_the_topic(log: Log, store: GenerationStore, spark: SparkSession) -> None:
     written = log.run(store)
-    texts = ["retention.ms=1000", "ti*:retention.bytes=0,retention.ms=-1", "no-such-topic:retention.ms=0"]
+    texts = ["retention.ms=1000", "ti*:retention.bytes=0,retention.ms=-1", "forever:retention.ms=-1"]
     scenarios = [AS_LISTED, *(Scenario.parse(text) for text in texts)]
     reads = len(log.begins)
-    found = what_if(spark, store, choose_generation(store, None), CLUSTER, LIMITS, scenarios)
+    found = what_if(partial(per_file, spark), store, choose_generation(store, None), CLUSTER, LIMITS, scenarios)
     assert len(log.begins) == reads
+    assert what_if(in_process, store, choose_generation(store, None), CLUSTER, LIMITS, scenarios) == found
     for scenario, result in zip(scenarios, found, strict=True):
         state = scenario.applied(CLUSTER)
         rows = [
@@ -226,7 +235,7 @@ def test_other_settings_are_evaluated_without_the_topic(log: Log, store: Generat
     with pytest.raises(PlanError, match=r"has the generations \[1\]"):
         choose_generation(store, 7)
     with pytest.raises(ClusterMismatchError):
-        what_if(spark, store, written.generation, replace(CLUSTER, cluster_id="other"), LIMITS, scenarios)
+        what_if(in_process, store, written.generation, replace(CLUSTER, cluster_id="other"), LIMITS, scenarios)
 
 
 def test_executors_with_another_pyspark_are_refused_and_other_differences_told(

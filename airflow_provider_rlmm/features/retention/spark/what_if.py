@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, PlanError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
@@ -16,11 +17,18 @@ from airflow_provider_rlmm.features.retention.spark.columns import WHAT_IF_COLUM
 from airflow_provider_rlmm.features.retention.spark.generation import Generation, GenerationFile
 from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.plan import sums_by
-from airflow_provider_rlmm.features.retention.spark.segments import per_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+
+Task = Callable[[GenerationFile], Iterable["pa.RecordBatch"]]
+"""What is done with one file of a generation."""
+
+Worker = Callable[[Sequence[GenerationFile], Task, tuple[tuple[str, str], ...]], Iterable[Any]]
+"""
+Does a task for each file and returns the rows of all, whose columns have these names and Arrow types:
+:func:`~airflow_provider_rlmm.features.retention.spark.segments.per_file` with a session, or :func:`in_process`.
+"""
 
 _SETTINGS = {"retention.ms": "retention_ms", "retention.bytes": "retention_bytes"}
 
@@ -53,7 +61,17 @@ class Scenario:
         return cls(text, topics, changes)
 
     def applied(self, state: ClusterState) -> ClusterState:
-        """Return the listing as it would be."""
+        """
+        Return the listing as it would be.
+
+        :param state: as it is.
+        :raises ConfigurationError: if no topic of it is meant.
+        """
+        if not any(fnmatchcase(topic.name, self.topics) for topic in state.topics):
+            raise ConfigurationError(
+                f"--what-if {self.text!r}: none of the {len(state.topics)} topics of the listing is called "
+                f"{in_quotes(self.topics)}; in a pattern * stands for anything"
+            )
         changed = (
             replace(topic, **self.changes) if fnmatchcase(topic.name, self.topics) else topic for topic in state.topics
         )
@@ -96,8 +114,13 @@ def choose_generation(store: GenerationStore, number: int | None) -> Generation:
     return store.read(numbers[0] if number is None else number)
 
 
+def in_process(files: Sequence[GenerationFile], task: Task, _: tuple[tuple[str, str], ...]) -> Iterable[Any]:
+    """Do a task for one file after the other here; see :data:`Worker`."""
+    return [row for file in files for batch in task(file) for row in batch.to_pylist()]
+
+
 def what_if(
-    spark: SparkSession,
+    worker: Worker,
     store: GenerationStore,
     generation: Generation,
     state: ClusterState,
@@ -107,15 +130,17 @@ def what_if(
     """
     Evaluate scenarios over a generation, one task per metadata partition.
 
-    What is orphaned is left out: that takes the cluster's answer.
+    What is orphaned is left out: that takes the cluster's answer. So are segments whose state is not certain.
 
-    :param spark: the session.
+    :param worker: does the tasks.
     :param store: the data set.
     :param generation: its manifest.
     :param state: a listing of the same cluster.
     :param limits: time and minimum age.
     :param scenarios: what would hold.
     :raises ClusterMismatchError: if the listing is another cluster's.
+    :raises ConfigurationError: if a scenario means no topic of it.
+    :raises SnapshotRefusedError: if a file of the generation is not the one that its manifest names.
     """
     from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 
@@ -132,7 +157,7 @@ def what_if(
 
         return count_what_goes(folder, file, evaluations)
 
-    rows = per_file(spark, files, task, WHAT_IF_COLUMNS)
+    rows = list(worker(files, task, WHAT_IF_COLUMNS)) if files else []
     found = []
     for number, scenario in enumerate(scenarios):
         mine = [row for row in rows if row["scenario"] == number]

@@ -34,13 +34,19 @@ STATE = ClusterState("cluster", 1, (ORDERS, CLICKS))
         ("retention.ms=1", [(1, 6), (1, 6)]),
         ("retention.bytes=2, retention.ms=-1", [(-1, 2), (-1, 2)]),
         ("ord*:retention.bytes=9", [(5, 9), (5, 6)]),
-        ("nobody:retention.bytes=9", [(5, 6), (5, 6)]),
     ],
 )
 def test_settings_are_those_of_the_topics_that_are_named(text: str, limits: list[tuple[int, int]]) -> None:
     topics = Scenario.parse(text).applied(STATE).topics
     assert [(topic.retention_ms, topic.retention_bytes) for topic in topics] == limits
     assert AS_LISTED.applied(STATE) == STATE
+
+
+def test_settings_of_no_topic_are_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"none of the 2 topics of the listing is called 'order'; in a pattern \*"
+    ):
+        Scenario.parse("order:retention.ms=1").applied(STATE)
 
 
 @pytest.mark.parametrize(
