@@ -34,12 +34,8 @@ from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE, EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.cluster import verify_spark_cluster
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
-from airflow_provider_rlmm.features.retention.spark.generations import (
-    GenerationStore,
-    next_generation,
-    refusals_of_log,
-    write_generation,
-)
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generations import next_generation, write_generation
 from airflow_provider_rlmm.features.retention.spark.handed_over import read_handed_over
 from airflow_provider_rlmm.features.retention.spark.java_client import (
     BOOTSTRAP_SERVERS,
@@ -47,6 +43,7 @@ from airflow_provider_rlmm.features.retention.spark.java_client import (
     require_driver,
 )
 from airflow_provider_rlmm.features.retention.spark.job_report import READ, JobReport
+from airflow_provider_rlmm.features.retention.spark.log_refusals import refusals_of_log
 from airflow_provider_rlmm.features.retention.spark.orphans import look_for_orphans
 from airflow_provider_rlmm.features.retention.spark.plan import PlanHeader, save_plan
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder

@@ -57,7 +57,8 @@ def what_if(
     from airflow_provider_rlmm.core.world.cluster_state import ClusterState
     from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
     from airflow_provider_rlmm.features.retention.spark import what_if as spark_what_if
-    from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, refusals_of_log
+    from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
+    from airflow_provider_rlmm.features.retention.spark.log_refusals import refusals_of_log
 
     scenarios = [spark_what_if.AS_LISTED, *map(spark_what_if.Scenario.parse, settings)]
     state = ClusterState.from_json(read_file(listing, _MAX_LISTING_BYTES).to_pybytes().decode())

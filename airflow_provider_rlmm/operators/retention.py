@@ -23,7 +23,7 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, newest_readable
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore, newest_readable
 from airflow_provider_rlmm.features.retention.spark.memory import ExecutorMemory, TaskMemory
 from airflow_provider_rlmm.features.retention.spark.package import (
     build_py_files,

@@ -194,7 +194,7 @@ SPARK = [
         f"{_GAPS}test_a_run_that_reads_on_knows_the_gaps_before_and_those_that_are_new",
     ),
     switched_off(
-        "features/retention/spark/generations.py",
+        "features/retention/spark/log_refusals.py",
         "I18",
         "the word of a person covers offsets that nobody knows any more",
         "        if part.more_holes and not unsaid:",

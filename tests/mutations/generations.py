@@ -11,7 +11,7 @@ TASK = "features/retention/spark/executor/metadata_partition.py"
 FRAME_ROWS = "features/retention/spark/executor/frame_rows.py"
 ROWS = "features/retention/spark/executor/rows.py"
 MANIFEST = "features/retention/spark/generation.py"
-STORE = "features/retention/spark/generations.py"
+STORE = "features/retention/spark/generation_store.py"
 
 _READING_ON = "features/retention/test_reading_on.py"
 _FRAME_ROWS = "features/retention/test_frame_rows.py"

@@ -22,7 +22,8 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, Rem
 from airflow_provider_rlmm.features.retention.spark import frames
 from airflow_provider_rlmm.features.retention.spark.cluster import SparkCluster
 from airflow_provider_rlmm.features.retention.spark.columns import KINDS, SEGMENT, SEGMENT_COLUMNS
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, next_generation
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generations import next_generation
 from dev import tiering
 from dev.broker import LocalKafka
 from tests.spark.events import UNUSABLE, Segment, random_topic

@@ -22,11 +22,8 @@ from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
 from airflow_provider_rlmm.features.retention.spark.executor import versions
 from airflow_provider_rlmm.features.retention.spark.executor.versions import software
 from airflow_provider_rlmm.features.retention.spark.generation import MANIFEST_NAME
-from airflow_provider_rlmm.features.retention.spark.generations import (
-    GenerationStore,
-    WrittenGeneration,
-    next_generation,
-)
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generations import WrittenGeneration, next_generation
 from airflow_provider_rlmm.features.retention.spark.segments import per_file
 from airflow_provider_rlmm.features.retention.spark.what_if import (
     AS_LISTED,

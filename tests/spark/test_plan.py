@@ -39,7 +39,8 @@ from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition 
 from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import REASONS
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, write_generation
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generations import write_generation
 from airflow_provider_rlmm.features.retention.spark.orphans import orphan_candidates
 from airflow_provider_rlmm.features.retention.spark.plan import PlanHeader, save_plan
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder

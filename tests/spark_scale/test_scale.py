@@ -29,7 +29,7 @@ from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.generation import Generation
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 from dev import ensure_spark_jars, tiering
 from dev.broker import LocalKafka, await_condition

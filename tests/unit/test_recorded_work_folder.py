@@ -43,7 +43,8 @@ from airflow_provider_rlmm.features.doctor.diagnosis import read_diagnosis
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 from airflow_provider_rlmm.features.retention.spark.generation import Generation
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, _manifest, _newest
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generations import _manifest, _newest
 from airflow_provider_rlmm.features.retention.spark.source import TopicRange
 from airflow_provider_rlmm.features.scrub.scrub_files import read_scrub, read_table
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan

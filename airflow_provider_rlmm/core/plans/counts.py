@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +51,11 @@ class Unsized:
 
 
 NOTHING = Count(0, 0)
+
+
+def sums_by(key: str, rows: Iterable[Any]) -> dict[Any, Count]:
+    """Return the sums of rows that have counts of ``segments`` and ``bytes``, by a column."""
+    sums: dict[Any, Count] = {}
+    for row in rows:
+        sums[row[key]] = Count.sum((sums.get(row[key], Count(0, 0)), Count(row["segments"], row["bytes"])))
+    return sums

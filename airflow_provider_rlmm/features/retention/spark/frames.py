@@ -38,7 +38,8 @@ from airflow_provider_rlmm.features.retention.spark.columns import (
     spark_schema,
 )
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore, tasks_for
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generations import tasks_for
 from airflow_provider_rlmm.features.retention.spark.java_client import BOOTSTRAP_SERVERS, require_driver
 from airflow_provider_rlmm.features.retention.spark.segments import frame_per_file
 from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, find_range

@@ -1,36 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generations of a data set: which there are, how the next one is read and gets its manifest, and when old ones go."""
+"""How the next generation of a data set is read and gets its manifest."""
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
-from airflow_provider_rlmm.core.base.file_systems import (
-    absolute,
-    create_file,
-    list_files,
-    list_folders,
-    read_file,
-    remove_file,
-    remove_folder,
-)
-from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era, refusals_of_holes
-from airflow_provider_rlmm.core.plans.refusals import Refusal
-from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra, era_of_key
-from airflow_provider_rlmm.core.records.lost_records import HistoryGap, holes_of
+from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra, era_of_key
+from airflow_provider_rlmm.core.records.lost_records import holes_of
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.retention.spark.generation import (
-    MANIFEST_NAME,
-    MAX_MANIFEST_BYTES,
     Generation,
     GenerationPart,
     with_gaps,
 )
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.memory import ExecutorMemory, TaskMemory, say_memory
 from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, Told, not_read, run_tasks
 from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, TopicRange
@@ -45,106 +32,6 @@ log = logging.getLogger(__name__)
 
 OFFSETS_PER_TASK = 1_000_000
 """A task that reads this many records takes a few seconds: more tasks than cores are worth their cost from there on."""
-
-KEPT = 2
-"""Generations that stay: the newest, and the one before it for whoever still reads it."""
-
-_FOLDER = re.compile(r"generation=(\d{1,18})")
-
-
-class GenerationStore:
-    """
-    The generations below one URI.
-
-    :param uri: of the data set; executors write below it, so a local folder must be one that they share with the driver.
-    :raises ConfigurationError: if it is not understood.
-    """
-
-    def __init__(self, uri: str) -> None:
-        self.uri = absolute(uri)
-
-    def folder(self, number: int) -> str:
-        """Return the URI of a generation's folder."""
-        return f"{self.uri}/segments/generation={number}"
-
-    def numbers(self) -> list[int]:
-        """
-        Return the generations that have a manifest, newest first.
-
-        :raises PlanError: if that cannot be told.
-        """
-        try:
-            whole = [n for n in self._folders() if MANIFEST_NAME in list_files(self.folder(n))]
-        except OSError as e:
-            raise PlanError(f"the generations below {self.uri} cannot be listed ({_first_line(e)})") from e
-        return sorted(whole, reverse=True)
-
-    def read(self, number: int) -> Generation:
-        """
-        Read a generation's manifest.
-
-        :raises SnapshotRefusedError: if it cannot be read, or is another one.
-        """
-        try:
-            text = str(read_file(f"{self.folder(number)}/{MANIFEST_NAME}", MAX_MANIFEST_BYTES), "ascii")
-        except (OSError, UnicodeDecodeError) as e:
-            raise SnapshotRefusedError(f"its manifest cannot be read ({_first_line(e)})") from e
-        generation = Generation.from_json(text)
-        if generation.number != number:
-            raise SnapshotRefusedError(f"its manifest is that of generation {generation.number}")
-        return generation
-
-    def create(self, generation: Generation) -> None:
-        """
-        Make a generation count: of two runs that write the same one at once, one fails.
-
-        :param generation: its files are written.
-        :raises PlanError: if there is such a generation, or its manifest cannot be written, by a store that writes over what
-            is there, too.
-        """
-        try:
-            create_file(f"{self.folder(generation.number)}/{MANIFEST_NAME}", [generation.to_json().encode("ascii")])
-        except FileExistsError as e:
-            raise PlanError(
-                f"another run has written generation {generation.number} of {self.uri} at the same time; run again"
-            ) from e
-        except (OSError, ConfigurationError) as e:
-            raise PlanError(f"generation {generation.number} of {self.uri} cannot be written: {_first_line(e)}") from e
-
-    def remove_old(self, newest: int) -> list[int]:
-        """
-        Remove the generations before the last :data:`KEPT`, the manifest of each first.
-
-        :return: those that are gone.
-        :raises OSError: if one cannot be removed.
-        """
-        old = sorted(number for number in self._folders() if number <= newest - KEPT)
-        for number in old:
-            remove_file(f"{self.folder(number)}/{MANIFEST_NAME}")
-            remove_folder(self.folder(number))
-        return old
-
-    def _folders(self) -> list[int]:
-        """Return the numbers of the generations that have a folder, with a manifest or without."""
-        found = map(_FOLDER.fullmatch, list_folders(f"{self.uri}/segments"))
-        return [int(match[1]) for match in found if match]
-
-
-def newest_readable(store: GenerationStore) -> Generation | None:
-    """
-    Return the newest generation, ``None`` where there is none that can be read: for whoever reckons with its sizes.
-
-    :param store: the data set.
-    """
-    try:
-        return next((store.read(number) for number in store.numbers()), None)
-    except (PlanError, SnapshotRefusedError) as e:
-        log.info("what earlier runs have read is not known: %s", e)
-        return None
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 @dataclass(frozen=True)
@@ -313,25 +200,3 @@ def _manifest(
         {p: parts.get(p) or GenerationPart(end) for p, end in sorted(topic_range.end.items())},
         era.told(),
     )
-
-
-def refusals_of_log(generation: Generation, explained: Collection[HistoryGap]) -> list[Refusal]:
-    """
-    Return what is refused because the log may lack records above its beginning.
-
-    :param generation: what was read, by this run and those before.
-    :param explained: offsets that hold no record and of which a person has said why.
-    """
-    era = LogEra.of(generation.era)
-    refused = refusals_of_era(era)
-    if era.era is Era.COMPACTED:
-        # There every offset may be missing: that is said of the whole log.
-        return refused
-    for number, part in sorted(generation.parts.items()):
-        said = [gap for gap in explained if gap.metadata_partition == number]
-        unsaid = [hole for hole in part.holes if not any(hole.within(gap.start, gap.end) for gap in said)]
-        if part.more_holes and not unsaid:
-            # Which offsets those are is not known any more, so nobody's word covers them.
-            unsaid = list(part.holes[-1:])
-        refused += refusals_of_holes(unsaid, part.more_holes)
-    return refused

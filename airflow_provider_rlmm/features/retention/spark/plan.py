@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import name_in_text
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import sums_by
 from airflow_provider_rlmm.core.plans.plan import (
     MAX_PLAN_FILE_BYTES,
     MAX_REFUSALS,
@@ -124,14 +124,6 @@ def _take(folder: PlanFolder, rows: str, told: Sequence[Any]) -> tuple[int, Plan
     folder.take(f"{rows}/{row['file']}", name)
     segments = sum(part["segments"] for part in told)
     return row["metadata_partition"], PlanFile(name, segments, row["file_bytes"], row["sha256"])
-
-
-def sums_by(key: str, rows: Iterable[Any]) -> dict[Any, Count]:
-    """Return the sums of rows that have counts of ``segments`` and ``bytes``, by a column."""
-    sums: dict[Any, Count] = {}
-    for row in rows:
-        sums[row[key]] = Count.sum((sums.get(row[key], Count(0, 0)), Count(row["segments"], row["bytes"])))
-    return sums
 
 
 def _quarantined(segments: SegmentDataSet) -> Iterator[Refusal]:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, sums_by
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import WHAT_IF_COLUMNS
 from airflow_provider_rlmm.features.retention.spark.generation import Generation, GenerationFile
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
-from airflow_provider_rlmm.features.retention.spark.plan import sums_by
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 
 if TYPE_CHECKING:
     import pyarrow as pa

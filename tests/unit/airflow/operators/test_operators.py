@@ -58,7 +58,7 @@ from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.spark.generation import Anchor, Generation, GenerationFile, GenerationPart
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.features.retention.spark.generation import (
     GenerationFile,
     GenerationPart,
 )
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
 from tests.moto_s3 import MotoS3
 

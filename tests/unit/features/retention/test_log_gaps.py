@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.records.records import SegmentEvent
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.features.retention.spark.generation import MAX_HOLES, Generation, GenerationPart
-from airflow_provider_rlmm.features.retention.spark.generations import refusals_of_log
+from airflow_provider_rlmm.features.retention.spark.log_refusals import refusals_of_log
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from tests.simulation.compaction import KeyForm, key_of
 from tests.unit.features.retention.test_metadata_partition import Record, batches_of, told

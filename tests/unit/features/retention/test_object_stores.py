@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.storage.credentials import StoreAccess, StoreCre
 from airflow_provider_rlmm.core.storage.handed_store import HandedStore
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.spark import stores
-from airflow_provider_rlmm.features.retention.spark.generations import GenerationStore
+from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.features.retention.spark.stores import Stores, stores_in_use
 from dev.spark_job import load_job
