@@ -147,7 +147,7 @@ dev/target/azurite/.ready:
 browser: setup ## The pages in a real browser, on a real broker and a real Airflow (needs Chromium; 5 minutes)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PYTEST) tests/browser
 
-matrix: setup ## Other versions: the wheel on Airflow 3.1 to 3.3 and Python 3.11 to 3.13, and Kafka 3.9 to 4.4 (CELLS=3.1/3.11,3.3/3.13 for some; 20 minutes)
+matrix: setup ## Other versions: the wheel on Airflow 3.1 to 3.3 and Python 3.11 to 3.13, Spark 3.5 to 4.2, Kafka 3.9 to 4.4 (CELLS=3.1/3.11,3.3/3.13 for some; 40 minutes)
 	$(BIN)/python -m tests.matrix $(if $(CELLS),--cells=$(CELLS)); cells=$$?; $(PYTEST) -m matrix tests/matrix && exit $$cells
 
 mutations: setup ## Break the code on purpose and see every break caught

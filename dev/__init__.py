@@ -69,14 +69,20 @@ def kafka_class_path(kafka_version: str | None = None) -> list[str]:
     return entries
 
 
-def ensure_spark_jars() -> Path:
+def ensure_spark_jars(version: str | None = None) -> Path:
     """
     Spark's Kafka connector and what it needs beyond the jars that pyspark ships, fetched if missing or older than the pom.
 
-    :return: folder of the jars.
+    :param version: another version of Spark than the pom's; the Scala is that of pip's PySpark.
+    :return: folder of the jars, one for each version.
     :raises DevEnvironmentError: if Java or Maven is missing, or Maven fails.
     """
-    return _ensure("spark-kafka", LIB_FOLDER / "spark")
+    if version is None:
+        return _ensure("spark-kafka", LIB_FOLDER / "spark")
+    scala = "2.12" if version.startswith("3.") else "2.13"
+    return _ensure(
+        "spark-kafka", LIB_FOLDER / f"spark-{version}", f"-Dspark.version={version}", f"-Dspark.scala={scala}"
+    )
 
 
 def spark_version() -> str:

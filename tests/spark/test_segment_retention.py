@@ -8,9 +8,8 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from uuid import UUID
@@ -18,74 +17,31 @@ from uuid import UUID
 import pyarrow.parquet as pq
 import pyspark
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
-from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.cluster_state import ListedTopic
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files, kafka_connector_coordinates
 from airflow_provider_rlmm.operators.task_folder import handed_over
 from dev import ensure_spark_jars, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
 from dev.spark import SHORT_LIFE
-from tests.spark.plain_evaluation import Record, evaluate_plan, replay
+from tests.spark.judged_cluster import DEAD, FULL, JOB, LIVE, SEGMENTS, TRIMMED, Cluster, cluster_with_orphans
+from tests.spark.plain_evaluation import evaluate_plan, replay
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(1800)]
 
-JOB = Path(__file__).parents[2] / "spark_jobs" / "segment_retention.py"
 SECRET = "correct-horse-battery-staple"
-DEAD, TRIMMED, FULL, LIVE = "dead", "trimmed", "full", "live"
-SEGMENTS = 6
-
-
-@dataclass(frozen=True)
-class Cluster:
-    kafka: LocalKafka
-    state: ClusterState
-    dead_topic_id: UUID
-
-    @property
-    def records(self) -> list[Record]:
-        """Every record of the metadata topic, read with another client than Spark's."""
-        settings = self.kafka.client_config(**{"group.id": "reader", "auto.offset.reset": "error"})
-        consumer = Consumer(settings)
-        found: list[Record] = []
-        try:
-            for partition in range(self.kafka.metadata_partitions):
-                low, high = consumer.get_watermark_offsets(TopicPartition(METADATA_TOPIC, partition), timeout=30)
-                consumer.assign([TopicPartition(METADATA_TOPIC, partition, low)])
-                while not found or found[-1][:2] != (partition, high - 1):
-                    if high == low:
-                        break
-                    for message in consumer.consume(1000, timeout=1.0):
-                        assert message.error() is None
-                        found.append((partition, message.offset(), message.value()))
-        finally:
-            consumer.close()
-        return found
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A cluster with orphans (scenario B), segments below a log start offset, and too many bytes in one topic."""
-    with LocalKafka() as kafka:
-        for name in (DEAD, TRIMMED, FULL, LIVE):
-            tiering.create_tiered_topic(kafka, name, 2)
-            tiering.produce_until_remote(kafka, name, SEGMENTS)
-        dead = tiering.provoke_scenario_b(kafka, DEAD)
-        observed_at_ms = int(time.time() * 1000)
-        limits = {
-            TRIMMED: (-1, {0: 2 * tiering.RECORDS_PER_SEGMENT, 1: 0}),
-            FULL: (5 * tiering.SEGMENT_BYTES // 2, {0: 0}),
-        }
-        topics = tuple(
-            ListedTopic(topic_id, name, -1, *limits.get(name, (-1, {})))
-            for name, topic_id in tiering.topic_ids(kafka).items()
-        )
-        yield Cluster(kafka, ClusterState(kafka.cluster_id, observed_at_ms, topics), dead)
+    with cluster_with_orphans() as cluster:
+        yield cluster
 
 
 def submit(
