@@ -142,12 +142,25 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(403, "AccessDenied")
         elif self.headers.get("If-None-Match") == "*" and key in self._objects:
             self._error(412, "PreconditionFailed")
+        elif "x-amz-copy-source" in self.headers:
+            self._copy(unquote(self.headers["x-amz-copy-source"]), key)
         elif "uploadId" in query:
             self.server.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = body
             self._answer(200, b"", ETag='"part"')
         else:
             self._objects[key] = body
             self._answer(200, b"", ETag='"tag"')
+
+    def _copy(self, source: str, key: str) -> None:
+        bucket, _, from_key = source.removeprefix("/").partition("/")
+        found = self.server.objects_of(bucket)
+        if not self.server.allows("s3:GetObject", bucket):
+            self._error(403, "AccessDenied")
+        elif from_key not in found:
+            self._error(404, "NoSuchKey")
+        else:
+            self._objects[key] = found[from_key]
+            self._answer(200, b"<CopyObjectResult><ETag>tag</ETag></CopyObjectResult>")
 
     def do_DELETE(self) -> None:
         del self.server.uploads[self._request()[1]["uploadId"][0]]

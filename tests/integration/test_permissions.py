@@ -203,15 +203,10 @@ def role(
     request: pytest.FixtureRequest,
     world: World,
     connections: Callable[[bool], None],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
 ) -> Iterator[str]:
     """Connect for a role; there is something to mark for the marker, and something to delete for the scrub."""
     name: str = request.param
     connections(name not in ("Reading", SPARK))
-    if name == SPARK:
-        # Its Hadoop has no file system for S3.
-        monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path))
     if name == "Marking":
         write_event(world.kafka, started(1, partition=TopicIdPartition(uuid4(), HELD, 0)))
     if name == "Scrubbing":
