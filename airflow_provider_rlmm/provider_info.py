@@ -44,6 +44,7 @@ def get_provider_info() -> dict[str, Any]:
                 "cleaner",
                 "retention",
                 "doctor",
+                "leader_retention",
                 "dead_man",
                 "scrub",
                 "remote_log",
@@ -54,7 +55,8 @@ def get_provider_info() -> dict[str, Any]:
         "triggers": [_modules("triggers", "markers", "topic_gone", "spark_driver")],
         "connection-types": [_connection_type()],
         "extra-links": [
-            f"{_PACKAGE}.links.artifacts.{name}Link" for name in ("Plan", "Report", "Doctor", "Scrub", "ScrubPlan")
+            f"{_PACKAGE}.links.artifacts.{name}Link"
+            for name in ("Plan", "Report", "Doctor", "Leaders", "Scrub", "ScrubPlan")
         ],
         "notifications": [f"{_PACKAGE}.notifications.remote_log.RemoteLogNotifier"],
         "plugins": [{"name": "rlmm", "plugin-class": f"{_PACKAGE}.plugins.rlmm_plugin.RlmmPlugin"}],

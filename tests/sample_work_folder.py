@@ -21,6 +21,7 @@ from airflow_provider_rlmm.features.cleanup.cleaning_progress import (
     ProgressState,
     progress_name,
 )
+from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETENTION_DOCUMENT
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState, Totals
 from airflow_provider_rlmm.features.survey.inventory_files import (
     partitions_schema,
@@ -35,6 +36,7 @@ from airflow_provider_rlmm.overview.run_summary import (
     RunOutcome,
     RunSummary,
 )
+from tests.sample_leaders import reported_leaders
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"
 NOW_MS = 1_780_000_000_000
@@ -105,6 +107,8 @@ def sample_work_folder(
     folder.mkdir(parents=True, exist_ok=True)
     for run in found:
         (folder / run.file_name).write_text(run.to_json())
+    leaders = reported_leaders(cluster_id, NASTY_TOPIC, topic_id(topics - 1), now_ms=now_ms, connection=connection)
+    (cluster / LEADER_RETENTION_DOCUMENT).write_text(leaders.to_json())
     running = "remote_log_cleaner.manual__running"
     for number in range(min(3, metadata_partitions)):
         write_progress(work, running, number, now_ms)

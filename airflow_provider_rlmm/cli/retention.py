@@ -11,7 +11,7 @@ import click
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
-from airflow_provider_rlmm.cli.runs import open_session
+from airflow_provider_rlmm.cli.runs import PROGRAM, open_session
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
@@ -39,10 +39,12 @@ def retention(invocation: Invocation, topic: str | None, partition: int | None, 
     more than a leader deletes; "at least" says that it may delete more, "unresolved" that nobody can tell. The command ends
     with exit code 4 then, and where segments are overdue: they were due six hours ago as well, so their leader is stuck.
     """
-    from airflow_provider_rlmm.features.retention.steps import retention_of_leaders
+    from airflow_provider_rlmm.features.retention.steps import report_leaders, retention_of_leaders
 
     with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
         done = retention_of_leaders(session, topic, partition, shown.on_step)
+        if topic is None:
+            report_leaders(session, done, PROGRAM)
     _say_overdue(invocation, done)
     if by_segment:
         _print_segments(invocation, done)
@@ -123,6 +125,25 @@ def _print_topics(invocation: Invocation, topics: list[TopicSum]) -> None:
                 reasons.setdefault(reason, []).append(count)
         by_reason = ", ".join(f"{reason} {_words(Count.sum(counts))}" for reason, counts in sorted(reasons.items()))
         invocation.output.line(f"{_words(total)} go now{f': {by_reason}' if by_reason else ''}.")
+        _say_left_over(invocation, topics)
+
+
+def _say_left_over(invocation: Invocation, topics: list[TopicSum]) -> None:
+    """Say what is in no sum of what leaders delete, or will not go by itself."""
+    for what, counts in (
+        ("dangle: their copy or deletion was begun days ago and has not ended", [one.dangling for one in topics]),
+        (
+            "are left over: their topic is not tiered any more, and no leader deletes them",
+            [one.not_tiered for one in topics],
+        ),
+        (
+            "are leaked: Kafka lists them for none of their leader epochs, so no leader finds them",
+            [t.leaked for t in topics],
+        ),
+    ):
+        if (total := Count.sum(counts)).segments:
+            of = sum(count.segments > 0 for count in counts)
+            invocation.output.line(f"{_words(total)} of {of:,} {'topic' if of == 1 else 'topics'} {what}.")
 
 
 def _words(count: Count) -> str:
@@ -155,6 +176,10 @@ def _topic_row(one: TopicSum) -> dict[str, Any]:
         "undecided_segments": one.undecided.segments,
         "leaked_segments": one.leaked.segments,
         "leaked_bytes": one.leaked.bytes,
+        "dangling_segments": one.dangling.segments,
+        "dangling_bytes": one.dangling.bytes,
+        "not_tiered_segments": one.not_tiered.segments,
+        "not_tiered_bytes": one.not_tiered.bytes,
     }
 
 
@@ -209,6 +234,8 @@ def _counts(one: PartitionPass) -> dict[str, Any]:
         "foreign_segments": one.stays.foreign.segments,
         "undecided_segments": one.stays.undecided.segments,
         "leaked_segments": one.stays.leaked.segments,
+        "dangling_segments": one.dangling.segments,
+        "not_tiered_segments": one.not_tiered.segments,
     }
 
 

@@ -2,15 +2,18 @@
 """
 ### Remote log doctor
 
-Looks whether all is well, and changes nothing. Its four tasks wait for nothing, and each of them fails by itself:
+Looks whether all is well, and changes nothing. Its five tasks wait for nothing, and each of them fails by itself:
 
 - **check** looks at everything that the connection names: cluster, topic, rights, layout, storage.
 - **doctor** reads the metadata topic and says what is wrong with its records, before a broker or a cleaner stumbles over it.
 - **survey** writes down what there is, living and gone, for the pages and the metrics.
+- **leaders** asks which segments of living topics their leaders delete next, and fails where a leader is stuck: segments that
+  were due hours ago, in an earlier run, are still there.
 - **alarm** fails where no run of the cleaner has ended green for `[rlmm] alarm_after_days` (2). Where the connection's
   `scheduled_runs` is `real`, dry runs do not count.
 
-A red run needs a person. A critical finding of the doctor can be acknowledged (Airflow variable `rlmm_acknowledgements`).
+A red run needs a person. A critical finding of the doctor and a stuck leader can be acknowledged (Airflow variable
+`rlmm_acknowledgements`).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOpera
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
+from airflow_provider_rlmm.operators.leader_retention import LeaderRetentionOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 
 __all__ = ["remote_log_doctor"]
@@ -71,6 +75,9 @@ def remote_log_doctor(conn_id: str) -> DAG:
             rlmm_conn_id="{{ params.rlmm_conn_id }}",
             dry_run_only=True,
             execution_timeout=timedelta(hours=6),
+        )
+        LeaderRetentionOperator(
+            task_id="leaders", rlmm_conn_id="{{ params.rlmm_conn_id }}", execution_timeout=timedelta(hours=6)
         )
         RemoteLogDeadManOperator(
             task_id="alarm", rlmm_conn_id="{{ params.rlmm_conn_id }}", execution_timeout=timedelta(hours=1)

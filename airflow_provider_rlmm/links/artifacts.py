@@ -88,6 +88,14 @@ class DoctorLink(ArtifactLink):
     artifact_xcom_key = "rlmm_doctor"
 
 
+class LeadersLink(ArtifactLink):
+    """What leaders delete next."""
+
+    name = "Leaders"
+    page = "leaders"
+    artifact_xcom_key = "rlmm_leaders"
+
+
 class ScrubLink(ArtifactLink):
     """What a scrub of remote storage found."""
 

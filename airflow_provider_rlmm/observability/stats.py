@@ -11,12 +11,16 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.metric import PREFIX, Metric, MetricType
 from airflow_provider_rlmm.core.segments.remote_log_metrics import REMOTE_LOG_METRICS, remote_log_metrics
 from airflow_provider_rlmm.features.survey.inventory import Inventory
-from airflow_provider_rlmm.overview.run_metrics import METRICS, metrics_of, survey_metrics
+from airflow_provider_rlmm.overview.run_metrics import METRICS, leader_metrics, metrics_of, survey_metrics
 from airflow_provider_rlmm.overview.run_summary import RunSummary
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.retention.leader_document import ReportedLeaders
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +40,15 @@ def send_survey_metrics(inventory: Inventory) -> None:
     :param inventory: what it has written.
     """
     _send_all(lambda: survey_metrics(inventory), inventory.cluster_id)
+
+
+def send_leader_metrics(report: ReportedLeaders) -> None:
+    """
+    Send what leaders delete next in numbers, as :func:`send_metrics`.
+
+    :param report: what was told.
+    """
+    _send_all(lambda: leader_metrics(report), report.cluster_id)
 
 
 def send_remote_log_metrics(counted: Iterable[tuple[str, int]], cluster_id: str, connection: str, topic: str) -> None:

@@ -8,11 +8,15 @@ Names, units and labels are a contract with dashboards and alert rules of others
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.metric import Description, Metric, MetricType
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.overview.run_summary import RunOutcome, RunSummary
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.retention.leader_document import ReportedLeaders
 
 _CLUSTER = ("connection",)
 _RUN = ("connection", "kind")
@@ -52,6 +56,20 @@ METRICS: Mapping[str, Description] = {
     ),
     "quarantined_records": _gauge(_CLUSTER, "Records that cannot be applied: poison pills and others"),
     "doctor_critical": _gauge(_CLUSTER, "Findings of the doctor that need a person, acknowledged ones among them"),
+    **_sizes("due", _CLUSTER, "of living topics that their leaders delete in their next pass, as far as that is told"),
+    **_sizes("overdue", _CLUSTER, "of living topics that their leaders should have deleted hours ago"),
+    **_sizes(
+        "leaked", _CLUSTER, "of living topics that no leader ever finds: Kafka lists them for none of their epochs"
+    ),
+    "unresolved_partitions": _gauge(
+        _CLUSTER, "User partitions of living topics of which nobody can tell what their leaders delete"
+    ),
+    "not_judged_partitions": _gauge(
+        _CLUSTER, "User partitions of living topics of which nobody can tell whether anything is overdue"
+    ),
+    "leaders_asked_timestamp_seconds": _gauge(
+        _CLUSTER, "When leaders were last asked what they delete next, in seconds since the epoch"
+    ),
     **_sizes("planned", _RUN, "that the last run planned to delete"),
     **_sizes("deleted", _RUN, "that the last run has deleted; 0 for a dry run"),
     "deleted_objects": _gauge(_RUN, "Objects that the last run has deleted; 0 for a dry run"),
@@ -109,6 +127,27 @@ def survey_metrics(inventory: Inventory) -> tuple[Metric, ...]:
         *([("unsized_segments", totals.unsized.segments)] if totals.unsized else ()),
         ("metadata_partitions_out_of_service", len(totals.metadata_partitions_out_of_service)),
         ("quarantined_records", totals.quarantined_records),
+    ]
+    return tuple(Metric(name, value, cluster) for name, value in found)
+
+
+def leader_metrics(report: ReportedLeaders) -> tuple[Metric, ...]:
+    """
+    Return what leaders delete next in numbers; what nobody could tell is left out, never 0.
+
+    :param report: what was told.
+    """
+    cluster = {"connection": report.connection}
+    sizes = {"due": report.goes, "leaked": report.leaked}
+    if report.judged:
+        sizes["overdue"] = report.overdue
+    found: list[tuple[str, float]] = [
+        (f"{name}_{unit}", getattr(count, unit)) for name, count in sizes.items() for unit in ("bytes", "segments")
+    ]
+    found += [
+        ("unresolved_partitions", report.unresolved),
+        ("not_judged_partitions", report.not_judged),
+        ("leaders_asked_timestamp_seconds", report.asked_at_ms / 1000),
     ]
     return tuple(Metric(name, value, cluster) for name, value in found)
 

@@ -23,7 +23,7 @@ MAX_SUBJECT = 120
 MAX_NAME = 250
 _INERT = str.maketrans({"<": "‹", ">": "›", "&": "＆", "@": "＠"})
 _LINKED = ("Page", "Run")
-_PAGES = ("reports", "scrubs", "doctor", "scrub-plans", "plans")
+_PAGES = ("reports", "scrubs", "doctor", "leaders", "scrub-plans", "plans")
 """Pages of documents, the one that says most about a red run first."""
 
 STOP = "To stop all deletion at once, set the Airflow variable rlmm_stop; its text is the reason."

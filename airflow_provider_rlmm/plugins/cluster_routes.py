@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import folder_in_words
 from airflow_provider_rlmm.features.survey.inventory import SurveyedState
 from airflow_provider_rlmm.overview import inventories
@@ -20,6 +21,7 @@ from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster, re
 from airflow_provider_rlmm.plugins.dag_runs import under_way
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
 from airflow_provider_rlmm.plugins.overview import Problem, charts_of, problems_of, view_of
+from airflow_provider_rlmm.plugins.pages import leaders_page
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
 from airflow_provider_rlmm.plugins.serving import shell_of
@@ -100,6 +102,16 @@ def show_topics(
             now_ms=system_clock(), surveyed_at_ms=inventory.created_at_ms if inventory else None,
         )
     )  # fmt: skip
+
+
+@router.get("/clusters/{cluster_id}/leaders", response_class=HTMLResponse)
+def show_leaders(request: Request, rights: RightsDep, cluster_id: str) -> HTMLResponse:
+    """Show what the leaders of a cluster delete next, as it was told last."""
+    cluster = readable_cluster(rights, cluster_id, with_runs=False)
+    shell = shell_of_cluster(request, cluster, "leaders")
+    if cluster.leaders_unreadable:
+        raise DocumentError(cluster.leaders_unreadable)
+    return HTMLResponse(leaders_page("", cluster.leaders, shell))
 
 
 def _overview(shell: Shell, rights: Rights, cluster: Cluster) -> HTMLResponse:

@@ -11,8 +11,10 @@ from fastapi import HTTPException, Request
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.features.retention.leader_document import ReportedLeaders
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.overview import inventories
+from airflow_provider_rlmm.overview.leaders import leaders_of
 from airflow_provider_rlmm.overview.run_summary import RunSummary
 from airflow_provider_rlmm.overview.runs import history
 from airflow_provider_rlmm.plugins.rendering import Shell
@@ -31,12 +33,16 @@ class Cluster:
     :param inventory: what was surveyed last, ``None`` if nothing ever was, or it cannot be read.
     :param runs: past ones, the oldest first.
     :param unreadable: why the inventory cannot be read, empty if it can.
+    :param leaders: what was told last of what its leaders delete next, ``None`` if nobody has asked, or it cannot be read.
+    :param leaders_unreadable: why that cannot be read, empty if it can.
     """
 
     folder: str
     inventory: Inventory | None
     runs: Sequence[RunSummary]
     unreadable: str = ""
+    leaders: ReportedLeaders | None = None
+    leaders_unreadable: str = ""
 
     @property
     def cluster_id(self) -> str:
@@ -51,7 +57,7 @@ class Cluster:
 
         The command writes into the same folder, too, and knows no connection.
         """
-        told = [self.inventory, *reversed(self.runs)]
+        told = [self.inventory, *reversed(self.runs), self.leaders]
         return tuple(dict.fromkeys(by.connection for by in told if by is not None and by.connection in connections()))
 
     @property
@@ -110,7 +116,12 @@ def _known(folder: str, *, with_runs: bool = True) -> Cluster:
     # Where nobody has surveyed it, or the command has, a run says by which connection it was reached.
     told = inventory is not None and inventory.connection in connections()
     runs = history(work_uri(), folder) if with_runs or not told else ()
-    return Cluster(folder, inventory, runs, unreadable)
+    leaders, leaders_unreadable = None, ""
+    try:
+        leaders = leaders_of(work_uri(), folder)
+    except DocumentError as e:
+        leaders_unreadable = str(e)
+    return Cluster(folder, inventory, runs, unreadable, leaders, leaders_unreadable)
 
 
 def _may_see(rights: Rights, cluster: Cluster) -> bool:

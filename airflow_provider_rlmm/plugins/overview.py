@@ -10,7 +10,7 @@ from typing import Final
 from markupsafe import Markup
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
-from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.features.doctor.findings import since
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState
@@ -87,6 +87,7 @@ def view_of(cluster: Cluster, *, shell: Shell, now_ms: int, price: float | None)
     inventory, runs = cluster.inventory, cluster.runs
     surveyed = inventory.created_at_ms if inventory else None
     tiles = [*(_stock(inventory, now_ms, price, shell) if inventory else ()), *_health(inventory, runs, shell)]
+    tiles.append(_leaders(cluster, shell))
     age = max(0, now_ms - surveyed) if surveyed is not None else 0
     return ClusterView(cluster.cluster_id, cluster.connection, surveyed, age, tiles)
 
@@ -154,6 +155,59 @@ def _health(inventory: Inventory | None, runs: Sequence[RunSummary], shell: Shel
         yield Tile("Doctor", figure, since(doctor.ended_at_ms), "bad" if doctor.critical else "ok", href)
 
 
+def _leaders(cluster: Cluster, shell: Shell) -> Tile:
+    """Say whether leaders delete what they should, and how old that answer is."""
+    found, href = cluster.leaders, shell.to("clusters", cluster.cluster_id, "leaders")
+    if found is None:
+        return Tile("Leaders", "not asked", cluster.leaders_unreadable or "nobody knows whether one of them is stuck")
+    asked = since(found.asked_at_ms)
+    if not found.judged:
+        return Tile("Leaders", "cannot tell", f"whether anything is overdue, {asked}", "bad", href)
+    if found.overdue.segments:
+        overdue = f"{_segments(found.overdue)} of {_counted(found.overdue_partitions, 'user partition')}, {asked}"
+        return Tile("Leaders", f"{human_bytes(found.overdue.bytes)} overdue", overdue, "bad", href)
+    goes = f"{human_bytes(found.goes.bytes)} go next, {asked}"
+    if found.unresolved or found.not_judged or found.not_told:
+        untold = f"{_counted(found.unresolved, 'user partition')} unresolved, {goes}"
+        return Tile("Leaders", "nothing seen overdue", untold, "bad", href)
+    return Tile("Leaders", "nothing overdue", goes, "ok", href)
+
+
+def _of_leaders(cluster: Cluster, shell: Shell, now_ms: int) -> Iterable[Problem]:
+    """Yield what the leaders of living topics do not delete."""
+    found = cluster.leaders
+    if cluster.leaders_unreadable:
+        yield Problem(
+            "What leaders delete next cannot be read",
+            cluster.leaders_unreadable,
+            "run remote_log_doctor: it asks them anew",
+        )
+    if found is None:
+        return
+    href = shell.to("clusters", cluster.cluster_id, "leaders")
+    if found.overdue.segments:
+        worst = found.listed_overdue[0]
+        yield Problem(
+            f"Leaders are stuck: {_segments(found.overdue)}, {human_bytes(found.overdue.bytes)} of "
+            f"{_counted(found.overdue_partitions, 'user partition')} should have been deleted hours ago",
+            f"the largest is partition {worst.partition} of {name_in_text(worst.topic)}, seen due since "
+            f"{since(worst.since_ms)}: it grows for good",
+            worst.what_to_do, href, "all of them",
+        )  # fmt: skip
+    if found.leaked.segments:
+        yield Problem(
+            f"Kafka has leaked {_segments(found.leaked)}, {human_bytes(found.leaked.bytes)}",
+            "they are listed for none of their leader epochs, so no leader ever deletes them",
+            "they go with their topics; make a topic anew where they cost too much:", href, "where they are",
+        )  # fmt: skip
+    if now_ms - found.asked_at_ms > STALE_AFTER_MS:
+        yield Problem(
+            f"What leaders delete next was told {human_duration(now_ms - found.asked_at_ms)} ago",
+            "nobody has asked them since: a leader that is stuck would not be seen",
+            "see that remote_log_doctor is not paused, and look at its task leaders",
+        )
+
+
 def problems_of(cluster: Cluster, shell: Shell, now_ms: int) -> list[Problem]:
     """
     Return what needs a person, by what was surveyed last and by the newest run of each kind.
@@ -208,6 +262,7 @@ def problems_of(cluster: Cluster, shell: Shell, now_ms: int) -> list[Problem]:
                 "see that its DAG is not paused, and look at its last run in Airflow",
             )
         )
+    found += _of_leaders(cluster, shell, now_ms)
     return found
 
 

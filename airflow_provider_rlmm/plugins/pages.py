@@ -17,6 +17,7 @@ from airflow_provider_rlmm.core.base.work_folder import DOCTOR_DOCUMENT, REPORT_
 from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME, PlanSummary, Reason
 from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport, read_report
 from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis, read_diagnosis
+from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETENTION_DOCUMENT, ReportedLeaders
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
@@ -109,6 +110,27 @@ SCRUB_CLASSES = {
 """What a class of a scrub means, in the words of the page; those that need somebody first."""
 
 
+LEADER_REASONS = {
+    Reason.DELETION_RETRIED: "a deletion that was started is tried again",
+    Reason.LOG_START_OFFSET: "below the log start offset",
+    Reason.RETENTION_MS: "older than retention.ms",
+    Reason.RETENTION_BYTES: "beyond retention.bytes",
+    Reason.UNREFERENCED_EPOCH: "of leader epochs that the leader does not have",
+}
+"""Why a leader deletes a segment, in the words of the page."""
+
+
+def leaders_page(name: str, leaders: ReportedLeaders | None, shell: Shell = NO_SHELL) -> str:
+    """
+    Return the page of what leaders delete next.
+
+    :param name: name of the run that has asked them; empty for the newest answer of a cluster.
+    :param leaders: its document, ``None`` where nobody has asked.
+    :param shell: what stands around the page.
+    """
+    return render("leaders.html", shell, name=name, leaders=leaders, reasons=LEADER_REASONS)
+
+
 def scrub_page(name: str, scrub: ScrubSummary, shell: Shell = NO_SHELL) -> str:
     """
     Return the page of a scrub.
@@ -161,6 +183,7 @@ DOCUMENT_PAGES: Mapping[str, DocumentPage[Any]] = {
     "plans": DocumentPage("Plan", SUMMARY_NAME, _unsealed(PlanSummary.from_json), plan_page),
     "reports": DocumentPage("Report", REPORT_DOCUMENT, read_report, report_page),
     "doctor": DocumentPage("Doctor", DOCTOR_DOCUMENT, read_diagnosis, doctor_page),
+    "leaders": DocumentPage("Leaders", LEADER_RETENTION_DOCUMENT, _unsealed(ReportedLeaders.from_json), leaders_page),
     "scrubs": DocumentPage("Scrub", SCRUB_DOCUMENT, _unsealed(ScrubSummary.from_json), scrub_page),
     "scrub-plans": DocumentPage("Scrub plan", SCRUB_PLAN_DOCUMENT, _unsealed(ScrubPlan.from_json), scrub_plan_page),
 }

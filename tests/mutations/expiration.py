@@ -15,6 +15,7 @@ DOUBTED = "core/log/doubted_segments.py"
 LEADERS = "core/log/kafka/leaders.py"
 
 _COMMAND = "cli/test_retention.py"
+_OPERATOR = "airflow/operators/test_leader_retention_operator.py"
 _LEADERS = "core/log/kafka/test_leaders.py"
 _TESTS = "features/retention/test_expiration.py"
 _RECORDED = f"{_TESTS}::test_what_kafkas_own_task_deleted"
@@ -356,5 +357,54 @@ EXPIRATION = [
         "                ends = self._admin.list_offsets(chunk, admin_api.OffsetSpec.latest())\n"
         "                starts = self._admin.list_offsets(chunk, admin_api.OffsetSpec.earliest())\n",
         f"{_LEADERS}::test_one_look_tells_all_of_many",
+    ),
+    # -- what is said of it
+    Mutation(
+        "expiration",
+        "a leader that is stuck stays green",
+        "operators/leader_retention.py",
+        "        if judgement.failing:\n",
+        "        if False:\n",
+        f"{_OPERATOR}::test_a_leader_that_is_stuck_fails_the_task_until_somebody_acknowledges_it",
+    ),
+    Mutation(
+        "expiration",
+        "what nobody has judged is told as nothing overdue",
+        "overview/run_metrics.py",
+        "    if report.judged:\n",
+        "    if True:\n",
+        f"{_OPERATOR}::test_what_cannot_be_told_is_counted_and_fails_nothing",
+    ),
+    Mutation(
+        "expiration",
+        "a page takes what nobody has judged for nothing overdue",
+        "plugins/overview.py",
+        "    if not found.judged:\n",
+        "    if False:\n",
+        "airflow/plugins/test_cluster_pages.py::test_what_nobody_can_tell_of_leaders_is_no_zero",
+    ),
+    Mutation(
+        "expiration",
+        "what leaders were told of another cluster is shown",
+        "overview/leaders.py",
+        "    if cluster_folder(found.cluster_id) != folder:\n",
+        "    if False:\n",
+        "airflow/plugins/test_cluster_pages.py::test_what_was_told_of_leaders_and_cannot_be_read_is_said",
+    ),
+    Mutation(
+        "expiration",
+        "what is not listed needs nobody",
+        "features/retention/leader_document.py",
+        "(more := self.overdue_partitions - len(self.listed_overdue)) > 0",
+        "(more := self.overdue_partitions - len(self.listed_overdue)) < 0",
+        f"{_OPERATOR}::test_a_document_is_bounded_and_counts_what_it_does_not_list",
+    ),
+    Mutation(
+        "expiration",
+        "what dangles goes by itself",
+        LEADER_PASS,
+        "now_ms - s.event_timestamp_ms > MIN_AGE.default",
+        "False",
+        f"{_COMMAND}::test_what_dangles_and_what_is_not_tiered_any_more_have_sums_of_their_own",
     ),
 ]

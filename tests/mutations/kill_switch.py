@@ -111,7 +111,7 @@ KILL_SWITCH = [
         PROMISE,
         "what the command writes hides it from the pages",
         "plugins/clusters.py",
-        "        told = [self.inventory, *reversed(self.runs)]\n",
+        "        told = [self.inventory, *reversed(self.runs), self.leaders]\n",
         "        told = [self.inventory]\n",
         "airflow/plugins/test_cluster_pages.py::test_a_survey_of_the_command_hides_neither_switch_nor_buttons",
     ),

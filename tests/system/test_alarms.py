@@ -107,8 +107,9 @@ def test_the_alarm_rings_where_no_run_has_ended_green_for_days(
 def test_openlineage_is_told_what_a_task_reads_and_counts(
     connected: LocalAirflow, broker: LocalKafka, watched: str, lineage_file: Path
 ) -> None:
-    run_id, _, _ = run_doctor(connected, watched)
-    jobs = {f"{DOCTOR}.doctor", f"{DOCTOR}.survey", f"{DOCTOR}.check"}
+    run_id, _, tasks = run_doctor(connected, watched)
+    assert tasks["leaders"] == "success"
+    jobs = {f"{DOCTOR}.{task}" for task in ("doctor", "survey", "check", "leaders")}
 
     def ended() -> dict[str, dict[str, Any]]:
         events = lineage_events(lineage_file, DOCTOR, run_id)
@@ -119,7 +120,10 @@ def test_openlineage_is_told_what_a_task_reads_and_counts(
     topic = {"namespace": f"kafka://{broker.bootstrap_servers.partition(',')[0]}", "name": METADATA_TOPIC}
     storage = {"namespace": "file", "name": str(broker.remote_dir)}
     assert [named(d) for d in events[f"{DOCTOR}.doctor"]["inputs"]] == [topic]
-    assert [named(d) for d in events[f"{DOCTOR}.check"]["inputs"]] == [topic, storage]
+    for task in ("check", "leaders"):
+        assert [named(d) for d in events[f"{DOCTOR}.{task}"]["inputs"]] == [topic, storage]
+    asked = connected.xcom(DOCTOR, run_id, "leaders")
+    assert events[f"{DOCTOR}.leaders"]["run"]["facets"]["remoteLog"]["counts"]["all"] == asked["all"]
     facet = events[f"{DOCTOR}.doctor"]["run"]["facets"]["remoteLog"]
     assert facet["connection"] == watched
     examined = connected.xcom(DOCTOR, run_id, "doctor")

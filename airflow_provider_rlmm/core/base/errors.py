@@ -30,6 +30,7 @@ __all__ = [
     "ForeignPrefixError",
     "HiddenCopiesError",
     "InvalidStateTransitionError",
+    "LeaderStuckError",
     "LogBehindError",
     "LogDirectoryError",
     "LogEraError",
@@ -96,6 +97,10 @@ class ConfigurationError(RlmmError, ValueError):
 
 class UnknownHoldError(ConfigurationError):
     """Raised when the hold of a run names a topic that neither log nor cluster knows: nothing would be held by it."""
+
+
+class LeaderStuckError(RlmmError):
+    """Raised when segments of living topics are still there hours after their leaders should have deleted them."""
 
 
 class DocumentError(RlmmError):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What runs remember of the leaders of a cluster, in its folder: the lineages that they have confirmed, and since when segments
-are due.
+What runs remember of the leaders of a cluster, in its folder: the lineages that they have confirmed, since when segments are
+due, and what was told last.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.file_systems import list_files, read_file, remove_file, replace_file
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.features.retention.kept_lineages import MAX_BYTES, KeptLineages
+from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETENTION_DOCUMENT, ReportedLeaders
 from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
 from airflow_provider_rlmm.features.retention.overdue import DueSegments, Overdue, overdue_of, remembered
 
@@ -62,6 +63,19 @@ def keep_lineages(cluster_uri: str, lineages: KeptLineages) -> None:
         replace_file(f"{cluster_uri}/{LINEAGES_DOCUMENT}", [lineages.to_json().encode()])
     except (OSError, RlmmError) as e:
         logger.warning("the lineages of leaders cannot be kept, the next run asks for them anew: %s", e)
+
+
+def keep_report(cluster_uri: str, report: ReportedLeaders) -> None:
+    """
+    Keep what was told of a whole cluster, for the pages and the doctor; where that cannot be done the log says so.
+
+    :param cluster_uri: the folder of the cluster.
+    :param report: what was told.
+    """
+    try:
+        replace_file(f"{cluster_uri}/{LEADER_RETENTION_DOCUMENT}", [report.to_json().encode()])
+    except (OSError, RlmmError) as e:
+        logger.warning("what leaders delete next is not kept, pages and doctor show an older answer or none: %s", e)
 
 
 class DueFiles:

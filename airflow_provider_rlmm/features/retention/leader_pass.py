@@ -23,6 +23,7 @@ from airflow_provider_rlmm.features.retention.expiration import (
     known_up_to,
 )
 from airflow_provider_rlmm.features.retention.leader_lineage import KnownLineage, NotConfirmed
+from airflow_provider_rlmm.features.retention.rules import MIN_AGE, UNFINISHED_STEPS
 
 
 class Certainty(StrEnum):
@@ -79,6 +80,8 @@ class PartitionPass:
     :param configs: the settings that they are judged by; ``None`` where nothing is told.
     :param leader: id of the broker that leads it; ``None`` where that was not told.
     :param again: whether nothing is told only because something has changed meanwhile.
+    :param dangling: segments whose copy or deletion was begun days ago and has not ended, whatever is told of them.
+    :param not_tiered: all segments, where the topic is living and not tiered any more: no leader deletes them.
     """
 
     topic_id_partition: TopicIdPartition
@@ -90,6 +93,8 @@ class PartitionPass:
     configs: CopyConfigs | None = None
     leader: int | None = None
     again: bool = False
+    dangling: Count = NOTHING
+    not_tiered: Count = NOTHING
 
     @property
     def by_reason(self) -> Mapping[str, Count]:
@@ -195,6 +200,26 @@ def _view(
         being_copied=frozenset(m.remote_log_segment_id for m in copying),
     )
     return view if lineage.is_whole else known_up_to(view, lineage.last_epoch, lineage.end_offset)
+
+
+def with_left_over(
+    found: PartitionPass, segments: Iterable[RemoteLogSegmentMetadata], *, tiered: bool, now_ms: int
+) -> PartitionPass:
+    """
+    Add what lies in remote storage whatever the leader does in its next pass.
+
+    :param found: what the leader deletes.
+    :param segments: all of the user partition, as far as they are known.
+    :param tiered: whether its topic is tiered, or nobody knows.
+    :param now_ms: the time, ms since the epoch.
+    """
+    segments = tuple(segments)
+    begun = [s for s in segments if s.state in UNFINISHED_STEPS and now_ms - s.event_timestamp_ms > MIN_AGE.default]
+    return replace(found, dangling=_count(begun), not_tiered=NOTHING if tiered else _count(segments))
+
+
+def _count(segments: Sequence[RemoteLogSegmentMetadata]) -> Count:
+    return Count(len(segments), sum(segment.segment_size_in_bytes for segment in segments))
 
 
 def obstacle_of(tip: TopicIdPartition, look: PartitionLook | NotTold) -> str | None:

@@ -27,6 +27,8 @@ class TopicSum:
     :param foreign: what stays of other lineages.
     :param undecided: what stays, as nobody can tell whether it is of the lineage.
     :param leaked: what no leader ever finds.
+    :param dangling: segments whose copy or deletion was begun days ago and has not ended.
+    :param not_tiered: all segments, where the topic is not tiered any more: no leader deletes them.
     :param next_due_ms: when time takes the next segment, ms since the epoch; ``None`` where it never does, or nobody knows.
     :param unresolved: why nothing is told → of which user partitions.
     :param overdue: what should have been deleted long ago, by user partition.
@@ -41,6 +43,8 @@ class TopicSum:
     foreign: Count
     undecided: Count
     leaked: Count
+    dangling: Count
+    not_tiered: Count
     next_due_ms: int | None
     unresolved: Mapping[str, Sequence[int]]
     overdue: Sequence[Overdue]
@@ -106,6 +110,8 @@ class LeaderRetention:
             foreign=Count.sum(one.stays.foreign for one in passes),
             undecided=Count.sum(one.stays.undecided for one in passes),
             leaked=Count.sum(one.stays.leaked for one in passes),
+            dangling=Count.sum(one.dangling for one in passes),
+            not_tiered=Count.sum(one.not_tiered for one in passes),
             next_due_ms=min(due, default=None),
             unresolved=unresolved,
             overdue=[late for one in passes if (late := self.overdue.get(one.topic_id_partition)) is not None],

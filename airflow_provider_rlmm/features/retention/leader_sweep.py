@@ -33,6 +33,7 @@ from airflow_provider_rlmm.features.retention.leader_pass import (
     obstacle_of,
     pass_of_leader,
     unresolved,
+    with_left_over,
 )
 
 _MOMENTS = 2
@@ -114,7 +115,12 @@ class LeaderSweep:
                 return unresolved(tip, str(why), look)
             return pass_of_leader(look, after[tip], segments.cache(tip), lineages[tip], times)
 
-        return {tip: judge(tip) for tip in partitions}
+        def whole(tip: TopicIdPartition) -> PartitionPass:
+            look, known = before[tip], segments.cache(tip).list_remote_log_segments()
+            tiered = isinstance(look, NotTold) or look.configs.remote_storage_enable
+            return with_left_over(judge(tip), known, tiered=tiered, now_ms=times.now_ms)
+
+        return {tip: whole(tip) for tip in partitions}
 
     def _lineages(
         self, segments: ReadSegments, looks: Mapping[TopicIdPartition, PartitionLook]

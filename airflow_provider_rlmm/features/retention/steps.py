@@ -8,15 +8,23 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock
-from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, RemoteLogError
+from airflow_provider_rlmm.core.base.errors import (
+    ConfigurationError,
+    PlanError,
+    RemoteLogError,
+    RlmmError,
+    StorageError,
+)
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.features.retention.leader_lineage import ignore_step
+from airflow_provider_rlmm.features.retention.leader_lineage import SegmentIndexes, ignore_step
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.answers import NotTold, TopicLook
     from airflow_provider_rlmm.core.log.living_leader import LivingLeaders
-    from airflow_provider_rlmm.core.records.records import TopicIdPartition
+    from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+    from airflow_provider_rlmm.core.storage.index_type import IndexType
+    from airflow_provider_rlmm.features.retention.leader_document import ReportedLeaders
     from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass, PassTimes
     from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention
     from airflow_provider_rlmm.features.retention.overdue import Overdue
@@ -44,7 +52,6 @@ def retention_of_leaders(
     :param on_step: told how far this is.
     :raises RemoteLogError: if the cluster has no such topic, or the metadata topic does not name such a partition of it.
     :raises EventLogError: if cluster or metadata topic cannot be read.
-    :raises StorageError: if no storage is named.
     """
     from airflow_provider_rlmm.core.log.answers import TopicLook
     from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention
@@ -60,6 +67,43 @@ def retention_of_leaders(
     untold = {name: look.why for name, look in answers.items() if not isinstance(look, TopicLook)}
     overdue, not_judged = _judge(session, found, topics, all_topics=topic is None)
     return LeaderRetention(found, overdue, not_judged, untold)
+
+
+def report_leaders(session: CleanerSession, found: LeaderRetention, connection: str) -> ReportedLeaders:
+    """
+    Return the document of what the leaders of all topics delete next; the pages and the doctor have it from now on.
+
+    :param session: of the run.
+    :param found: what was told, of all topics.
+    :param connection: by which the cluster was reached.
+    """
+    from airflow_provider_rlmm.features.retention.leader_document import ReportedLeaders
+    from airflow_provider_rlmm.features.retention.leader_memory import keep_report
+
+    report = ReportedLeaders.of(
+        found, cluster_id=session.cluster_id, connection=connection, asked_at_ms=session.clock()
+    )
+    keep_report(session.cluster_uri, report)
+    return report
+
+
+class _NoStorage:
+    """Stands for a storage that cannot be opened: no lineage can be told then, and everything else can."""
+
+    def __init__(self, why: RlmmError) -> None:
+        self._why = why
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """Refuse it."""
+        raise self._why
+
+
+def _storage(session: CleanerSession) -> SegmentIndexes:
+    try:
+        return session.storage.get_storage_manager()
+    except (ConfigurationError, StorageError) as e:
+        logger.warning("no lineage can be told without the storage: %s", e)
+        return _NoStorage(e)
 
 
 def _require_topic(cluster_id: str, topic: str, answers: Mapping[str, TopicLook | NotTold]) -> None:
@@ -86,8 +130,8 @@ def _passes(
     from airflow_provider_rlmm.features.retention.leader_sweep import LeaderSweep
 
     places = _places(session.log.partition_count, topics, partition)
-    storage, kept = session.storage.get_storage_manager(), read_lineages(session.cluster_uri, session.cluster_id)
-    sweep = LeaderSweep(leaders, storage, kept, lambda: _times(session.clock), on_step)
+    kept = read_lineages(session.cluster_uri, session.cluster_id)
+    sweep = LeaderSweep(leaders, _storage(session), kept, lambda: _times(session.clock), on_step)
     topic_ids = {look.topic_id for look in topics.values()}
     found: list[PartitionPass] = []
     done = 0

@@ -533,3 +533,24 @@ def test_lineages_that_cannot_be_read_are_asked_for_anew(
         assert whole(capsys)[0]["all"] == 2
         assert len(world.leaders.asked) == before + 4
         assert kept.read_text() == good
+
+
+def test_what_dangles_and_what_is_not_tiered_any_more_have_sums_of_their_own(
+    world: Led, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = world.copy(ORDERS[0], batches(90), finished=False)
+    once = replace(ORDERS[0], topic="once-tiered", topic_id=UUID(int=78))
+    left = world.copy(once, batches(0))
+    world.leaders.lead(once, replace(FOREVER, remote_storage_enable=False), 0, 120)
+    for hours, dangling in ((71, 0), (73, 1)):
+        world.now_ms = START_MS + hours * HOUR_MS
+        rows = {row["topic"]: row for row in whole(capsys, code=4)}
+        assert rows["orders"]["dangling_segments"] == dangling
+        assert rows["orders"]["dangling_bytes"] == dangling * begun.segment_size_in_bytes
+        assert (rows["once-tiered"]["not_tiered_segments"], rows["once-tiered"]["segments"]) == (1, 0)
+        assert rows["once-tiered"]["not_tiered_bytes"] == left.segment_size_in_bytes
+        assert rows["orders"]["not_tiered_segments"] == 0
+    assert run(["retention"]) == 4
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "of 1 topic dangle" in printed
+    assert "of 1 topic are left over" in printed

@@ -43,7 +43,7 @@ COMMANDS = [
 NOT_RUN = frozenset(
     {
         "SegmentRetentionOperator", "PublishRetentionPlanOperator", "TriggerDagRunOperator", "RemoteLogGoneSensor",
-        "RestoreRemoteLogOperator", "CopyLogSegmentsOperator",
+        "RestoreRemoteLogOperator", "CopyLogSegmentsOperator", "LeaderRetentionOperator",
     }
 )  # fmt: skip
 """What needs Spark, a broker or a scheduler, or waits; tests/system and tests/spark run the shipped ones."""

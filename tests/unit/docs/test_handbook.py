@@ -11,6 +11,7 @@ import yaml
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import RunProblem
 from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, FindingKind, Severity
+from airflow_provider_rlmm.features.retention.leader_document import LeaderProblem
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubProblem
 from tests.unit.docs.pages import DOCS
 
@@ -30,7 +31,11 @@ def rows(section: str) -> dict[str, list[str]]:
     [
         (
             "Red kinds of runs",
-            {k.value for k in (*RefusalKind, *RunProblem, *ScrubProblem) if getattr(k, "needs_person", True)},
+            {
+                k.value
+                for k in (*RefusalKind, *RunProblem, *ScrubProblem, *LeaderProblem)
+                if getattr(k, "needs_person", True)
+            },
         ),
         ("What the doctor finds", {kind.value for kind in FindingKind}),
     ],

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
+from airflow_provider_rlmm.features.retention.leader_document import ReportedLeaders
 from airflow_provider_rlmm.features.survey.inventory import Inventory, Totals
-from airflow_provider_rlmm.overview.run_metrics import METRICS, metrics_of, survey_metrics
+from airflow_provider_rlmm.overview.run_metrics import METRICS, leader_metrics, metrics_of, survey_metrics
 from airflow_provider_rlmm.overview.run_summary import Deleted, RunKind, RunOutcome, RunSummary
+from tests.sample_leaders import reported_leaders
 
 RUN = RunSummary(
     cluster_id="MkU3OEVBNTcwNTJENDM2Qk",
@@ -114,8 +117,28 @@ def test_no_age_is_told_where_nobody_can_tell_what_is_orphaned() -> None:
 
 
 def test_every_metric_is_told_by_some_run() -> None:
-    both = metrics_of(RUN) + metrics_of(replace(RUN, outcome=RunOutcome.FAILED))
+    both = metrics_of(RUN) + metrics_of(replace(RUN, outcome=RunOutcome.FAILED)) + leader_metrics(leaders())
     assert {metric.name for metric in both} == METRICS.keys()
+
+
+def leaders(**more: bool) -> ReportedLeaders:
+    return reported_leaders("c", "orders", UUID(int=1), now_ms=1_060_000, **more)
+
+
+def test_leaders_tell_what_they_delete_and_what_they_should_have_deleted() -> None:
+    told = {metric.name: metric.value for metric in leader_metrics(leaders())}
+    assert told == {
+        "due_segments": 3, "due_bytes": 3_000_000, "overdue_segments": 2, "overdue_bytes": 2_000_000, "leaked_segments": 1,
+        "leaked_bytes": 1_000_000, "unresolved_partitions": 1, "not_judged_partitions": 0,
+        "leaders_asked_timestamp_seconds": 1_060,
+    }  # fmt: skip
+    assert {tuple(metric.labels.items()) for metric in leader_metrics(leaders())} == {(("connection", "rlmm_default"),)}
+
+
+def test_what_nobody_has_judged_is_not_told_as_nothing() -> None:
+    told = {metric.name: metric.value for metric in leader_metrics(leaders(overdue=False, judged=False))}
+    assert not [name for name in told if name.startswith("overdue")]
+    assert told["not_judged_partitions"] == 3
 
 
 def test_a_survey_tells_what_there_is() -> None:

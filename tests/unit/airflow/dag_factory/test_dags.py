@@ -416,5 +416,5 @@ def test_every_retriable_error_is_tried_again() -> None:
 
 def test_no_task_of_the_doctor_hides_the_failure_of_another() -> None:
     dag = load("remote_log_doctor")
-    assert sorted(dag.task_ids) == ["alarm", "check", "doctor", "survey"]
+    assert sorted(dag.task_ids) == ["alarm", "check", "doctor", "leaders", "survey"]
     assert {task.task_id for task in dag.leaves} == set(dag.task_ids)

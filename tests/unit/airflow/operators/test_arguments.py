@@ -42,6 +42,7 @@ from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOpera
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
+from airflow_provider_rlmm.operators.leader_retention import LeaderRetentionOperator
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
 from airflow_provider_rlmm.operators.remote_log import RemoteLogReadOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
@@ -277,6 +278,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "fail_on_critical": FLAGS,
         },
     ),
+    (LeaderRetentionOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS], "fail_on_overdue": FLAGS}),
     (
         ReadRemoteLogMetadataOperator,
         {"output_uri": "/nowhere"},

@@ -22,9 +22,11 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kaf
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.core.world.audit_log import AuditFiles
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
+from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETENTION_DOCUMENT
 from airflow_provider_rlmm.features.survey.inventory import INVENTORY_DOCUMENT
 from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
+from tests.sample_leaders import reported_leaders
 from tests.sample_work_folder import (
     CLUSTER,
     NASTY_TOPIC,
@@ -42,7 +44,8 @@ EVIL = "<script>alert(1)</script>"
 OTHER = "another-cluster-id-000"
 TOPIC = f"/clusters/{CLUSTER}/topics/{kafka_uuid_str(topic_id(247))}"
 PAGES = [
-    "/", f"/clusters/{CLUSTER}", f"/clusters/{CLUSTER}/topics", f"/clusters/{CLUSTER}/runs", TOPIC, f"{TOPIC}/0",
+    "/", f"/clusters/{CLUSTER}", f"/clusters/{CLUSTER}/topics", f"/clusters/{CLUSTER}/leaders", f"/clusters/{CLUSTER}/runs",
+    TOPIC, f"{TOPIC}/0",
     "/runs/remote_log_cleaner.manual__running", "/runs/remote_log_cleaner.manual__running/now/json",
     "/dag-run?dag_id=remote_log_cleaner&run_id=manual__running",
 ]  # fmt: skip
@@ -227,6 +230,64 @@ def test_an_inventory_of_another_cluster_is_not_shown(client: TestClient, sample
     html = client.get(f"/clusters/{CLUSTER}").text
     assert "What was surveyed last cannot be read" in html
     assert "3 topics" not in html
+
+
+# -- leaders ---------------------------------------------------------------------------------------------------------------
+
+
+def test_what_leaders_delete_next(client: TestClient) -> None:
+    html = client.get(f"/clusters/{CLUSTER}/leaders").text
+    for words in (
+        "2.9 MiB", "3 segments", "Told whole", "At least", "Unresolved", "Overdue", "2 segments of 1 user partition",
+        "&lt;img src=x", "retention ms", "older than retention.ms", "7 h 0 min", "in the log of broker 4, its leader",
+        "move the leadership to", "Leaked", "the leader serves no record &lt;b&gt;there&lt;/b&gt;", "Dangling",
+    ):  # fmt: skip
+        assert words in html, words
+    assert NASTY_TOPIC not in html
+
+
+def test_a_leader_that_is_stuck_stands_before_the_figures(client: TestClient, sample: Sample) -> None:
+    html = client.get("/").text
+    alert = html[html.index('role="alert"') : html.index("</section>")]
+    assert "Leaders are stuck: 2 segments, 1.9 MiB of 1 user partition should have been deleted hours ago" in alert
+    assert "in the log of broker 4, its leader" in alert
+    assert "Kafka has leaked 1 segment" in alert
+    assert "1.9 MiB overdue" in html
+    replace_leaders(sample, overdue=False)
+    html = client.get("/").text
+    assert "Leaders are stuck" not in html
+    assert "nothing seen overdue" in html
+    assert "1 user partition unresolved" in html
+
+
+def replace_leaders(sample: Sample, *, now_ms: int = NOW_MS, **more: bool) -> None:
+    report = reported_leaders(CLUSTER, "orders", topic_id(3), now_ms=now_ms, **more)
+    (sample.cluster / LEADER_RETENTION_DOCUMENT).write_text(report.to_json())
+
+
+def test_what_nobody_can_tell_of_leaders_is_no_zero(client: TestClient, sample: Sample) -> None:
+    replace_leaders(sample, overdue=False, judged=False)
+    for address in ("/", f"/clusters/{CLUSTER}/leaders"):
+        html = client.get(address).text
+        assert "nothing overdue" not in html
+        assert "cannot tell" in html
+    assert "whether anything is overdue, 20" in client.get("/").text
+    assert "Nobody can tell of 3 user partitions whether anything is overdue: no broker tells the interval" in html
+    replace_leaders(sample, overdue=False, now_ms=NOW_MS - 80 * HOUR_MS)
+    assert "What leaders delete next was told 3 d 9 h ago" in client.get("/").text
+    (sample.cluster / LEADER_RETENTION_DOCUMENT).unlink()
+    assert "not asked" in client.get("/").text
+    assert "nobody knows whether one of them is stuck" in client.get(f"/clusters/{CLUSTER}/leaders").text
+
+
+def test_what_was_told_of_leaders_and_cannot_be_read_is_said(client: TestClient, sample: Sample) -> None:
+    document = sample.cluster / LEADER_RETENTION_DOCUMENT
+    good = document.read_text()
+    other = reported_leaders(OTHER, "orders", topic_id(3), now_ms=NOW_MS).to_json()
+    for text in ("{", "\udcff", good.replace('"overdue_partitions": 1', '"overdue_partitions": 0'), other):
+        document.write_bytes(text.encode(errors="surrogateescape"))
+        assert "What leaders delete next cannot be read" in client.get("/").text
+        assert client.get(f"/clusters/{CLUSTER}/leaders").status_code == 422
 
 
 # -- topics, their partitions and segments ---------------------------------------------------------------------------------

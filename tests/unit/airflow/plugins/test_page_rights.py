@@ -28,6 +28,7 @@ PAGES = {
     "/clusters/{cluster_id}/topics": f"/clusters/{CLUSTER}/topics",
     "/clusters/{cluster_id}/topics/{topic_id}": f"/clusters/{CLUSTER}/topics/{kafka_uuid_str(topic_id(3))}",
     "/clusters/{cluster_id}/topics/{topic_id}/{partition}": f"/clusters/{CLUSTER}/topics/{kafka_uuid_str(topic_id(3))}/0",
+    "/clusters/{cluster_id}/leaders": f"/clusters/{CLUSTER}/leaders",
     "/clusters/{cluster_id}/runs": f"/clusters/{CLUSTER}/runs",
     "/runs/{artifact}": f"/runs/{RUN}",
     "/runs/{artifact}/now/json": f"/runs/{RUN}/now/json",
@@ -36,7 +37,7 @@ PAGES = {
 DOCUMENTS = {
     "/plans/{name}": "/plans/{}", "/plans/{name}/rows.csv": "/plans/{}/rows.csv",
     "/plans/{name}/files/{number}": "/plans/{}/files/0", "/plans/{name}/json": "/plans/{}/json",
-    **{f"/{kind}/{{name}}{end}": f"/{kind}/{{}}{end}" for kind in ("reports", "doctor", "scrubs", "scrub-plans")
+    **{f"/{kind}/{{name}}{end}": f"/{kind}/{{}}{end}" for kind in ("reports", "doctor", "leaders", "scrubs", "scrub-plans")
        for end in ("", "/json")},
 }  # fmt: skip
 

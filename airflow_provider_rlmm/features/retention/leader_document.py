@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The document of what the leaders of a cluster delete next: for the pages, the doctor and whoever reads a run's folder.
+
+It is bounded, whatever the cluster is like: sums are of all, lists name the worst. Nothing that deletes reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final, TypeVar
+
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import AtMost, LongText, Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
+from airflow_provider_rlmm.core.plans.counts import NOTHING, Count
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.attention import Attention
+from airflow_provider_rlmm.features.retention.leader_pass import Certainty, PartitionPass
+from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention, TopicSum
+
+LEADER_RETENTION_DOCUMENT: Final = "leader-retention.json"
+"""In the folder of a run, and the newest one in that of the cluster."""
+
+MAX_LISTED: Final = 1_000
+"""Entries of each list; all are counted."""
+
+MAX_BYTES: Final = 16 * 2**20
+
+_MAX_WHY: Final = 1_000
+_FORMAT: Final = 1
+
+
+class LeaderProblem(StrEnum):
+    """Kinds of what needs a person."""
+
+    OVERDUE = "OVERDUE"  # a leader is stuck
+    OVERDUE_NOT_LISTED = "OVERDUE_NOT_LISTED"  # more leaders are stuck than the document lists
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedOverdue:
+    """Segments that a leader should have deleted long ago."""
+
+    topic: LongText
+    topic_id: Text  # in Kafka's text form
+    partition: int
+    leader: int | None  # id of the broker that leads the user partition
+    since_ms: int  # when the first of them was seen to be due, ms since the epoch
+    segments: int
+    bytes: int
+    what_to_do: LongText
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedLeaked:
+    """Segments of a user partition that Kafka lists for none of their leader epochs."""
+
+    topic: LongText
+    topic_id: Text
+    partition: int
+    segments: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedUnresolved:
+    """User partitions of a topic of which nobody can tell what their leaders delete, for one reason."""
+
+    topic: LongText
+    why: LongText
+    partitions: int  # how many
+    first: int  # the smallest of their numbers
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedTopic:
+    """What the leaders of one topic delete next."""
+
+    topic: LongText
+    topic_id: Text
+    all: int  # user partitions of which all is told
+    at_least: int
+    unresolved: int
+    goes: Count
+    kept: Count
+    overdue: Count | None  # ``None`` where nobody can tell
+    next_due_ms: int | None
+
+    @classmethod
+    def of(cls, found: TopicSum) -> ReportedTopic:
+        """
+        Report a topic.
+
+        :param found: its sums.
+        """
+        return cls(
+            topic=found.topic,
+            topic_id=kafka_uuid_str(found.topic_id),
+            all=found.certainty.get(Certainty.ALL, 0),
+            at_least=found.certainty.get(Certainty.AT_LEAST, 0),
+            unresolved=found.certainty.get(Certainty.UNRESOLVED, 0),
+            goes=found.goes,
+            kept=found.kept,
+            overdue=found.overdue_count,
+            next_due_ms=found.next_due_ms,
+        )
+
+
+T = TypeVar("T", ReportedOverdue, ReportedLeaked)
+
+_Listed = AtMost(MAX_LISTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedLeaders:
+    """
+    What the leaders of a cluster delete next.
+
+    :param cluster_id: the cluster.
+    :param connection: by which it was reached.
+    :param asked_at_ms: when that was asked, ms since the epoch.
+    :param topics: how many topics were told.
+    :param all: user partitions of which all is told that their leaders delete.
+    :param at_least: those whose leaders may delete more.
+    :param unresolved: those of which nobody can tell.
+    :param by_reason: what goes, by the name of the reason.
+    :param kept: what stays of the leaders' own lineages.
+    :param foreign: what stays of other lineages.
+    :param undecided: what stays, as nobody can tell whether it is of the lineage.
+    :param leaked: what no leader ever finds.
+    :param dangling: segments whose copy or deletion was begun days ago and has not ended, in whatever other sum they are.
+    :param not_tiered: segments of topics that are not tiered any more.
+    :param overdue: what leaders should have deleted long ago.
+    :param overdue_partitions: of how many user partitions.
+    :param leaked_partitions: how many user partitions have leaked segments.
+    :param not_judged: user partitions of which nobody can tell whether anything is overdue.
+    :param why_not_judged: why, the first reason; ``None`` where all were judged.
+    :param not_told: topics of which nothing is known, not even their ids.
+    :param listed_topics: the first ones, by urgency.
+    :param listed_overdue: the largest ones.
+    :param listed_leaked: the largest ones.
+    :param listed_unresolved: the first ones, by topic.
+    """
+
+    cluster_id: Text
+    connection: Text
+    asked_at_ms: int
+    topics: int
+    all: int
+    at_least: int
+    unresolved: int
+    by_reason: Mapping[Text, Count]
+    kept: Count
+    foreign: Count
+    undecided: Count
+    leaked: Count
+    dangling: Count
+    not_tiered: Count
+    overdue: Count
+    overdue_partitions: int
+    leaked_partitions: int
+    not_judged: int
+    why_not_judged: LongText | None
+    not_told: int
+    listed_topics: Annotated[tuple[ReportedTopic, ...], _Listed]
+    listed_overdue: Annotated[tuple[ReportedOverdue, ...], _Listed]
+    listed_leaked: Annotated[tuple[ReportedLeaked, ...], _Listed]
+    listed_unresolved: Annotated[tuple[ReportedUnresolved, ...], _Listed]
+
+    @property
+    def partitions(self) -> int:
+        """How many user partitions were told, in whatever way."""
+        return self.all + self.at_least + self.unresolved
+
+    @property
+    def goes(self) -> Count:
+        """What goes."""
+        return Count.sum(self.by_reason.values())
+
+    @property
+    def judged(self) -> bool:
+        """Whether of any user partition it is known whether something is overdue."""
+        return self.not_judged < self.partitions or not self.partitions
+
+    @classmethod
+    def of(cls, found: LeaderRetention, *, cluster_id: str, connection: str, asked_at_ms: int) -> ReportedLeaders:
+        """
+        Report what leaders delete next.
+
+        :param found: all of a cluster.
+        :param cluster_id: the cluster.
+        :param connection: by which it was reached.
+        :param asked_at_ms: ms since the epoch.
+        """
+        topics = found.topics()
+        certainties = [one.certainty for one in found.partitions]
+        overdue, leaked = list(_overdue(found)), list(_leaked(found.partitions))
+        not_judged = [one for one in found.partitions if one.topic_id_partition.topic in found.not_judged]
+        return cls(
+            cluster_id=cluster_id,
+            connection=connection,
+            asked_at_ms=asked_at_ms,
+            topics=len(topics),
+            all=certainties.count(Certainty.ALL),
+            at_least=certainties.count(Certainty.AT_LEAST),
+            unresolved=certainties.count(Certainty.UNRESOLVED),
+            by_reason=_by_reason(topics),
+            kept=Count.sum(one.kept for one in topics),
+            foreign=Count.sum(one.foreign for one in topics),
+            undecided=Count.sum(one.undecided for one in topics),
+            leaked=Count.sum(one.leaked for one in topics),
+            dangling=Count.sum(one.dangling for one in topics),
+            not_tiered=Count.sum(one.not_tiered for one in topics),
+            overdue=Count.sum(Count(one.segments, one.bytes) for one in overdue),
+            overdue_partitions=len(overdue),
+            leaked_partitions=len(leaked),
+            not_judged=len(not_judged),
+            why_not_judged=next((printable(why, _MAX_WHY) for why in found.not_judged.values()), None),
+            not_told=len(found.not_told),
+            listed_topics=tuple(map(ReportedTopic.of, topics[:MAX_LISTED])),
+            listed_overdue=_largest(overdue),
+            listed_leaked=_largest(leaked),
+            listed_unresolved=tuple(_unresolved(topics))[:MAX_LISTED],
+        )
+
+    def to_json(self) -> str:
+        """Return the document."""
+        return json.dumps(strict.sealed(plain_of(self), _FORMAT), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> ReportedLeaders:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises DocumentError: if it is not.
+        """
+        try:
+            return _READ(strict.unsealed(text, _FORMAT), "leaders")
+        except ValueError as e:
+            raise DocumentError(f"what leaders delete next cannot be read ({e})") from e
+
+    def problems(self) -> Iterator[Attention]:
+        """Yield what of it needs a person: a leader that is stuck, for each user partition."""
+        for late in self.listed_overdue:
+            amount = f"{late.segments:,} segments, {human_bytes(late.bytes)}"
+            yield Attention(
+                LeaderProblem.OVERDUE.value,
+                f"{late.topic_id}:{late.topic}-{late.partition}",
+                f"{amount} of {name_in_text(late.topic)}, partition {late.partition}, should have been deleted hours ago: "
+                "its leader's expiration is stuck, and it grows for good",
+                late.what_to_do,
+                late.topic,
+            )
+        if (more := self.overdue_partitions - len(self.listed_overdue)) > 0:
+            yield Attention(
+                LeaderProblem.OVERDUE_NOT_LISTED.value,
+                f"{more} more user partitions with overdue segments",
+                f"the document lists the {MAX_LISTED:,} largest",
+                "see to those that it lists",
+                acknowledgeable=False,
+                count=more,
+            )
+
+
+def _by_reason(topics: Iterable[TopicSum]) -> dict[str, Count]:
+    sums: dict[str, list[Count]] = {}
+    for one in topics:
+        for reason, count in one.by_reason.items():
+            sums.setdefault(reason, []).append(count)
+    return {reason: Count.sum(counts) for reason, counts in sorted(sums.items())}
+
+
+def _overdue(found: LeaderRetention) -> Iterator[ReportedOverdue]:
+    for tip, late in found.overdue.items():
+        yield ReportedOverdue(
+            tip.topic,
+            kafka_uuid_str(tip.topic_id),
+            tip.partition,
+            late.leader,
+            late.since_ms,
+            late.count.segments,
+            late.count.bytes,
+            late.what_to_do,
+        )
+
+
+def _leaked(passes: Iterable[PartitionPass]) -> Iterator[ReportedLeaked]:
+    for one in passes:
+        if one.stays.leaked != NOTHING:
+            tip, count = one.topic_id_partition, one.stays.leaked
+            yield ReportedLeaked(tip.topic, kafka_uuid_str(tip.topic_id), tip.partition, count.segments, count.bytes)
+
+
+def _largest(entries: list[T]) -> tuple[T, ...]:
+    return tuple(sorted(entries, key=lambda one: one.bytes, reverse=True)[:MAX_LISTED])
+
+
+def _unresolved(topics: Iterable[TopicSum]) -> Iterator[ReportedUnresolved]:
+    for one in topics:
+        for why, partitions in one.unresolved.items():
+            yield ReportedUnresolved(one.topic, printable(why, _MAX_WHY), len(partitions), min(partitions))
+
+
+_READ = reader_of(ReportedLeaders)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the leaders of a cluster delete next, as it was told last."""
+
+from __future__ import annotations
+
+from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.features.retention.leader_document import (
+    LEADER_RETENTION_DOCUMENT,
+    MAX_BYTES,
+    ReportedLeaders,
+)
+from airflow_provider_rlmm.overview.documents import read_bytes
+
+
+def leaders_of(work_uri: str, folder: str) -> ReportedLeaders | None:
+    """
+    Return what was told last of a cluster, ``None`` if nobody has asked.
+
+    :param work_uri: the work folder.
+    :param folder: of the cluster.
+    :raises DocumentError: if it cannot be read, or is of another cluster.
+    """
+    try:
+        data = read_bytes(work_uri, folder, LEADER_RETENTION_DOCUMENT, max_bytes=MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise DocumentError(f"{LEADER_RETENTION_DOCUMENT} of {folder} is no text; ask the leaders anew") from None
+    found = ReportedLeaders.from_json(text)
+    if cluster_folder(found.cluster_id) != folder:
+        raise DocumentError(f"{LEADER_RETENTION_DOCUMENT} of {folder} is of another cluster, {found.cluster_id}")
+    return found
