@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
 from types import ModuleType
+from zipfile import ZipFile
 
 import pytest
 
-from dev.spark_job import load_job
+from airflow_provider_rlmm.features.retention.spark.package import build_py_files
+from dev.spark_job import JOB, load_job
 
 PLAN = ["--bootstrap-servers", "a:1", "--cluster-state", "listing.json", "--output", "out", "--plan-id", "p"]
 WHAT_IF = ["--cluster-state", "listing.json", "--data-set", "data", "--what-if", "orders:retention.ms=5"]
@@ -77,3 +81,15 @@ _NO_STORE = 'java.io.IOException: No FileSystem for scheme "s3"'
 )
 def test_what_java_says_is_told_and_not_which_call_it_was(job: ModuleType, message: str, said: str) -> None:
     assert job._one_line(message) == said
+
+
+def test_the_zip_holds_all_that_the_job_imports(tmp_path: Path) -> None:
+    """On a cluster it is all that the driver has of this package."""
+    wanted = {
+        node.module.replace(".", "/") + ".py"
+        for node in ast.walk(ast.parse(JOB.read_bytes()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("airflow_provider_rlmm.")
+    }
+    assert len(wanted) > 10
+    with ZipFile(build_py_files(tmp_path)) as archive:
+        assert wanted <= set(archive.namelist())
