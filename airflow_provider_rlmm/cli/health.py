@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -50,6 +51,7 @@ def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_
     from airflow_provider_rlmm.core.runs.floors import reading
     from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
     from airflow_provider_rlmm.features.doctor.examine import examine
+    from airflow_provider_rlmm.overview.leaders import remembered_leaders
 
     access = invocation.access()
     with working() as shown, reading(access, invocation.work_uri) as known:
@@ -60,6 +62,7 @@ def doctor(invocation: Invocation, min_age_ms: int, max_copy_ms: int, limit_per_
             max_copy_ms=max_copy_ms,
             limit_per_kind=limit_per_kind,
             on_progress=shown.on_read,
+            leaders=partial(remembered_leaders, invocation.work_uri),
         )
     if invocation.output.as_json:
         invocation.output.document(plain_of(ReportedDiagnosis.of(diagnosis)))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -82,6 +83,7 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator[_DoctorArguments]):
         from airflow_provider_rlmm.features.doctor.criticals import criticals_of
         from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
         from airflow_provider_rlmm.features.doctor.examine import examine
+        from airflow_provider_rlmm.overview.leaders import remembered_leaders
         from airflow_provider_rlmm.overview.run_summaries import doctor_summary
 
         read, name = self.read_arguments(), artifact_name(context)
@@ -95,6 +97,7 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator[_DoctorArguments]):
                     min_age_ms=read.min_age_ms,
                     max_copy_ms=read.max_copy_ms,
                     limit_per_kind=read.limit_per_kind,
+                    leaders=partial(remembered_leaders, work_uri()),
                 )
         document, uri = ReportedDiagnosis.of(diagnosis), artifact_uri(name)
         write_document(uri, DOCTOR_DOCUMENT, json.dumps(plain_of(document), indent=2))

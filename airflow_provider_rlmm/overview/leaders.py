@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.features.doctor.living_leaders import RememberedLeaders, RememberedPartition
 from airflow_provider_rlmm.features.retention.leader_document import (
     LEADER_RETENTION_DOCUMENT,
     MAX_BYTES,
@@ -33,3 +34,36 @@ def leaders_of(work_uri: str, folder: str) -> ReportedLeaders | None:
     if cluster_folder(found.cluster_id) != folder:
         raise DocumentError(f"{LEADER_RETENTION_DOCUMENT} of {folder} is of another cluster, {found.cluster_id}")
     return found
+
+
+def remembered_leaders(work_uri: str, cluster_id: str) -> RememberedLeaders:
+    """
+    Return what was told last of a cluster, as the doctor has it.
+
+    :param work_uri: the work folder.
+    :param cluster_id: the cluster.
+    """
+    try:
+        found = leaders_of(work_uri, cluster_folder(cluster_id))
+    except (DocumentError, ConfigurationError, OSError) as e:
+        return RememberedLeaders(why_not=str(e))
+    if found is None:
+        return RememberedLeaders()
+    overdue = [
+        RememberedPartition(o.topic, o.topic_id, o.partition, o.segments, o.bytes, o.since_ms, o.what_to_do)
+        for o in found.listed_overdue
+    ]
+    leaked = [
+        RememberedPartition(one.topic, one.topic_id, one.partition, one.segments, one.bytes)
+        for one in found.listed_leaked
+    ]
+    return RememberedLeaders(
+        asked_at_ms=found.asked_at_ms,
+        overdue=overdue,
+        overdue_partitions=found.overdue_partitions,
+        leaked=leaked,
+        leaked_partitions=found.leaked_partitions,
+        partitions=found.partitions,
+        unresolved=found.unresolved,
+        not_judged=found.not_judged,
+    )

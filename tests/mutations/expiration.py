@@ -407,4 +407,20 @@ EXPIRATION = [
         "False",
         f"{_COMMAND}::test_what_dangles_and_what_is_not_tiered_any_more_have_sums_of_their_own",
     ),
+    Mutation(
+        "expiration",
+        "the doctor takes leaders whom nobody has asked for good ones",
+        "features/doctor/living_leaders.py",
+        '        yield FindingKind.LEADERS_UNTOLD, _row(), f"nobody knows whether a leader is stuck: {why}"\n',
+        "",
+        "features/doctor/test_living_leaders.py::test_what_nobody_knows_is_a_finding_and_no_zero",
+    ),
+    Mutation(
+        "expiration",
+        "an old answer of leaders tells of today",
+        "features/doctor/living_leaders.py",
+        "    if age_ms > OLD_MS:\n",
+        "    if False:\n",
+        "features/doctor/test_living_leaders.py::test_what_nobody_knows_is_a_finding_and_no_zero",
+    ),
 ]

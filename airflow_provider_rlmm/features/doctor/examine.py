@@ -10,7 +10,7 @@ state afterwards. Nothing is replayed here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -53,6 +53,7 @@ from airflow_provider_rlmm.features.doctor.findings import (
     Severity,
 )
 from airflow_provider_rlmm.features.doctor.known_bugs import topics_concerned
+from airflow_provider_rlmm.features.doctor.living_leaders import RememberedLeaders, not_listed, of_leaders
 from airflow_provider_rlmm.features.doctor.preflight import CompactionPreflight, KeyWatch
 from airflow_provider_rlmm.features.doctor.rules import LIMIT_PER_KIND, MAX_COPY, MIN_AGE
 from airflow_provider_rlmm.features.doctor.topic_settings import wrong_settings
@@ -84,6 +85,7 @@ def examine(
     clock: Clock = system_clock,
     chunk_rows: int = CHUNK_ROWS,
     on_progress: ProgressListener = ignore_progress,
+    leaders: Callable[[str], RememberedLeaders] | None = None,
 ) -> Diagnosis:
     """
     Read the whole topic, up to the high watermarks as of now, and report what is wrong with it. Nothing is written.
@@ -97,6 +99,7 @@ def examine(
     :param clock: time.
     :param chunk_rows: records that are decoded and applied at once.
     :param on_progress: told how far the reading is.
+    :param leaders: tells what the leaders of the cluster of an id were asked last, ``None`` where nobody remembers any.
     :raises MetadataTopicNotFoundError: if the metadata topic does not exist.
     :raises ClusterMismatchError: if another cluster answers than the one whose log is read.
     :raises EventLogAccessError: if the metadata topic may not be described.
@@ -120,6 +123,8 @@ def examine(
     ):
         examination.findings.add_one(*found)
     examination.topics_that_do_not_live(state.state.partition_deletes, segments, topics, log)
+    if leaders is not None:
+        examination.of_leaders(leaders(state.identity.cluster_id))
     findings = examination.findings
     diagnosis = Diagnosis(
         cluster_id=state.identity.cluster_id,
@@ -304,6 +309,13 @@ class _Examination:
         self.findings.add(kind, rows.filter(present), Severity.CRITICAL)
         self.findings.add(kind, rows.filter(denied), Severity.CRITICAL, more=unknown)
         self.findings.add(kind, rows.filter(pc.invert(pc.or_(denied, present))))
+
+    def of_leaders(self, remembered: RememberedLeaders) -> None:
+        """Report what is wrong with the leaders of living topics, as they were asked last."""
+        for found in of_leaders(remembered, self._now_ms):
+            self.findings.add_one(*found)
+        for kind, more in not_listed(remembered):
+            self.findings.count(kind, EXPLANATIONS[kind].severity, more)
 
     def lost_records(self, losses: Mapping[int, LostRecords]) -> None:
         """Report the metadata partitions that do not hold what earlier runs have read of them."""

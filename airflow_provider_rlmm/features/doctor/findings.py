@@ -59,6 +59,9 @@ class FindingKind(StrEnum):
     STUCK_SEGMENT = "STUCK_SEGMENT"
     KNOWN_BUG = "KNOWN_BUG"
     TOPIC_SETTINGS = "TOPIC_SETTINGS"
+    OVERDUE = "OVERDUE"
+    LEAKED = "LEAKED"
+    LEADERS_UNTOLD = "LEADERS_UNTOLD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +231,27 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
         "The metadata topic is configured so that records of it are refused or lost: brokers copy no more, or forget "
         "segments whose data still exist. It is a warning where nobody can tell.",
         "Do what the finding says, and nothing else: what is right for cleanup.policy depends on the brokers' version.",
+    ),
+    FindingKind.OVERDUE: Explanation(
+        Severity.WARNING,
+        "Segments of a living topic are still there hours after their leader should have deleted them, by its own rules: its "
+        "expiration has ended with an error, or hangs, and the topic grows for good. The task that asks the leaders is red "
+        "for it; here stands what it was told last.",
+        "Look for errors of RemoteLogManager about the partition in the log of its leading broker, and mend what they say; "
+        "then move the leadership to another broker, which begins its task anew. Nothing of a living topic is deleted here.",
+    ),
+    FindingKind.LEAKED: Explanation(
+        Severity.WARNING,
+        "Kafka lists these segments for the user partition and for none of their leader epochs: another copy of the same "
+        "offsets took their place. No leader ever finds them, so no retention deletes them, and they are paid for.",
+        "They go when the topic is deleted. Where they cost too much, make the topic anew.",
+    ),
+    FindingKind.LEADERS_UNTOLD: Explanation(
+        Severity.WARNING,
+        "Nobody knows whether all leaders of living topics delete what they should: they were not asked, or long ago, or "
+        "not all could be told.",
+        "Unpause remote_log_doctor, whose task leaders asks them daily, or run 'rlmm retention': it says of each user "
+        "partition why it cannot be told.",
     ),
 }
 """Every kind, explained."""

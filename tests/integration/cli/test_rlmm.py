@@ -165,6 +165,8 @@ def test_check_and_doctor_find_nothing_wrong(shell: Shell) -> None:
     diagnosis = shell.json("doctor")
     assert (diagnosis["cluster_id"], diagnosis["critical"]) == (shell.kafka.cluster_id, 0)
     assert diagnosis["records"] == len(shell.lines("events"))
+    assert diagnosis["counts"] == {"LEADERS_UNTOLD": 1}, "nobody has asked the leaders"
+    assert [(row["topic"], row["unresolved"]) for row in shell.lines("retention")] == [("living", 0)]
     assert "Nothing is wrong." in shell("doctor")
 
 

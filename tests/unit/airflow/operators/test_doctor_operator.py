@@ -13,11 +13,16 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, UnhealthyTopicError
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
+from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETENTION_DOCUMENT, ReportedLeaders
+from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
+from tests.sample_leaders import reported_leaders
 from tests.unit.core.records.events import PARTITION, copied, started
 from tests.unit.library.topics import new_log, put, topics
 
@@ -32,7 +37,19 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcessMetadataEve
     connect(monkeypatch)
     monkeypatch.setattr(RemoteLogMetadataHook, "get_event_log", lambda self: nullcontext(log))
     monkeypatch.setattr(RemoteLogMetadataHook, "get_cluster_topics", lambda self: cluster)
+    leaders_told(tmp_path)
     return log
+
+
+def leaders_told(tmp_path: Path, **more: bool) -> None:
+    """Have an earlier run have asked the leaders; they do all that they should unless it says otherwise."""
+    document = tmp_path / "work" / cluster_folder("cluster-1") / LEADER_RETENTION_DOCUMENT
+    document.parent.mkdir(parents=True, exist_ok=True)
+    nothing = ReportedLeaders.of(
+        LeaderRetention(()), cluster_id="cluster-1", connection="rlmm_default", asked_at_ms=system_clock()
+    )
+    told = reported_leaders("cluster-1", "orders", UUID(int=7), now_ms=system_clock(), **more) if more else nothing
+    document.write_text(told.to_json())
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, cluster_id: str = "cluster-1") -> None:
@@ -71,6 +88,26 @@ def test_critical_findings_fail_the_task_after_the_report(log: InProcessMetadata
     report = json.loads((tmp_path / "work" / "dag.run" / "doctor.json").read_text())
     assert report["counts"] == {"TOMBSTONE": 1, "UNDER_PROOF": 1}
     assert report["recoveries"][0]["delete_before_offset"] == offset + 1
+
+
+def test_what_leaders_were_told_last_is_a_finding_and_fails_nothing(
+    log: InProcessMetadataEventLog, tmp_path: Path
+) -> None:
+    leaders_told(tmp_path, overdue=True)
+    result, _, report = run()
+    assert (result["critical"], result["counts"]) == (0, {"OVERDUE": 1, "LEAKED": 1, "LEADERS_UNTOLD": 1})
+    details = {finding["kind"]: finding["detail"] for finding in report["findings"]}
+    assert details["OVERDUE"].startswith("2 segments, 1.9 MiB, are still there, as leaders were asked ")
+    assert "in the log of broker 4, its leader" in details["OVERDUE"]
+    assert details["LEADERS_UNTOLD"].endswith("of 3 user partitions delete, and of 0 whether anything is overdue")
+    leaders_told(tmp_path, overdue=False, judged=False)
+    (untold,) = [f["detail"] for f in run()[2]["findings"] if f["kind"] == "LEADERS_UNTOLD"]
+    assert untold.endswith("of 3 whether anything is overdue")
+    (document,) = (tmp_path / "work").glob(f"cluster-*/{LEADER_RETENTION_DOCUMENT}")
+    for damaged, why in ((document.read_text()[:-9], "cannot be read"), (None, "nobody has asked them")):
+        document.write_text(damaged) if damaged else document.unlink()
+        (finding,) = run()[2]["findings"]
+        assert (finding["kind"], why in finding["detail"]) == ("LEADERS_UNTOLD", True)
 
 
 def test_it_reports_and_succeeds_where_it_is_told_to(log: InProcessMetadataEventLog) -> None:
