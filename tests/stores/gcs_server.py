@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-A server of a few lines that speaks as much of Google Cloud Storage's XML API as obstore asks for: S3's listing, and deletions
-one by one, where a missing object is an error.
+A server of a few lines that speaks as much of Google Cloud Storage's XML API as obstore asks for: S3's listing, conditions
+and copies under headers of its own, and deletions one by one, where a missing object is an error.
 """
 
 from __future__ import annotations
@@ -16,6 +16,13 @@ __all__ = ["BUCKET", "running_gcs_server"]
 
 
 class _GcsHandler(_Handler):
+    def do_PUT(self) -> None:  # noqa: N802 - the base class looks for this name
+        if self.headers.get("x-goog-if-generation-match") == "0":
+            self.headers["If-None-Match"] = "*"
+        if source := self.headers.get("x-goog-copy-source"):
+            self.headers["x-amz-copy-source"] = source
+        super().do_PUT()
+
     def do_DELETE(self) -> None:  # noqa: N802 - the base class looks for this name
         key, _ = self._request()
         if self.server.objects.pop(key, None) is None:

@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_rlmm import __version__
 from airflow_provider_rlmm.core.base import object_stores
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, StorageAccessError
-from airflow_provider_rlmm.core.base.file_systems import list_files, list_folders, read_file, replace_file
+from airflow_provider_rlmm.core.base.file_systems import list_files, list_folders, read_file, replace_file, writing
 from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess, StoreCredentials
 from airflow_provider_rlmm.core.storage.handed_store import HandedStore
@@ -27,6 +27,9 @@ from airflow_provider_rlmm.features.retention.spark.stores import Stores, stores
 from dev.spark_job import load_job
 from tests.aws_server import BUCKET, REGION, AwsServer, running_aws_server
 from tests.moto_s3 import MotoS3
+from tests.stores.gcs_server import BUCKET as GOOGLES
+from tests.stores.gcs_server import running_gcs_server
+from tests.stores.recording_proxy import running_proxy
 from tests.unit.features.retention.test_generation import GENERATION
 
 KEY, SECRET = "AKIAPLANTEDKEYID1234", "pl4nted/secret+value="
@@ -144,6 +147,30 @@ def test_credentials_of_a_connection_are_handed_over_as_they_are_now(aws: AwsSer
     Stores.of(handed, [f"s3://{BUCKET}"]).use()
     replace_file(f"s3://{BUCKET}/a/b", [b"1"])
     assert {(asked.access_key, asked.token) for asked in aws.asked} == {(KEY, "a-session")}
+
+
+def test_a_token_opens_googles_store(tmp_path: Path) -> None:
+    """All that the job does there; a token of Google's is none of a store's options, so it comes as credentials."""
+    token = {"token": "ya29.planted-token", "expires_at": object()}
+    uri = f"gs://{GOOGLES}/work"
+    with running_gcs_server() as server, running_proxy() as proxy:
+        proxy.upstream = f"127.0.0.1:{server.server_port}"
+        access = StoreAccess(
+            {"base_url": f"http://{proxy.address}", "allow_http": "true"}, StoreCredentials("c", lambda: token)
+        )
+        Stores.of(HandedStore.of(access), [uri]).use(uri)
+        folder = PlanFolder(uri)
+        folder.clear()
+        with folder.new_rows() as rows:
+            with writing(f"{uri}/{rows}/ab12.parquet") as file:
+                file.write(b"rows")
+            folder.take(f"{rows}/ab12.parquet", "metadata-partition-0.parquet")
+        folder.create(SUMMARY_NAME, b"mine")
+        with pytest.raises(PlanError, match="exists already"):
+            folder.create(SUMMARY_NAME, b"other")
+        found = {key: bytes(data) for key, data in server.objects.items()}
+        assert found == {"work/metadata-partition-0.parquet": b"rows", f"work/{SUMMARY_NAME}": b"mine"}
+        assert {asked.authorization for asked in proxy.asked} == {"Bearer ya29.planted-token"}
 
 
 def test_a_connection_without_credentials_hands_over_none() -> None:
