@@ -149,7 +149,7 @@ def test_credentials_of_a_connection_are_handed_over_as_they_are_now(aws: AwsSer
     assert {(asked.access_key, asked.token) for asked in aws.asked} == {(KEY, "a-session")}
 
 
-def test_a_token_opens_googles_store(tmp_path: Path) -> None:
+def test_a_token_opens_googles_store() -> None:
     """All that the job does there; a token of Google's is none of a store's options, so it comes as credentials."""
     token = {"token": "ya29.planted-token", "expires_at": object()}
     uri = f"gs://{GOOGLES}/work"
