@@ -16,8 +16,13 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.core.log.answers import PartitionLook
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.leaders import KafkaLeaders
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from dev import tiering
-from dev.broker import await_condition
+from dev.broker import METADATA_TOPIC, await_condition
 from dev.faults import FaultyKafka
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -253,3 +258,48 @@ def test_time_and_size_together_take_at_least_what_is_told(leading: Leading, ask
     told = ask("both", "0", "--segments")
     assert [row["reason"] for row in told] == ["RETENTION_MS"] * 2 + ["RETENTION_BYTES"] * (len(told) - 2)
     assert deleted_of(leading, topic_id, before, len(told)) >= ids(told)
+
+
+@pytest.mark.rare
+def test_all_topics_are_told_and_hardly_anything_is_asked_again(
+    leading: Leading, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "of-all", 2)
+    for partition in (0, 1):
+        write(leading, "of-all", [3 * HOUR_MS] * 2 + [0] * 4, partition)
+        copied(leading, "of-all", topic_id, 5, partition)
+    fetched: list[Any] = []
+    fetch_index = ObjectStoreRemoteStorageManager.fetch_index
+
+    def counted(self: Any, metadata: Any, index_type: Any) -> bytes:
+        fetched.append(metadata)
+        return fetch_index(self, metadata, index_type)
+
+    monkeypatch.setattr(ObjectStoreRemoteStorageManager, "fetch_index", counted)
+    before = {row["topic"]: row for row in ask()}
+    assert {row["unresolved"] for row in before.values()} == {0}
+    assert (before["of-all"]["all"], before["of-all"]["segments"]) == (2, 0)
+    assert fetched
+    leading.set("of-all", retention_ms=str(2 * HOUR_MS))
+    fetched.clear()
+    after = {row["topic"]: row for row in ask()}
+    assert (after["of-all"]["all"], after["of-all"]["by_reason"]["RETENTION_MS"]["segments"]) == (2, 4)
+    assert not fetched, "each leader leads still"
+
+
+@pytest.mark.rare
+def test_a_leader_tells_its_own_epoch_before_it_has_written_anything(leading: Leading) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "idle", 1)
+    write(leading, "idle", [0])
+    tip = TopicIdPartition(topic_id, "idle", 0)
+    metadata_topic_id = tiering.topic_ids(leading.kafka)[METADATA_TOPIC]
+    config = KafkaClientConfig(leading.kafka.client_config())
+    epochs = []
+    for _ in range(2):
+        with KafkaLeaders(config, leading.kafka.cluster_id, metadata_topic_id) as leaders:
+            look = leaders.look([tip])[tip]
+            assert isinstance(look, PartitionLook)
+            assert look.leader_epoch is not None
+            epochs.append(look.leader_epoch)
+        restart(leading)
+    assert epochs[0] < epochs[1]

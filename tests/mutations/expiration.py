@@ -423,4 +423,12 @@ EXPIRATION = [
         "    if False:\n",
         "features/doctor/test_living_leaders.py::test_what_nobody_knows_is_a_finding_and_no_zero",
     ),
+    Mutation(
+        "expiration",
+        "a clock that runs ahead makes segments overdue",
+        "features/retention/leader_memory.py",
+        "        if (passed_ms := times.passed_ms) is None:\n",
+        "        if (passed_ms := times.now_ms) is None:\n",
+        f"{_COMMAND}::test_a_clock_of_this_machine_that_runs_ahead_makes_nothing_overdue",
+    ),
 ]

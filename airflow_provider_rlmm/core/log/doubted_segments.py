@@ -9,7 +9,7 @@ user partition: the others are told all the same.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -35,12 +35,18 @@ class DoubtedSegments:
     :param log: the log.
     :param metadata_partitions: which of it are read.
     :param topic_ids: whose segments are wanted.
+    :param on_read: told how many records each batch had.
     """
 
     def __init__(
-        self, log: MetadataLogReader, metadata_partitions: Collection[int], topic_ids: Collection[UUID]
+        self,
+        log: MetadataLogReader,
+        metadata_partitions: Collection[int],
+        topic_ids: Collection[UUID],
+        on_read: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._log = log
+        self._on_read = on_read
         self._topic_ids = frozenset(topic_ids)
         self._histories: dict[TopicIdPartition, UserPartitionHistory] = {}
         self._in_doubt: dict[int, str] = {}
@@ -78,6 +84,7 @@ class DoubtedSegments:
                 self._in_doubt.setdefault(record.metadata_partition, why)
             else:
                 self._bad_records.setdefault(record.topic_id_partition, why)
+        self._on_read(records.num_rows)
         for located in decoded.events:
             tip = topic_id_partition_of(located.event)
             if (history := self._histories.get(tip)) is None:
@@ -120,23 +127,30 @@ class DoubtedSegments:
         )
 
 
-def groups_of(log: MetadataLogReader, metadata_partitions: Collection[int], most_records: int) -> Iterator[list[int]]:
+def records_of(log: MetadataLogReader, metadata_partitions: Collection[int]) -> dict[int, int]:
     """
-    Yield metadata partitions in groups that are read one after the other, so that memory holds the segments of one.
+    Return how many records metadata partitions hold, as of now.
 
     :param log: the log.
     :param metadata_partitions: which ones.
+    """
+    return {number: end - begin for number, (begin, end) in held(log).items() if number in metadata_partitions}
+
+
+def groups_of(records: Mapping[int, int], most_records: int) -> Iterator[list[int]]:
+    """
+    Yield metadata partitions in groups that are read one after the other, so that memory holds the segments of one.
+
+    :param records: how many records each of them holds.
     :param most_records: of a group; a metadata partition is never cut.
     """
     group: list[int] = []
-    records = 0
-    for number, (begin, end) in held(log).items():
-        if number not in metadata_partitions:
-            continue
-        if group and records + end - begin > most_records:
+    in_group = 0
+    for number, count in records.items():
+        if group and in_group + count > most_records:
             yield group
-            group, records = [], 0
+            group, in_group = [], 0
         group.append(number)
-        records += end - begin
+        in_group += count
     if group:
         yield group

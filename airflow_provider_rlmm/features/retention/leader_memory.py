@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.file_systems import list_files, read_file, 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.features.retention.kept_lineages import MAX_BYTES, KeptLineages
 from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETENTION_DOCUMENT, ReportedLeaders
-from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
+from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass, PassTimes
 from airflow_provider_rlmm.features.retention.overdue import DueSegments, Overdue, overdue_of, remembered
 
 logger = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ DUE_FOLDER: Final = "retention"
 LINEAGES_DOCUMENT: Final = "leader-lineages.json"
 """In the folder of the cluster."""
 
+_NO_TIME: Final = "no clock but this machine's was read, and no record says which time has passed"
 _MAX_DUE_BYTES: Final = 64 * 2**20
 _FILES_AT_ONCE: Final = 16
 
@@ -92,13 +93,15 @@ class DueFiles:
         self._names = frozenset(list_files(self._uri))
 
     def judge(
-        self, found: Iterable[PartitionPass], now_ms: int, interval_ms: int
+        self, found: Iterable[PartitionPass], times: PassTimes, interval_ms: int
     ) -> tuple[dict[TopicIdPartition, Overdue], dict[str, str]]:
         """
         Remember what is due, and tell what should have been deleted long ago.
 
+        Hours count that have passed for certain: a clock of this machine that runs ahead makes nothing overdue.
+
         :param found: what leaders delete now.
-        :param now_ms: the time, ms since the epoch.
+        :param times: what time it is.
         :param interval_ms: between two passes of a leader, ms.
         :return: what is overdue, and by topic why that cannot be told.
         """
@@ -109,25 +112,30 @@ class DueFiles:
 
         def judge(topic: tuple[str, UUID]) -> dict[TopicIdPartition, Overdue] | str:
             try:
-                return self._judge(kafka_uuid_str(topic[1]), by_topic[topic], now_ms, interval_ms)
+                return self._judge(kafka_uuid_str(topic[1]), by_topic[topic], times, interval_ms)
             except (PlanError, ConfigurationError, OSError) as e:
                 logger.warning("whether anything of topic %s is overdue cannot be told: %s", topic[0], e)
                 return str(e)
 
         with ThreadPoolExecutor(_FILES_AT_ONCE, "rlmm-due") as pool:
             judged = list(zip(by_topic, pool.map(judge, by_topic), strict=True))
+        if times.passed_ms is None:
+            logger.warning("whether anything is overdue cannot be told: %s", _NO_TIME)
+            return {}, dict.fromkeys((topic for topic, _ in by_topic), _NO_TIME)
         overdue = {tip: late for _, result in judged if not isinstance(result, str) for tip, late in result.items()}
         return overdue, {topic: result for (topic, _), result in judged if isinstance(result, str)}
 
     def _judge(
-        self, topic_id: str, found: Iterable[PartitionPass], now_ms: int, interval_ms: int
+        self, topic_id: str, found: Iterable[PartitionPass], times: PassTimes, interval_ms: int
     ) -> dict[TopicIdPartition, Overdue]:
         before = self._read(topic_id)
         known = {one.topic_id_partition.partition: one for one in found}
-        now = {p: remembered(one, before.partitions.get(p), now_ms) for p, one in known.items()}
+        now = {p: remembered(one, before.partitions.get(p), times.now_ms) for p, one in known.items()}
         due = {**before.partitions, **{p: partition for p, partition in now.items() if partition is not None}}
         self._write(DueSegments(topic_id, {p: one for p, one in due.items() if one.since_ms}), before)
-        late = {one.topic_id_partition: overdue_of(one, due.get(p), now_ms, interval_ms) for p, one in known.items()}
+        if (passed_ms := times.passed_ms) is None:
+            return {}
+        late = {one.topic_id_partition: overdue_of(one, due.get(p), passed_ms, interval_ms) for p, one in known.items()}
         return {tip: one for tip, one in late.items() if one is not None}
 
     def _read(self, topic_id: str) -> DueSegments:

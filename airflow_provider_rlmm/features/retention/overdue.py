@@ -114,18 +114,18 @@ def remembered(found: PartitionPass, before: DuePartition | None, now_ms: int) -
     )
 
 
-def overdue_of(found: PartitionPass, known: DuePartition | None, now_ms: int, interval_ms: int) -> Overdue | None:
+def overdue_of(found: PartitionPass, known: DuePartition | None, passed_ms: int, interval_ms: int) -> Overdue | None:
     """
     Return what a leader should have deleted long ago, ``None`` where there is nothing.
 
     :param found: what it deletes now.
     :param known: what is remembered, this run's included.
-    :param now_ms: the time, ms since the epoch.
+    :param passed_ms: a time that has passed for certain, ms since the epoch.
     :param interval_ms: between two passes of a leader, ms.
     """
     if found.expired is None or known is None:
         return None
-    late_ms = now_ms - max(LATE_MS, LATE_PASSES * interval_ms)
+    late_ms = passed_ms - max(LATE_MS, LATE_PASSES * interval_ms)
     late = [
         (since_ms, one.segment.segment_size_in_bytes)
         for one in found.expired

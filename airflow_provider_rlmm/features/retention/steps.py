@@ -125,7 +125,7 @@ def _passes(
     on_step: Callable[[str, int, int], object],
 ) -> list[PartitionPass]:
     """Ask the leaders of topics, metadata partitions after metadata partitions, and keep the lineages that were found."""
-    from airflow_provider_rlmm.core.log.doubted_segments import DoubtedSegments, groups_of
+    from airflow_provider_rlmm.core.log.doubted_segments import DoubtedSegments, groups_of, records_of
     from airflow_provider_rlmm.features.retention.leader_memory import keep_lineages, read_lineages
     from airflow_provider_rlmm.features.retention.leader_sweep import LeaderSweep
 
@@ -133,15 +133,20 @@ def _passes(
     kept = read_lineages(session.cluster_uri, session.cluster_id)
     sweep = LeaderSweep(leaders, _storage(session), kept, lambda: _times(session.clock), on_step)
     topic_ids = {look.topic_id for look in topics.values()}
+    records = records_of(session.log, places.keys())
     found: list[PartitionPass] = []
-    done = 0
+    read, total = 0, sum(records.values())
+
+    def on_read(count: int) -> None:
+        nonlocal read
+        read += count
+        on_step("reading the metadata topic", min(read, total), total)
+
     try:
-        for group in groups_of(session.log, places.keys(), RECORDS_AT_ONCE):
-            on_step("reading metadata partitions", done, len(places))
-            segments = DoubtedSegments(session.log, group, topic_ids)
+        for group in groups_of(records, RECORDS_AT_ONCE):
+            segments = DoubtedSegments(session.log, group, topic_ids, on_read)
             found += sweep.passes(segments, [tip for number in group for tip in places[number]])
-            done += len(group)
-            logger.info("%d of %d metadata partitions: %d user partitions", done, len(places), len(found))
+            logger.info("%d user partitions told, by %d records of the metadata topic", len(found), read)
     finally:
         # What was found is worth keeping whatever comes of the rest.
         lineages = kept.with_lineages(sweep.found, frozenset(topic_ids) if all_topics else None)
@@ -184,7 +189,7 @@ def _judge(
     except (PlanError, ConfigurationError, OSError) as e:
         logger.warning("whether anything is overdue cannot be told: %s", e)
         return {}, dict.fromkeys((one.topic_id_partition.topic for one in found), str(e))
-    judged = remembered.judge(found, session.clock(), interval_ms)
+    judged = remembered.judge(found, _times(session.clock), interval_ms)
     if all_topics:
         remembered.forget_all_but(look.topic_id for look in topics.values())
     return judged

@@ -322,6 +322,20 @@ def test_what_was_due_six_hours_ago_is_overdue(world: Led, capsys: pytest.Captur
     assert overdue(capsys) == 0
 
 
+def test_a_clock_of_this_machine_that_runs_ahead_makes_nothing_overdue(
+    world: Led, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.lead(0, replace(FOREVER, retention_ms=50_000))
+    world.proven, world.passed_ms = False, NOW_MS
+    assert overdue(capsys) == 0
+    world.now_ms += 7 * HOUR_MS
+    assert overdue(capsys) == 0
+    world.passed_ms = NOW_MS + 7 * HOUR_MS
+    assert overdue(capsys, code=4) == 1
+    world.passed_ms = None
+    assert overdue(capsys) is None, "nobody says which time has passed"
+
+
 def test_other_settings_begin_anew(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
     world.lead(0, replace(FOREVER, retention_ms=50_000))
     assert overdue(capsys) == 0
