@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,8 +19,9 @@ from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.log.answers import PartitionLook
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.leaders import KafkaLeaders
-from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.features.retention.overdue import DueSegments
 from dev import tiering
 from dev.broker import METADATA_TOPIC, await_condition
 from dev.faults import FaultyKafka
@@ -303,3 +304,36 @@ def test_a_leader_tells_its_own_epoch_before_it_has_written_anything(leading: Le
             epochs.append(look.leader_epoch)
         restart(leading)
     assert epochs[0] < epochs[1]
+
+
+@pytest.mark.rare
+def test_a_leader_that_does_not_get_on_is_named_hours_later(
+    leading: Leading, ask: Callable[..., Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "stuck", 1)
+    write(leading, "stuck", [3 * HOUR_MS] * 2 + [0] * 4)
+    before = copied(leading, "stuck", topic_id, 5)
+    leading.kafka.faults.fail("delete")
+    try:
+        leading.set("stuck", retention_ms=str(2 * HOUR_MS))
+        deleted_of(leading, topic_id, before, 1)
+        (row,) = ask("stuck")
+        assert (row["overdue_segments"], row["segments"]) == (0, 2)
+        # Let seven hours pass.
+        (document,) = (tmp_path / "work").glob(f"cluster-*/retention/{kafka_uuid_str(topic_id)}.json")
+        due = DueSegments.from_json(document.read_text())
+        earlier = {
+            p: replace(one, since_ms={segment: ms - 7 * HOUR_MS for segment, ms in one.since_ms.items()})
+            for p, one in due.partitions.items()
+        }
+        document.write_text(replace(due, partitions=earlier).to_json())
+        assert run(["retention", "stuck", "--json"]) == 4
+        printed = capsys.readouterr()
+        late = json.loads(printed.out)["overdue"]
+        assert (late["partition"], late["segments"]) == (0, 2)
+        assert f"in the log of broker {late['leader']}, its leader" in printed.err
+    finally:
+        leading.kafka.faults.heal()
+    deleted_of(leading, topic_id, before, 2)
+    await_condition(lambda: ask("stuck")[0]["segments"] == 0, "the leader gets on", 60)
+    assert ask("stuck")[0]["overdue_segments"] == 0
