@@ -47,7 +47,7 @@ from airflow_provider_rlmm.features.retention.spark.log_refusals import refusals
 from airflow_provider_rlmm.features.retention.spark.orphans import look_for_orphans
 from airflow_provider_rlmm.features.retention.spark.plan import PlanHeader, save_plan
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
-from airflow_provider_rlmm.features.retention.spark.segments import per_file
+from airflow_provider_rlmm.features.retention.spark.segments import per_piece
 from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, find_range
 from airflow_provider_rlmm.features.retention.spark.stores import Stores, stores_in_use
 from airflow_provider_rlmm.features.retention.spark.what_if import (
@@ -211,7 +211,9 @@ def evaluate_settings(
     """
     store = GenerationStore(arguments.data_set)
     generation = choose_generation(store, arguments.generation)
-    found = what_if(partial(per_file, spark), store, generation, cluster_state, limits, [AS_LISTED, *arguments.what_if])
+    found = what_if(
+        partial(per_piece, spark), store, generation, cluster_state, limits, [AS_LISTED, *arguments.what_if]
+    )
     log.info("generation %d of %s, read until %d ms", generation.number, store.uri, generation.created_at_ms)
     for result in found:
         counts = (f"{reason}: {c.segments} segments, {c.bytes} bytes" for reason, c in sorted(result.by_reason.items()))

@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MalformedMetadataError
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
@@ -42,7 +41,8 @@ from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedT
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
-from airflow_provider_rlmm.features.retention.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
+from airflow_provider_rlmm.features.retention.spark.columns import KINDS, QUARANTINED, SEGMENT, UNRESOLVED
+from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import segment_rows
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
@@ -306,10 +306,11 @@ def spark_rows(topic: WrittenTopic, random: Random, cluster: ClusterState) -> li
     evaluation = Evaluation(topic.partition_count, cluster, LIMITS)
     ends = {number: len(records) for number, records in enumerate(topic.partitions)}
     with TemporaryDirectory() as folder:
-        told = evaluate_batches(iter(batches), evaluation, GenerationOrder(folder, ends), "attempt")
+        told = evaluate_batches(iter(batches), evaluation, GenerationOrder(folder, 1, ends), "attempt")
         reports = [TaskReport.from_json(row["told"]) for batch in told for row in batch.to_pylist()]
-        files = [report.part.rows.name for report in reports if report.part.rows is not None]
-        return [row for name in files for row in pq.read_table(f"{folder}/{name}", partitioning=None).to_pylist()]
+        known = [(report.metadata_partition, report.part) for report in reports]
+        tables = (segment_rows(folder, numbered, topic.partition_count, KINDS) for numbered in known)
+        return [row for batches in tables for batch in batches for row in batch.to_pylist()]
 
 
 def spark(topic: WrittenTopic, random: Random) -> Told:

@@ -355,7 +355,7 @@ _PART = _record(
         **_each(strict.integer, "next_offset", "segments", "unresolved", "quarantined"),
         "bytes": _sum,
         "anchors": strict.array(_record(Anchor, {"offset": strict.integer, "sha256": strict.string})),
-        **_each(_GENERATION_FILE, "rows", "state"),
+        **_each(_GENERATION_FILE, "rows", "state", "changes"),
         "holes": strict.array(_GAP),
         "more_holes": strict.integer,
         "keyed_at": strict.optional(strict.integer),

@@ -43,8 +43,9 @@ _FILE: Final[Plain] = {"name": "segments/a.log", "bytes": 5, "sha256": _SHA}
 _PART: Final[Plain] = {
     "next_offset": 10, "segments": 1, "bytes": -5, "unresolved": 0, "quarantined": 0,
     "anchors": [{"offset": 8, "sha256": _SHA}, {"offset": 9, "sha256": _SHA}],
-    "rows": {"name": "metadata_partition=0/a.parquet", "bytes": 5, "sha256": _SHA},
-    "state": {"name": "metadata_partition=0/a.state", "bytes": 6, "sha256": _SHA},
+    "rows": {"name": "generation=2/metadata_partition=0/a.parquet", "bytes": 5, "sha256": _SHA},
+    "state": {"name": "generation=1/metadata_partition=0/a.state", "bytes": 6, "sha256": _SHA},
+    "changes": {"name": "generation=2/metadata_partition=0/a.changes", "bytes": 7, "sha256": _SHA},
     "holes": [{"metadata_partition": 0, "start": 3, "end": 5}], "more_holes": 0, "keyed_at": None,
 }  # fmt: skip
 _OF_CLUSTER: Final[Plain] = {"cluster_id": "cluster", "connection": "rlmm_default"}

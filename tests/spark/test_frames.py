@@ -147,7 +147,7 @@ def test_bytes_for_each_topic(spark: SparkSession, tmp_path: Path) -> None:
     written = next_generation(reader, evaluation_of(), GenerationStore(str(tmp_path / "data")))
     known = rows_of(written.data_set)
     files = [part.rows for part in written.generation.parts.values() if part.rows is not None]
-    folder = tmp_path / "data" / "segments" / "generation=1"
+    folder = tmp_path / "data" / "segments"
     (folder / files[0].name).with_name("of-a-lost-attempt.parquet").write_bytes((folder / files[0].name).read_bytes())
     places = {"data_rlmm_segments": str(tmp_path / "data"), "data_bytes_per_topic": str(tmp_path / "bytes")}
     exec(program(BYTES_FOR_EACH_TOPIC, **places), {})

@@ -24,7 +24,7 @@ from airflow_provider_rlmm.features.retention.spark.executor.versions import sof
 from airflow_provider_rlmm.features.retention.spark.generation import MANIFEST_NAME
 from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import WrittenGeneration, next_generation
-from airflow_provider_rlmm.features.retention.spark.segments import per_file
+from airflow_provider_rlmm.features.retention.spark.segments import per_piece
 from airflow_provider_rlmm.features.retention.spark.what_if import (
     AS_LISTED,
     Scenario,
@@ -145,7 +145,7 @@ def test_only_files_of_the_manifest_count(log: Log, store: GenerationStore, tmp_
         folder.mkdir(parents=True)
         (folder / "attempt-of-a-lost-worker.parquet").write_bytes(b"half a file")
         (folder / "_attempt-of-a-lost-worker.state").write_bytes(b"half a file")
-        before = tmp_path / "data" / "segments" / "generation=1"
+        before = tmp_path / "data" / "segments"
         (folder / "attempt-that-lost.parquet").write_bytes((before / part.rows.name).read_bytes())
     require_equal(log.run(store), log.records)
 
@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_read_from_the_beginning(
 
     part = regrown.generation.parts[2]
     assert part.state is not None
-    state = tmp_path / "data" / "segments" / "generation=4" / part.state.name
+    state = tmp_path / "data" / "segments" / part.state.name
     state.write_bytes(state.read_bytes()[:-1])
     lost = log.run(store)
     assert (lost.generation.number, lost.read_on_from) == (5, None)
@@ -206,7 +206,7 @@ def test_other_settings_are_evaluated_without_the_topic(log: Log, store: Generat
     texts = ["retention.ms=1000", "ti*:retention.bytes=0,retention.ms=-1", "forever:retention.ms=-1"]
     scenarios = [AS_LISTED, *(Scenario.parse(text) for text in texts)]
     reads = len(log.begins)
-    found = what_if(partial(per_file, spark), store, choose_generation(store, None), CLUSTER, LIMITS, scenarios)
+    found = what_if(partial(per_piece, spark), store, choose_generation(store, None), CLUSTER, LIMITS, scenarios)
     assert len(log.begins) == reads
     assert what_if(in_process, store, choose_generation(store, None), CLUSTER, LIMITS, scenarios) == found
     for scenario, result in zip(scenarios, found, strict=True):

@@ -34,7 +34,8 @@ from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.world.absence import OrphanCandidate
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
-from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
+from airflow_provider_rlmm.features.retention.spark.columns import KINDS, SEGMENT
+from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import segment_rows
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import REASONS
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
@@ -145,9 +146,9 @@ def segments_of(records: DataFrame, output: Path, cluster: ClusterState = CLUSTE
 
 def rows_of(segments: SegmentDataSet) -> list[dict[str, Any]]:
     """The rows of the data set."""
-    folder = segments.folder.removeprefix("file://")
-    tables = (pq.read_table(f"{folder}/{file.name}", partitioning=None) for file in segments.files.values())
-    return [row for table in tables for row in table.to_pylist()]
+    known = (numbered for numbered in segments.parts.items() if numbered[1].rows is not None)
+    tables = (segment_rows(segments.folder, numbered, PARTITIONS, KINDS) for numbered in known)
+    return [row for batches in tables for batch in batches for row in batch.to_pylist()]
 
 
 def make_plan(
@@ -264,7 +265,7 @@ def test_a_task_reads_several_metadata_partitions_one_after_the_other(spark: Spa
     records = frame_of(spark, topic.records, tmp_path)
     # As Kafka's connector has them: at least one partition of the frame for each metadata partition.
     records = reduce(DataFrame.union, (records.where(f"metadata_partition = {p}") for p in range(PARTITIONS)))
-    order = GenerationOrder(str(tmp_path / "g"), range_of(records).end)
+    order = GenerationOrder(str(tmp_path / "g"), 1, range_of(records).end)
     for tasks in (1, 2, PARTITIONS):
         reports = run_tasks(records, evaluation_of(), order, tasks).reports
         assert [report.records for report in reports] == [end for _, end in sorted(range_of(records).end.items())]
@@ -546,7 +547,7 @@ def test_a_failed_run_leaves_no_summary(spark: SparkSession, tmp_path: Path) -> 
     folder.clear()
     segments = segments_of(frame_of(spark, one_orphan().records, tmp_path), tmp_path / "data")
     # What the tasks have written is less than they told.
-    [file] = segments.files.values()
+    [file] = segments.files
     path = Path(segments.folder.removeprefix("file://")) / file.name
     pq.write_table(pq.read_table(path, partitioning=None).slice(1), path)
     with pytest.raises(Exception, match="is not the file that its manifest names"):

@@ -28,6 +28,8 @@ from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.spark.columns import KINDS
+from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import segment_rows
 from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
@@ -156,9 +158,8 @@ def require_equal(scene: Scene, expected: Expected, output: Path, data_set: Path
     """Compare each row of the data set and of the plan with what must be there."""
     store = GenerationStore(str(data_set))
     generation = store.read(store.numbers()[0])
-    folder = data_set / "segments" / f"generation={generation.number}"
-    files = [folder / part.rows.name for _, part in sorted(generation.parts.items()) if part.rows is not None]
-    found = pa.concat_tables([pq.read_table(file, partitioning=None) for file in files])
+    batches = (segment_rows(store.root, numbered, len(generation.parts), KINDS) for numbered in generation.known)
+    found = pa.Table.from_batches([batch for some in batches for batch in some])
     rows = {
         kind: found.filter(pa.compute.equal(found["kind"], kind)) for kind in ("segment", "unresolved", "quarantined")
     }

@@ -213,6 +213,32 @@ def list_folders(uri: str) -> list[str]:
     return _listed(uri)[1]
 
 
+def files_below(uri: str) -> list[str]:
+    """
+    Return the names of the files in a folder and in those below it, as they follow its URI, sorted; none where there is none.
+
+    What a writer is still writing, or a killed one left, is no file. Links are left out.
+
+    :raises ConfigurationError: if the URI is not understood.
+    :raises OSError: if it cannot be listed.
+    """
+    path, found = local_path(uri), list[str]()
+    if path is None:
+        with suppress(FileNotFoundError), object_at(f"{uri.rstrip('/')}/") as (store, _):
+            found = [entry["path"] for page in store.list() for entry in page]
+    else:
+
+        def refuse(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise error
+
+        for folder, _, names in os.walk(path, onerror=refuse):
+            found += [
+                (Path(folder) / n).relative_to(path).as_posix() for n in names if not Path(folder, n).is_symlink()
+            ]
+    return sorted(name for name in found if not LEFTOVER.fullmatch(name.rpartition("/")[2]))
+
+
 def folder_in_words(uri: str) -> str:
     """Name a folder and say whether it is there: a wrong one looks like an empty system. It never fails."""
     try:

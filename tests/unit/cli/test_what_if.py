@@ -43,7 +43,7 @@ OTHER = "s*:retention.bytes=0,retention.ms=-1"
 def write_generation(topic: Topic, folder: Path, **changes: Any) -> Generation:
     """Write a generation of all records of a topic; return its manifest."""
     store = GenerationStore(str(folder))
-    reports = told(batches_of(without_keys(topic)), GenerationOrder(store.folder(1), ENDS))
+    reports = told(batches_of(without_keys(topic)), GenerationOrder(store.root, 1, ENDS))
     parts = {number: GenerationPart(0) for number in range(PARTITIONS)}
     parts |= {report.metadata_partition: report.part for report in reports}
     era = era_of_policy(frozenset({"delete"})).told()

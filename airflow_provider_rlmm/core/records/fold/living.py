@@ -13,6 +13,8 @@ from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.store import Store
 from airflow_provider_rlmm.core.records.fold.tables import partitions_at, rank_of, segments_at
 
+_LOOKED_AT = 16
+
 
 class LivingSegments:
     """
@@ -54,9 +56,12 @@ class LivingSegments:
     def uncertain(self) -> Array:
         """Where those are whose state is not certain, ascending."""
         keys = self._store.unresolved
-        low = np.array([key[2] for key in keys], np.uint64)
-        # Half an id only says which ones to look at.
-        maybe = np.flatnonzero(np.isin(self.numbers("low", slice(None)), low)) if keys else np.empty(0, np.int64)
+        # A few bits of an id only say which ones to look at.
+        bits = np.uint64((1 << max(_LOOKED_AT, len(keys).bit_length() + 4)) - 1)
+        is_looked_at = np.zeros(int(bits) + 1, bool)
+        is_looked_at[np.array([key[2] for key in keys], np.uint64) & bits] = True
+        low = self.numbers("low", slice(None)) if keys else np.empty(0, np.uint64)
+        maybe = np.flatnonzero(is_looked_at.take((low & bits).view(np.int64)))
         found = (self.numbers(column, maybe).tolist() for column in ("user_partition", "high", "low"))
         is_uncertain = np.fromiter((key in keys for key in zip(*found, strict=True)), bool, maybe.size)
         return maybe.take(np.flatnonzero(is_uncertain))

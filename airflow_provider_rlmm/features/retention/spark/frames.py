@@ -37,11 +37,11 @@ from airflow_provider_rlmm.features.retention.spark.columns import (
     SEGMENT_COLUMNS,
     spark_schema,
 )
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
+from airflow_provider_rlmm.features.retention.spark.generation import Generation, NumberedPart
 from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import tasks_for
 from airflow_provider_rlmm.features.retention.spark.java_client import BOOTSTRAP_SERVERS, require_driver
-from airflow_provider_rlmm.features.retention.spark.segments import frame_per_file
+from airflow_provider_rlmm.features.retention.spark.segments import frame_per_piece
 from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, find_range
 from airflow_provider_rlmm.features.retention.spark.what_if import choose_generation
 
@@ -202,7 +202,7 @@ def remote_log_segments(
         raise ConfigurationError(f"kinds is {kinds!r}: give some of {list(KINDS)}")
     store, wanted = GenerationStore(data_set), tuple(kinds)
     manifest = choose_generation(store, generation)
-    rows = _rows_of(spark, [part.rows for part in manifest.parts.values()], store.folder(manifest.number), wanted)
+    rows = _rows_of(spark, store.root, manifest, wanted)
     made = {"state": _named("state", RemoteLogSegmentState).alias("state")}
     made |= {name: _text_of_id(name) for name in ("topic_id", "segment_id")}
     return rows.select(
@@ -213,15 +213,15 @@ def remote_log_segments(
     )
 
 
-def _rows_of(
-    spark: SparkSession, files: Iterable[GenerationFile | None], folder: str, kinds: Collection[str]
-) -> DataFrame:
-    def task(file: GenerationFile) -> Iterable[pa.RecordBatch]:
+def _rows_of(spark: SparkSession, folder: str, manifest: Generation, kinds: Collection[str]) -> DataFrame:
+    num_partitions = len(manifest.parts)
+
+    def task(numbered: NumberedPart) -> Iterable[pa.RecordBatch]:
         from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import segment_rows
 
-        return segment_rows(folder, file, kinds)
+        return segment_rows(folder, numbered, num_partitions, kinds)
 
-    return frame_per_file(spark, [file for file in files if file is not None], task, SEGMENT_COLUMNS)
+    return frame_per_piece(spark, manifest.known, task, SEGMENT_COLUMNS)
 
 
 def _named(column: str, names: type[IntEnum]) -> Column:

@@ -2,10 +2,12 @@
 """
 A generation: what one run of the Spark job knew of the whole metadata topic, written down so that the next run reads on.
 
-``segments/generation=<n>/metadata_partition=<p>/`` holds, for each metadata partition, a Parquet file with the columns of
-:data:`~airflow_provider_rlmm.features.retention.spark.columns.SEGMENT_COLUMNS` and a state from which its task goes on.
-Files are named by the attempt that wrote them. The manifest, ``_manifest.json``, comes last and alone says which of them
-count. A generation only saves work: whoever deletes reads the log itself.
+``segments/generation=<n>/metadata_partition=<p>/`` holds what the tasks of a run have written: for each metadata partition a
+Parquet file of what there is to say of some segments, with the columns of
+:data:`~airflow_provider_rlmm.features.retention.spark.columns.SEGMENT_COLUMNS`, and what the next task goes on from: a state,
+or, where an earlier one is known and little is new, the records since. Files are named by the attempt that wrote them. The
+manifest, ``_manifest.json``, comes last and alone says which of them count, those of earlier generations among them. A
+generation only saves work: whoever deletes reads the log itself.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 
-GENERATION_FORMAT = 3
-"""Of manifests and state files; the state of the fold has a version of its own."""
+GENERATION_FORMAT = 4
+"""Of manifests, states and records since; the state of the fold has a version of its own."""
 
 MANIFEST_NAME = "_manifest.json"
 """Begins with an underscore: readers of Parquet data sets pass over it."""
@@ -36,7 +38,7 @@ MAX_ANCHORS = 16
 MAX_HOLES = 64
 """Of each metadata partition's gaps, these many are named."""
 
-_FILE_NAME = re.compile(r"metadata_partition=(\d+)/[\w.-]+")
+_FILE_NAME = re.compile(r"generation=(\d{1,18})/metadata_partition=(\d+)/[\w.-]+")
 
 
 def with_gaps(
@@ -57,7 +59,7 @@ def with_gaps(
 class GenerationFile:
     """One file."""
 
-    name: Text  # below the generation's folder
+    name: Text  # below the folder of all generations
     bytes: int
     sha256: Text  # of its bytes, lower-case hex
 
@@ -84,18 +86,25 @@ class GenerationPart:
     more_holes: int = 0  # ranges of such offsets that are not among ``holes``
     keyed_at: int | None = None  # offset of the first record whose key names it; ``None`` where none was read
     rows: GenerationFile | None = None  # the Parquet file; ``None`` where no record was ever read
-    state: GenerationFile | None = None  # the state file; ``None`` where no record was ever read
+    state: GenerationFile | None = None  # the state; ``None`` where no record was ever read
+    changes: GenerationFile | None = None  # the records since; ``None`` where the state has all below ``next_offset``
 
     @property
     def start(self) -> int:
         """Where reading on begins, inclusive: at the first anchor."""
         return self.anchors[0].offset if self.anchors else self.next_offset
 
-    def check(self, metadata_partition: int) -> None:
+    @property
+    def files(self) -> tuple[GenerationFile, ...]:
+        """All its files."""
+        return tuple(file for file in (self.rows, self.state, self.changes) if file is not None)
+
+    def check(self, metadata_partition: int, generation: int) -> None:
         """
         Refuse what contradicts itself.
 
         :param metadata_partition: which one it is of.
+        :param generation: number of its generation.
         :raises ValueError: saying what.
         """
         offsets = [anchor.offset for anchor in self.anchors]
@@ -107,14 +116,20 @@ class GenerationPart:
             raise ValueError(f"the anchors of metadata partition {metadata_partition} are out of order")
         if len({self.rows is None, self.state is None, not self.anchors}) > 1:
             raise ValueError(f"metadata partition {metadata_partition} has some of rows, state and anchors only")
+        if self.changes is not None and self.state is None:
+            raise ValueError(f"metadata partition {metadata_partition} has changes of no state")
         if any(hole.metadata_partition != metadata_partition for hole in self.holes) or len(self.holes) > MAX_HOLES:
             raise ValueError(f"metadata partition {metadata_partition} has gaps that are not its own, or too many")
-        for file in (self.rows, self.state):
-            found = None if file is None else _FILE_NAME.fullmatch(file.name)
-            if file is not None and (found is None or found[1] != str(metadata_partition)):
+        for file in self.files:
+            found = _FILE_NAME.fullmatch(file.name)
+            if found is None or found[2] != str(metadata_partition) or int(found[1]) > generation:
                 raise ValueError(
                     f"{strict_json.shown(file.name)} is no file of metadata partition {metadata_partition}"
                 )
+
+
+NumberedPart = tuple[int, GenerationPart]
+"""A metadata partition, and what is known of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +143,11 @@ class Generation:
     created_at_ms: int  # time of its evaluation, ms since the epoch
     parts: Mapping[int, GenerationPart]  # by metadata partition, all of them
     era: ToldEra  # of the log, as this generation and all before it have seen it: it only rises
+
+    @property
+    def known(self) -> list[NumberedPart]:
+        """The metadata partitions of which a record was ever read, by number."""
+        return [(number, part) for number, part in sorted(self.parts.items()) if part.state is not None]
 
     def misfit(self, other: Generation, begin: Mapping[int, int], end: Mapping[int, int]) -> str | None:
         """
@@ -183,7 +203,7 @@ class Generation:
             if sorted(generation.parts) != list(range(len(generation.parts))):
                 raise ValueError(f"it has the metadata partitions {sorted(generation.parts)}")
             for number, part in generation.parts.items():
-                part.check(number)
+                part.check(number, generation.number)
         except ValueError as e:
             raise SnapshotRefusedError(f"its manifest cannot be read ({e})") from e
         return generation

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.core.base.file_systems import (
     absolute,
     create_file,
-    list_files,
-    list_folders,
+    files_below,
     read_file,
     remove_file,
     remove_folder,
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 KEPT = 2
 """Generations that stay: the newest, and the one before it for whoever still reads it."""
 
-_FOLDER = re.compile(r"generation=(\d{1,18})")
+_FILE = re.compile(r"generation=(\d{1,18})/(.+)")
 
 
 class GenerationStore:
@@ -37,9 +37,14 @@ class GenerationStore:
     def __init__(self, uri: str) -> None:
         self.uri = absolute(uri)
 
+    @property
+    def root(self) -> str:
+        """URI of the folder of all generations, which the names of their files are below."""
+        return f"{self.uri}/segments"
+
     def folder(self, number: int) -> str:
         """Return the URI of a generation's folder."""
-        return f"{self.uri}/segments/generation={number}"
+        return f"{self.root}/generation={number}"
 
     def numbers(self) -> list[int]:
         """
@@ -48,10 +53,9 @@ class GenerationStore:
         :raises PlanError: if that cannot be told.
         """
         try:
-            whole = [n for n in self._folders() if MANIFEST_NAME in list_files(self.folder(n))]
+            return sorted(self._whole(files_below(self.root)), reverse=True)
         except OSError as e:
             raise PlanError(f"the generations below {self.uri} cannot be listed ({_first_line(e)})") from e
-        return sorted(whole, reverse=True)
 
     def read(self, number: int) -> Generation:
         """
@@ -87,21 +91,33 @@ class GenerationStore:
 
     def remove_old(self, newest: int) -> list[int]:
         """
-        Remove the generations before the last :data:`KEPT`, the manifest of each first.
+        Remove the generations before the last :data:`KEPT`, the manifest of each first, but for files that a later one names.
 
         :return: those that are gone.
         :raises OSError: if one cannot be removed.
+        :raises SnapshotRefusedError: if it is not known what a later one names; nothing is removed then.
         """
-        old = sorted(number for number in self._folders() if number <= newest - KEPT)
-        for number in old:
+        names = files_below(self.root)
+        whole = self._whole(names)
+        kept = [self.read(number) for number in whole if number > newest - KEPT]
+        needed = {file.name for generation in kept for part in generation.parts.values() for file in part.files}
+        files: dict[int, list[str]] = {}
+        for name in names:
+            if (found := _FILE.match(name)) and int(found[1]) <= newest - KEPT:
+                files.setdefault(int(found[1]), []).append(name)
+        for number, mine in sorted(files.items()):
             remove_file(f"{self.folder(number)}/{MANIFEST_NAME}")
-            remove_folder(self.folder(number))
-        return old
+            if needed.isdisjoint(mine):
+                remove_folder(self.folder(number))
+                continue
+            for name in set(mine) - needed:
+                remove_file(f"{self.root}/{name}")
+        return sorted(number for number, mine in files.items() if number in whole or needed.isdisjoint(mine))
 
-    def _folders(self) -> list[int]:
-        """Return the numbers of the generations that have a folder, with a manifest or without."""
-        found = map(_FOLDER.fullmatch, list_folders(f"{self.uri}/segments"))
-        return [int(match[1]) for match in found if match]
+    @staticmethod
+    def _whole(names: Iterable[str]) -> set[int]:
+        """Return the generations that have a manifest among files."""
+        return {int(found[1]) for name in names if (found := _FILE.fullmatch(name)) and found[2] == MANIFEST_NAME}
 
 
 def newest_readable(store: GenerationStore) -> Generation | None:

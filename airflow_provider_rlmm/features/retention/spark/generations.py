@@ -65,7 +65,7 @@ def next_generation(reader: MetadataReader, evaluation: Evaluation, store: Gener
     try:
         if gone := store.remove_old(empty.number):
             log.info("removed the generations %s", gone)
-    except OSError as e:
+    except (OSError, SnapshotRefusedError) as e:
         log.warning("old generations below %s cannot be removed: %s", store.uri, next(iter(str(e).splitlines()), ""))
     return written
 
@@ -96,8 +96,7 @@ def write_generation(
 
     topic_range, known = reader.topic_range, {} if before is None else before.parts
     begins = {p: known[p].start if p in known else begin for p, begin in topic_range.begin.items()}
-    folder_before = "" if before is None else store.folder(before.number)
-    order = GenerationOrder(store.folder(number), topic_range.end, known, folder_before, topic_range.begin)
+    order = GenerationOrder(store.root, number, topic_range.end, known, topic_range.begin)
     if before is None:
         log.info("generation %d: reads the topic from its beginning: %s", number, why_all)
     else:

@@ -71,7 +71,7 @@ def _needed(number: int, begin: int, end: int, before: Generation | None) -> Tas
     known = part or GenerationPart(begin)
     new = max(0, end - max(begin, known.next_offset))
     segments = -(-new // _RECORDS_OF_SEGMENT)
-    state = (known.state.bytes if known.state else 0) + segments * _BYTES_OF_NEW_SEGMENT
+    state = sum(file.bytes for file in (known.state, known.changes) if file) + segments * _BYTES_OF_NEW_SEGMENT
     needed = PYTHON_BYTES + PER_STATE_BYTE * state + PER_SEGMENT_BYTES * (known.segments + segments)
     if before is None or part is None:
         why = f"at most: as if its {new} offsets were {segments} segments that all live"

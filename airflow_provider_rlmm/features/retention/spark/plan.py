@@ -28,7 +28,7 @@ from airflow_provider_rlmm.features.retention.spark.columns import PLANNED_COLUM
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
 from airflow_provider_rlmm.features.retention.spark.job_report import JobReport
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
-from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, per_file
+from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, per_piece
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +106,7 @@ def _write_rows(
 
         return write_plan_file(source, file, deleted, target, f"{uuid4().hex}.parquet")
 
-    return per_file(spark, list(segments.files.values()), task, PLANNED_COLUMNS)
+    return per_piece(spark, segments.files, task, PLANNED_COLUMNS)
 
 
 def _by_metadata_partition(planned: Iterable[Any]) -> list[list[Any]]:

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -23,7 +23,7 @@ from airflow_provider_rlmm.features.retention.spark.columns import (
     arrow_schema,
     spark_schema,
 )
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
+from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile, GenerationPart
 from airflow_provider_rlmm.features.retention.spark.stores import stores_in_use
 from airflow_provider_rlmm.features.retention.spark.task_report import TOLD_COLUMNS, TaskReport
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Piece = TypeVar("Piece")
+
 _TABLES = {"unlisted": UNLISTED_COLUMNS, "uncertain": UNCERTAIN_COLUMNS}
 
 
@@ -43,13 +45,18 @@ _TABLES = {"unlisted": UNLISTED_COLUMNS, "uncertain": UNCERTAIN_COLUMNS}
 class SegmentDataSet:
     """What the records came to, written down, and what the tasks told of it."""
 
-    folder: str  # URI of the generation's folder
-    files: Mapping[int, GenerationFile]  # metadata partition → file with the columns of SEGMENT_COLUMNS
+    folder: str  # URI that the names of its files are below
+    parts: Mapping[int, GenerationPart]  # metadata partition → what is known of it, of those that were read
     known: Count  # all segments that are not finished
     unresolved: int  # segments whose state is not certain
     quarantined: Mapping[int, int]  # metadata partition → number of records that cannot be applied
     unlisted: pa.Table  # UNLISTED_COLUMNS
     uncertain: pa.Table  # UNCERTAIN_COLUMNS
+
+    @property
+    def files(self) -> list[GenerationFile]:
+        """The files with the columns of SEGMENT_COLUMNS."""
+        return [part.rows for part in self.parts.values() if part.rows is not None]
 
 
 @dataclass(frozen=True)
@@ -61,11 +68,11 @@ class Told:
     uncertain: pa.Table  # UNCERTAIN_COLUMNS
 
     def data_set(self, folder: str) -> SegmentDataSet:
-        """Return what they wrote below the URI of a generation's folder."""
+        """Return what they wrote, by the URI that the names of files are below."""
         parts = {report.metadata_partition: report.part for report in self.reports}
         return SegmentDataSet(
             folder,
-            {number: part.rows for number, part in parts.items() if part.rows is not None},
+            parts,
             Count.sum(Count(part.segments, part.bytes) for part in parts.values()),
             sum(part.unresolved for part in parts.values()),
             {number: part.quarantined for number, part in sorted(parts.items()) if part.quarantined},
@@ -155,34 +162,34 @@ def not_read(number: int, pieces: int) -> PlanError:
     )
 
 
-def per_file(
+def per_piece(
     spark: SparkSession,
-    files: Sequence[GenerationFile],
-    task: Callable[[GenerationFile], Iterable[pa.RecordBatch]],
+    pieces: Sequence[Piece],
+    task: Callable[[Piece], Iterable[pa.RecordBatch]],
     columns: tuple[tuple[str, str], ...],
 ) -> list[Any]:
     """
-    Do some work for each file of a generation, and return the rows of all.
+    Do some work for each piece of a generation, and return the rows of all.
 
     :param spark: the session.
-    :param files: of the generation.
+    :param pieces: of the generation: files, or what is known of metadata partitions.
     :param task: what an executor does with one of them.
     :param columns: name and Arrow type of the columns of its rows.
     """
-    return list(frame_per_file(spark, files, task, columns).collect()) if files else []
+    return list(frame_per_piece(spark, pieces, task, columns).collect()) if pieces else []
 
 
-def frame_per_file(
+def frame_per_piece(
     spark: SparkSession,
-    files: Sequence[GenerationFile],
-    task: Callable[[GenerationFile], Iterable[pa.RecordBatch]],
+    pieces: Sequence[Piece],
+    task: Callable[[Piece], Iterable[pa.RecordBatch]],
     columns: tuple[tuple[str, str], ...],
 ) -> DataFrame:
     """
-    Return a DataFrame of the rows that some work gives for each file of a generation; it is done when they are asked for.
+    Return a DataFrame of the rows that some work gives for each piece of a generation; it is done when they are asked for.
 
     :param spark: the session.
-    :param files: of the generation.
+    :param pieces: of the generation: files, or what is known of metadata partitions.
     :param task: what an executor does with one of them.
     :param columns: name and Arrow type of the columns of its rows.
     """
@@ -192,8 +199,8 @@ def frame_per_file(
         stores.use()
         for batch in batches:
             for index in batch["id"].to_pylist():
-                yield from task(files[index])
+                yield from task(pieces[index])
 
-    # A task costs a third of a second before it begins, and files are small: no more tasks than run at once.
-    tasks = max(1, min(len(files), spark.sparkContext.defaultParallelism))
-    return spark.range(0, len(files), 1, tasks).mapInArrow(work, spark_schema(columns))
+    # A task costs a third of a second before it begins, and pieces are small: no more tasks than run at once.
+    tasks = max(1, min(len(pieces), spark.sparkContext.defaultParallelism))
+    return spark.range(0, len(pieces), 1, tasks).mapInArrow(work, spark_schema(columns))

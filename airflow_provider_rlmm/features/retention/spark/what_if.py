@@ -14,19 +14,19 @@ from airflow_provider_rlmm.core.plans.counts import Count, sums_by
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import WHAT_IF_COLUMNS
-from airflow_provider_rlmm.features.retention.spark.generation import Generation, GenerationFile
+from airflow_provider_rlmm.features.retention.spark.generation import Generation, NumberedPart
 from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Task = Callable[[GenerationFile], Iterable["pa.RecordBatch"]]
-"""What is done with one file of a generation."""
+Task = Callable[[NumberedPart], Iterable["pa.RecordBatch"]]
+"""What is done with one metadata partition of a generation."""
 
-Worker = Callable[[Sequence[GenerationFile], Task, tuple[tuple[str, str], ...]], Iterable[Any]]
+Worker = Callable[[Sequence[NumberedPart], Task, tuple[tuple[str, str], ...]], Iterable[Any]]
 """
-Does a task for each file and returns the rows of all, whose columns have these names and Arrow types:
-:func:`~airflow_provider_rlmm.features.retention.spark.segments.per_file` with a session, or :func:`in_process`.
+Does a task for each metadata partition and returns the rows of all, whose columns have these names and Arrow types:
+:func:`~airflow_provider_rlmm.features.retention.spark.segments.per_piece` with a session, or :func:`in_process`.
 """
 
 _SETTINGS = {"retention.ms": "retention_ms", "retention.bytes": "retention_bytes"}
@@ -113,9 +113,9 @@ def choose_generation(store: GenerationStore, number: int | None) -> Generation:
     return store.read(numbers[0] if number is None else number)
 
 
-def in_process(files: Sequence[GenerationFile], task: Task, _: tuple[tuple[str, str], ...]) -> Iterable[Any]:
-    """Do a task for one file after the other here; see :data:`Worker`."""
-    return [row for file in files for batch in task(file) for row in batch.to_pylist()]
+def in_process(parts: Sequence[NumberedPart], task: Task, _: tuple[tuple[str, str], ...]) -> Iterable[Any]:
+    """Do a task for one metadata partition after the other here; see :data:`Worker`."""
+    return [row for part in parts for batch in task(part) for row in batch.to_pylist()]
 
 
 def what_if(
@@ -147,16 +147,15 @@ def what_if(
         raise ClusterMismatchError(
             f"the listing is of cluster {state.cluster_id!r}, generation {generation.number} of {generation.cluster_id!r}"
         )
-    files = [part.state for part in generation.parts.values() if part.state is not None]
-    folder, count = store.folder(generation.number), len(generation.parts)
+    folder, count = store.root, len(generation.parts)
     evaluations = [Evaluation(count, scenario.applied(state), limits) for scenario in scenarios]
 
-    def task(file: GenerationFile) -> Iterable[pa.RecordBatch]:
+    def task(numbered: NumberedPart) -> Iterable[pa.RecordBatch]:
         from airflow_provider_rlmm.features.retention.spark.executor.what_if import count_what_goes
 
-        return count_what_goes(folder, file, evaluations)
+        return count_what_goes(folder, numbered, evaluations)
 
-    rows = list(worker(files, task, WHAT_IF_COLUMNS)) if files else []
+    rows = list(worker(generation.known, task, WHAT_IF_COLUMNS)) if generation.known else []
     found = []
     for number, scenario in enumerate(scenarios):
         mine = [row for row in rows if row["scenario"] == number]

@@ -861,8 +861,8 @@ def test_executors_of_yarn_get_the_memory_that_their_python_needs_unless_somebod
         return asked.pop()
 
     data_set = GenerationStore(artifact_uri("segments-cluster-1"))
-    state = GenerationFile("metadata_partition=0/_a.state", 400 * 2**20, "ab")
-    rows = replace(state, name="metadata_partition=0/a.parquet")
+    state = GenerationFile("generation=1/metadata_partition=0/_a.state", 400 * 2**20, "ab")
+    rows = replace(state, name="generation=1/metadata_partition=0/a.parquet")
     parts = {number: GenerationPart(0) for number in cluster.log.high_water_marks()}
     parts[0] = GenerationPart(9, 1_000_000, anchors=(Anchor(8, "x"),), rows=rows, state=state)
     data_set.create(Generation(1, "cluster-1", "AAAAAAAAAAAAAAAAAAAACA", 1, 1, parts, PLAIN_ERA.told()))

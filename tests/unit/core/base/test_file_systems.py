@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import (
     create_file,
     file_sizes,
+    files_below,
     list_files,
     list_folders,
     local_path,
@@ -162,6 +163,8 @@ def test_a_folder_is_listed_and_removed(folder: str) -> None:
         replace_file(f"{folder}/{name}", [name.encode()])
     replace_file(f"{folder}-beside/a", [b"x"])
     assert (list_files(folder), list_folders(folder)) == (["a.json", "b"], ["one", "one-more", "two"])
+    assert files_below(folder) == ["a.json", "b", "one-more/z", "one/deep/y", "one/x", "two/z"]
+    assert files_below(f"{folder}/missing") == []
     assert file_sizes(folder).keys() == {"a.json", "b"}
     assert file_sizes(folder)["b"] == len(read_file(f"{folder}/b"))
     assert file_sizes(f"{folder}/missing") == {}
@@ -210,8 +213,9 @@ def test_links_and_what_is_being_written_are_not_listed(tmp_path: Path) -> None:
         (tmp_path / "top" / name).symlink_to(tmp_path / target)
     with replacing(str(tmp_path / "top" / "file")) as file:
         file.write(b"half")
-        assert list_files(str(tmp_path / "top")) == []
+        assert list_files(str(tmp_path / "top")) == files_below(str(tmp_path / "top")) == []
     assert (list_files(str(tmp_path / "top")), list_folders(str(tmp_path / "top"))) == (["file"], [])
+    assert files_below(str(tmp_path / "top")) == ["file"]
     with pytest.raises(OSError, match="symbolic link"):
         remove_folder(str(tmp_path / "top" / "folder"))
     remove_folder(str(tmp_path / "top"))

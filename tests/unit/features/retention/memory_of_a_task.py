@@ -50,7 +50,7 @@ def main() -> None:
     if is_traced:
         tracemalloc.start()
     with TemporaryDirectory(dir=folder) as written:
-        order = GenerationOrder(written, {0: 2**40})
+        order = GenerationOrder(written, 1, {0: 2**40})
         # No topic is listed, so every row says something.
         evaluation = Evaluation(1, ClusterState("cluster", NOW_MS, ()), EvaluationLimits(NOW_MS))
         (told,) = evaluate_batches(_records(folder / "records"), evaluation, order, "attempt")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from airflow_provider_rlmm.features.retention.spark.executor.files import new_fi
 from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import event_rows, segment_rows
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.features.retention.spark.frames import remote_log_events, remote_log_segments
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
+from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart, NumberedPart
 from tests.spark.events import Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, UnusableError, home_of, parse
 from tests.unit.features.retention.test_metadata_partition import (
@@ -71,43 +72,75 @@ def test_each_record_has_one_row_that_says_what_it_says() -> None:
     assert {row["error_code"] for row in rows} >= {ErrorCode.TOMBSTONE, ErrorCode.MALFORMED, ErrorCode.MISROUTED}
 
 
-def generation_of(folder: Path) -> tuple[GenerationFile, dict[str, list[dict[str, Any]]]]:
-    """A file with rows of each kind, and the rows."""
+def generation_of(folder: Path) -> tuple[NumberedPart, dict[str, list[dict[str, Any]]]]:
+    """What is known of a metadata partition that has rows of each kind, and the rows."""
     topic = Topic(PARTITIONS)
     known, lost = Segment(*DEAD, 0, bytes(16)), Segment(*DEAD, 0, bytes(15) + b"\1")
     topic.put_home(known, known.add(1), b"garbage", known.update(2, COPIED))
     topic.put_home(lost, lost.update(3, COPIED))
-    reports = told(batches_of(without_keys(topic)), GenerationOrder(str(folder), ENDS))
-    (file,) = [report.part.rows for report in reports]
-    assert file is not None
-    return file, rows_of(str(folder), reports)
+    (report,) = told(batches_of(without_keys(topic)), GenerationOrder(str(folder), 1, ENDS))
+    return (report.metadata_partition, report.part), rows_of(str(folder), [report])
+
+
+def rows_in(folder: Path, numbered: NumberedPart, kinds: Collection[str] = KINDS) -> list[dict[str, Any]]:
+    return [row for batch in segment_rows(str(folder), numbered, PARTITIONS, kinds) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("kinds", [(SEGMENT,), (UNRESOLVED,), (QUARANTINED,), KINDS])
-def test_the_rows_of_a_file_are_those_of_the_kinds_that_are_asked_for(tmp_path: Path, kinds: tuple[str, ...]) -> None:
-    file, rows = generation_of(tmp_path)
+def test_the_rows_are_those_of_the_kinds_that_are_asked_for(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    numbered, rows = generation_of(tmp_path)
     assert all(rows[kind] for kind in KINDS)
-    found = [row for batch in segment_rows(str(tmp_path), file, kinds) for row in batch.to_pylist()]
-    assert found == [row for kind in KINDS if kind in kinds for row in rows[kind]]
+    assert rows_in(tmp_path, numbered, kinds) == [row for kind in KINDS if kind in kinds for row in rows[kind]]
+    assert rows_in(tmp_path, (0, GenerationPart(5))) == [], "no record was ever read"
+
+
+def test_a_file_holds_only_what_there_is_to_say_and_segments_without_a_row_in_it_have_one_all_the_same(
+    tmp_path: Path,
+) -> None:
+    topic = random_topic(9, [*NAMES, DEAD], NOW, MIN_AGE, 400, PARTITIONS)
+    reports = told(batches_of(without_keys(topic)), GenerationOrder(str(tmp_path), 1, ENDS))
+    for report in reports:
+        assert report.part.rows is not None
+        written = pq.read_table(tmp_path / report.part.rows.name, partitioning=None).to_pylist()
+        rows = rows_in(tmp_path, (report.metadata_partition, report.part))
+        said = [row for row in rows if row["kind"] != SEGMENT or row["reason"] or not row["listed"]]
+        assert written == said
+        others = [row for row in rows if row not in said]
+        assert {(row["kind"], row["listed"], row["may_be_orphaned"], row["exact"], row["error"]) for row in others} == {
+            (SEGMENT, True, False, False, None)
+        }
+    # In the place of its own, the rows of another metadata partition.
+    first, second = reports[:2]
+    mixed = replace(first.part, rows=second.part.rows)
+    with pytest.raises(SnapshotRefusedError, match="name segments that its state does not have"):
+        rows_in(tmp_path, (first.metadata_partition, mixed))
 
 
 def test_another_file_than_the_manifest_names_gives_no_rows(tmp_path: Path) -> None:
-    file, _ = generation_of(tmp_path)
-    with pytest.raises(SnapshotRefusedError, match="its size or checksum differs"):
-        list(segment_rows(str(tmp_path), replace(file, sha256="0" * 64), KINDS))
+    (number, part), _ = generation_of(tmp_path)
+    assert part.rows is not None
+    assert part.state is not None
+    for files in (
+        {"rows": replace(part.rows, sha256="0" * 64)},
+        {"state": replace(part.state, sha256="0" * 64)},
+        {"changes": replace(part.state, sha256="0" * 64)},
+    ):
+        with pytest.raises(SnapshotRefusedError, match="its size or checksum differs"):
+            rows_in(tmp_path, (number, replace(part, **files)))
     with pytest.raises(SnapshotRefusedError, match="cannot be read"):
-        list(segment_rows(str(tmp_path), replace(file, name=file.name + "x"), KINDS))
+        rows_in(tmp_path, (number, replace(part, rows=replace(part.rows, name=part.rows.name + "x"))))
 
 
 def test_a_file_of_other_columns_or_no_parquet_gives_no_rows(tmp_path: Path) -> None:
+    (number, part), _ = generation_of(tmp_path)
     with new_file(str(tmp_path), "a") as file, pq.ParquetWriter(pa.PythonFile(file, "w"), pa.schema([])) as writer:
         writer.write_table(pa.table({}))
     with pytest.raises(SnapshotRefusedError, match="has other columns than this version writes"):
-        list(segment_rows(str(tmp_path), file.described(), KINDS))
+        rows_in(tmp_path, (number, replace(part, rows=file.described())))
     with new_file(str(tmp_path), "b") as file:
         file.write(b"not Parquet")
     with pytest.raises(SnapshotRefusedError, match=r"b cannot be used"):
-        list(segment_rows(str(tmp_path), file.described(), KINDS))
+        rows_in(tmp_path, (number, replace(part, rows=file.described())))
 
 
 class Session:

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
+from airflow_provider_rlmm.core.base.file_systems import files_below, local_path
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.features.retention.spark.executor.files import new_file, opened, read_whole
@@ -27,16 +28,35 @@ from airflow_provider_rlmm.features.retention.spark.generation_store import Gene
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
 from tests.moto_s3 import MotoS3
 
-ROWS = GenerationFile("metadata_partition=0/a.parquet", 7, "ab")
-STATE = GenerationFile("metadata_partition=0/_a.state", 9, "cd")
+ROWS = GenerationFile("generation=4/metadata_partition=0/a.parquet", 7, "ab")
+STATE = GenerationFile("generation=2/metadata_partition=0/_a.state", 9, "cd")
+CHANGES = GenerationFile("generation=4/metadata_partition=0/_a.changes", 8, "ef")
 GAP = HistoryGap(0, 4, 6)
 ANCHORS = (Anchor(17, "x"), Anchor(19, "y"))
-PART = GenerationPart(20, 3, 300, 1, 2, ANCHORS, holes=(GAP,), more_holes=5, keyed_at=7, rows=ROWS, state=STATE)
+PART = GenerationPart(
+    20, 3, 300, 1, 2, ANCHORS, holes=(GAP,), more_holes=5, keyed_at=7, rows=ROWS, state=STATE, changes=CHANGES
+)
 PARTS = {0: PART, 1: GenerationPart(0)}
 GENERATION = Generation(
     4, "cluster", "AAAAAAAAAAAAAAAAAAAACA", 3, 1_800_000_000_000, PARTS, ToldEra(EraName.KEYED, "a key")
 )
 BEGIN, END = {0: 0, 1: 0}, {0: 25, 1: 5}
+
+
+def numbered(number: int, state_of: int | None = None) -> Generation:
+    """A generation with files of its own, and a state that perhaps an earlier one has written."""
+    owners = {"rows": number, "changes": number, "state": state_of or number}
+    files = {
+        name: replace(file, name=file.name.replace(file.name.partition("/")[0], f"generation={owners[name]}"))
+        for name, file in (("rows", ROWS), ("state", STATE), ("changes", CHANGES))
+    }
+    return replace(changed(**files), number=number)
+
+
+def write(store: GenerationStore, name: str, data: bytes = b"some bytes") -> GenerationFile:
+    with new_file(store.root, name) as file:
+        file.write(data)
+    return file.described()
 
 
 def changed(**parts: Any) -> Generation:
@@ -58,8 +78,11 @@ def test_a_manifest_reads_back_as_it_was_written() -> None:
         {"anchors": (Anchor(17, "x"), Anchor(17, "x"))},
         {"anchors": (Anchor(20, "y"),)},
         {"anchors": tuple(Anchor(n, "x") for n in range(17))},
-        {"rows": replace(ROWS, name="metadata_partition=1/a.parquet")},
-        {"rows": replace(ROWS, name="metadata_partition=0/../../a.parquet")},
+        {"rows": replace(ROWS, name="generation=4/metadata_partition=1/a.parquet")},
+        {"rows": replace(ROWS, name="generation=4/metadata_partition=0/../../a.parquet")},
+        {"rows": replace(ROWS, name="metadata_partition=0/a.parquet")},
+        {"changes": replace(CHANGES, name="generation=5/metadata_partition=0/_a.changes")},
+        {"rows": None, "state": None, "anchors": ()},
         {"state": replace(STATE, name="/etc/passwd")},
         {"next_offset": -1},
         {"holes": (replace(GAP, metadata_partition=1),)},
@@ -130,12 +153,11 @@ def store(tmp_path: Path) -> GenerationStore:
 def test_only_generations_with_a_manifest_are_there(store: GenerationStore, tmp_path: Path) -> None:
     assert store.numbers() == []
     for number in (3, 12, 4):
-        store.create(replace(GENERATION, number=number))
-    with new_file(store.folder(13), ROWS.name) as file:
-        file.write(b"of a run that was killed")
+        store.create(numbered(number))
+    write(store, "generation=13/metadata_partition=0/a.parquet")
     (tmp_path / "data set" / "segments" / "generation=x").mkdir()
     assert store.numbers() == [12, 4, 3]
-    assert store.read(4) == GENERATION
+    assert store.read(4) == numbered(4)
     assert store.uri == (tmp_path / "data set").as_uri()
 
 
@@ -161,38 +183,69 @@ def test_a_manifest_under_another_number_is_refused(store: GenerationStore, tmp_
 
 def test_the_last_two_generations_stay(store: GenerationStore) -> None:
     for number in (1, 2, 4, 5):
-        store.create(replace(GENERATION, number=number))
-    with new_file(store.folder(3), ROWS.name) as file:
-        file.write(b"of a run that was killed")
-    with new_file(store.folder(6), ROWS.name) as file:
-        file.write(b"of a run that is under way")
+        store.create(numbered(number))
+    write(store, "generation=3/metadata_partition=0/a.parquet", b"of a run that was killed")
+    under_way = write(store, "generation=6/metadata_partition=0/a.parquet", b"of a run that is under way")
     assert store.remove_old(5) == [1, 2, 3]
     assert store.numbers() == [5, 4]
     assert store.remove_old(5) == []
-    assert read_whole(store.folder(6), file.described()).to_pybytes() == b"of a run that is under way"
+    assert read_whole(store.root, under_way).to_pybytes() == b"of a run that is under way"
+
+
+def files_of(store: GenerationStore, number: int) -> list[str]:
+    return [name for name in files_below(store.root) if name.startswith(f"generation={number}/")]
+
+
+def test_what_a_later_generation_names_stays_as_long_as_it_is_named(store: GenerationStore) -> None:
+    for number, state_of in ((1, 1), (2, 1), (3, 1), (4, 4)):
+        generation = numbered(number, state_of)
+        store.create(generation)
+        for name in {file.name for file in generation.parts[0].files} - {*files_below(store.root)}:
+            write(store, name)
+        write(store, f"generation={number}/metadata_partition=0/_of-a-lost-worker.state")
+    state = "generation=1/metadata_partition=0/_a.state"
+    assert store.remove_old(3) == [1]
+    assert (store.numbers(), files_of(store, 1)) == ([4, 3, 2], [state])
+    assert store.remove_old(3) == []
+    assert store.remove_old(4) == [2]
+    assert (files_of(store, 1), files_of(store, 2)) == ([state], []), "the third goes on from the first one's state"
+    store.create(numbered(5, 4))
+    assert store.remove_old(5) == [1, 3]
+    assert {name.partition("/")[0] for name in files_below(store.root)} == {"generation=4", "generation=5"}
+
+
+def test_where_nobody_knows_what_a_later_generation_names_nothing_is_removed(store: GenerationStore) -> None:
+    for number in (1, 2, 3):
+        store.create(numbered(number, 1))
+    damaged = local_path(store.folder(2))
+    assert damaged is not None
+    (damaged / MANIFEST_NAME).write_text("{}")
+    with pytest.raises(SnapshotRefusedError, match="cannot be read"):
+        store.remove_old(3)
+    assert store.numbers() == [3, 2, 1]
 
 
 def test_a_file_is_read_only_as_it_was_written(store: GenerationStore, tmp_path: Path) -> None:
-    with new_file(store.folder(1), ROWS.name) as file:
+    with new_file(store.root, ROWS.name) as file:
         assert [file.write(b"some "), file.write(memoryview(b"bytes"))] == [5, 5]
     described = file.described()
-    assert read_whole(store.folder(1), described).to_pybytes() == b"some bytes"
+    assert read_whole(store.root, described).to_pybytes() == b"some bytes"
     for other in (replace(described, bytes=9), replace(described, sha256="0"), replace(described, name="no such file")):
         with pytest.raises(SnapshotRefusedError):
-            read_whole(store.folder(1), other)
-        with pytest.raises(SnapshotRefusedError), opened(store.folder(1), other) as stream:
+            read_whole(store.root, other)
+        with pytest.raises(SnapshotRefusedError), opened(store.root, other) as stream:
             stream.read(4)
-    with opened(store.folder(1), described) as stream:
+    with opened(store.root, described) as stream:
         assert [stream.read(4), stream.read(100)] == [b"some", b" bytes"]
-    with pytest.raises(SnapshotRefusedError, match="no sense"), opened(store.folder(1), described):
+    with pytest.raises(SnapshotRefusedError, match="no sense"), opened(store.root, described):
         raise SnapshotRefusedError("no sense")
     changed = replace(described, sha256="0")
-    with pytest.raises(SnapshotRefusedError, match="checksum differs"), opened(store.folder(1), changed):
+    with pytest.raises(SnapshotRefusedError, match="checksum differs"), opened(store.root, changed):
         raise SnapshotRefusedError("no sense")
 
 
 def test_a_file_that_fails_is_gone(store: GenerationStore, tmp_path: Path) -> None:
-    with suppress(ZeroDivisionError), new_file(store.folder(1), ROWS.name) as file:
+    with suppress(ZeroDivisionError), new_file(store.root, ROWS.name) as file:
         file.write(b"half")
         _ = 1 // 0
     assert file.closed
@@ -222,17 +275,16 @@ def test_a_data_set_in_an_object_store(s3: MotoS3) -> None:
     assert store.numbers() == []
     large = bytes(range(256)) * 50_000
     for number in (1, 2, 3):
-        with new_file(store.folder(number), STATE.name) as file:
-            file.write(large)
-        assert read_whole(store.folder(number), file.described()).to_pybytes() == large
-        store.create(replace(GENERATION, number=number))
+        file = write(store, f"generation={number}/metadata_partition=0/_a.state", large)
+        assert read_whole(store.root, file).to_pybytes() == large
+        store.create(numbered(number))
     with pytest.raises(PlanError, match="another run has written generation 3"):
-        store.create(replace(GENERATION, number=3, created_at_ms=5))
+        store.create(replace(numbered(3), created_at_ms=5))
     assert store.numbers() == [3, 2, 1]
-    assert store.read(3) == replace(GENERATION, number=3)
+    assert store.read(3) == numbered(3)
     assert store.remove_old(3) == [1]
     assert store.numbers() == [3, 2]
-    kept = [(n, name) for n in (2, 3) for name in (STATE.name, MANIFEST_NAME)]
+    kept = [(n, name) for n in (2, 3) for name in ("metadata_partition=0/_a.state", MANIFEST_NAME)]
     assert s3.objects(bucket).keys() == {f"some/data/segments/generation={n}/{name}" for n, name in kept}
     with pytest.raises(SnapshotRefusedError, match="cannot be read"):
-        read_whole(store.folder(1), file.described())
+        read_whole(store.root, replace(file, name=file.name.replace("=3/", "=1/")))

@@ -30,7 +30,7 @@ def read(
     folder: Path, records: list[Record], end: int, begin: int = 0, before: GenerationPart | None = None
 ) -> TaskReport:
     known = {} if before is None else {HOME: before}
-    order = GenerationOrder(str(folder / str(end)), {HOME: end}, known, str(folder / str(end - 30)), {HOME: begin})
+    order = GenerationOrder(str(folder), end, {HOME: end}, known, {HOME: begin})
     (report,) = told(batches_of(records, 7), order)
     return report
 

@@ -15,15 +15,15 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
-from airflow_provider_rlmm.features.retention.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
-from airflow_provider_rlmm.features.retention.spark.executor import metadata_partition
+from airflow_provider_rlmm.features.retention.spark.columns import KINDS, QUARANTINED, SEGMENT, UNRESOLVED
+from airflow_provider_rlmm.features.retention.spark.executor import frame_rows, metadata_partition
 from airflow_provider_rlmm.features.retention.spark.executor import rows as rows_module
 from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding
+from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import segment_rows
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
 from airflow_provider_rlmm.features.retention.spark.executor.rows import SCHEMA, Evaluation
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
@@ -63,7 +63,7 @@ def evaluated(records: Iterable[Record], largest_batch: int = 1_000) -> Rows:
 def found(batches: Iterable[pa.RecordBatch]) -> tuple[Rows, list[TaskReport]]:
     """The rows by kind, and what was told of them."""
     with TemporaryDirectory() as folder:
-        reports = told(batches, GenerationOrder(folder, ENDS))
+        reports = told(batches, GenerationOrder(folder, 1, ENDS))
         return rows_of(folder, reports), reports
 
 
@@ -75,11 +75,10 @@ def told(batches: Iterable[pa.RecordBatch], order: GenerationOrder, attempt: str
 def rows_of(folder: str, reports: Iterable[TaskReport]) -> Rows:
     by_kind: Rows = {SEGMENT: [], UNRESOLVED: [], QUARANTINED: []}
     for report in reports:
-        assert report.part.rows is not None
-        table = pq.read_table(f"{folder}/{report.part.rows.name}", partitioning=None)
-        assert table.schema == SCHEMA
-        for row in table.to_pylist():
-            by_kind[row["kind"]].append(row)
+        for batch in segment_rows(folder, (report.metadata_partition, report.part), PARTITIONS, KINDS):
+            assert batch.schema == SCHEMA
+            for row in batch.to_pylist():
+                by_kind[row["kind"]].append(row)
     return by_kind
 
 
@@ -110,7 +109,8 @@ def test_rows_that_are_made_a_few_at_a_time_are_those_that_are_made_at_once(
     names = [(topic.topic_id.bytes, topic.name) for topic in CLUSTER.topics]
     records = without_keys(random_topic(6, [*names, DEAD], NOW, MIN_AGE, examples(600), PARTITIONS))
     expected, told_at_once = found(batches_of(records))
-    monkeypatch.setattr(rows_module, "ROWS_AT_ONCE", rows_at_once)
+    for module in (rows_module, frame_rows):
+        monkeypatch.setattr(module, "ROWS_AT_ONCE", rows_at_once)
     monkeypatch.setattr(rows_module, "_JUDGED_AT_ONCE", judged_at_once)
     rows, reports = found(batches_of(records))
     assert rows == expected
@@ -133,13 +133,13 @@ def test_the_state_of_one_metadata_partition_is_gone_before_the_next_one_is_read
 
     monkeypatch.setattr(metadata_partition, "Folding", Watched)
     topic = random_topic(5, [DEAD, (FOREVER.topic_id.bytes, FOREVER.name)], NOW, MIN_AGE, 60, PARTITIONS)
-    told(batches_of(without_keys(topic)), GenerationOrder(str(tmp_path), ENDS))
+    told(batches_of(without_keys(topic)), GenerationOrder(str(tmp_path), 1, ENDS))
     assert len(alive) > 2
 
 
 def test_what_is_told_is_what_the_files_hold(tmp_path: Path) -> None:
     topic = random_topic(5, [(SIZED.topic_id.bytes, SIZED.name), DEAD], NOW, MIN_AGE, 300, PARTITIONS)
-    reports = told(batches_of(without_keys(topic)), GenerationOrder(str(tmp_path), ENDS))
+    reports = told(batches_of(without_keys(topic)), GenerationOrder(str(tmp_path), 1, ENDS))
     rows = rows_of(str(tmp_path), reports)
     assert [report.metadata_partition for report in reports] == sorted({partition for partition, _, _ in topic.records})
     for report in reports:
@@ -226,15 +226,16 @@ def test_nothing_is_exact_beside_a_record_that_cannot_be_applied() -> None:
         assert (beside["may_be_orphaned"], beside["exact"]) == (True, False)
 
 
-def test_a_metadata_partition_in_pieces_or_out_of_order_shows_in_what_is_told() -> None:
+def test_a_metadata_partition_in_pieces_or_out_of_order_shows_in_what_is_told(tmp_path: Path) -> None:
+    order = GenerationOrder(str(tmp_path), 1, ENDS)
     s, later = segment(1), segment(2)
     home = s.metadata_partition(PARTITIONS)
     other = (home + 1) % PARTITIONS
     records = [(home, 0, None, s.add(1)), (other, 0, None, b""), (home, 1, None, later.add(1))]
     pieces = [pa.RecordBatch.from_pylist([dict(zip(RECORDS.names, r, strict=True))], RECORDS) for r in records]
-    assert [report.metadata_partition for report in found(pieces)[1]] == [home, other, home]
+    assert [report.metadata_partition for report in told(pieces, order)] == [home, other, home]
     for places in ([0, 2], [2, 0]):
-        _, reports = found(pieces[place] for place in places)
+        reports = told((pieces[place] for place in places), order)
         assert [report.in_order for report in reports] == [places == [0, 2]]
 
 

@@ -33,7 +33,7 @@ ALIAS = (DEAD[0], "alias")
 
 
 def written(topic: Topic, folder: Path) -> list[GenerationFile]:
-    reports = told(batches_of(without_keys(topic)), GenerationOrder(str(folder), ENDS))
+    reports = told(batches_of(without_keys(topic)), GenerationOrder(str(folder), 1, ENDS))
     return [report.part.rows for report in reports if report.part.rows is not None]
 
 

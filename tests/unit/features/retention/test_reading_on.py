@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.features.retention.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
+from airflow_provider_rlmm.features.retention.spark.executor import folding
 from airflow_provider_rlmm.features.retention.spark.executor.files import new_file
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.features.retention.spark.generation import Anchor, GenerationPart
@@ -39,13 +40,12 @@ def ends_of(records: list[Record]) -> dict[int, int]:
 
 
 def generation(
-    folder: Path, name: str, records: list[Record], before: dict[int, GenerationPart] | None = None, of: str = ""
+    folder: Path, number: int, records: list[Record], before: dict[int, GenerationPart] | None = None
 ) -> list[TaskReport]:
     """What the tasks tell that read these records, from the anchors of an earlier generation on."""
     known = before or {}
     new = [record for record in records if record[1] >= (known[record[0]].start if record[0] in known else 0)]
-    order = GenerationOrder(str(folder / name), ends_of(records), known, str(folder / of))
-    return told(batches_of(new, 37), order)
+    return told(batches_of(new, 37), GenerationOrder(str(folder), number, ends_of(records), known), f"attempt-{number}")
 
 
 def parts_of(reports: list[TaskReport]) -> dict[int, GenerationPart]:
@@ -59,18 +59,22 @@ def topic_of(seed: int, segments: int = 500) -> list[Record]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_reading_on_comes_to_what_reading_all_comes_to(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("share", [0, 1 / 4, 1_000])
+def test_reading_on_comes_to_what_reading_all_comes_to(
+    seed: int, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a state is written each time, now and then, or never again."""
+    monkeypatch.setattr(folding, "SHARE_OF_CHANGES", share)
     records = topic_of(seed, examples(500))
     before: dict[int, GenerationPart] = {}
-    of = ""
-    for number, shares in enumerate(((0.0, 0.3), (0.3, 0.3), (0.3, 0.9), (1.0, 1.0))):
+    for number, shares in enumerate(((0.0, 0.3), (0.3, 0.3), (0.3, 0.6), (0.8, 0.65), (1.0, 1.0)), 1):
         # Some metadata partitions have nothing new, and one begins late.
         ends = {p: int(end * shares[p > 0]) for p, end in ends_of(records).items()}
         some = [record for record in records if record[1] < ends[record[0]]]
-        reports = generation(tmp_path, str(number), some, before, of)
+        reports = generation(tmp_path, number, some, before)
         assert [report.refused for report in reports] == [None] * len(reports)
         expected, told_of_all = found(batches_of(some, 1_000))
-        rows = rows_of(str(tmp_path / str(number)), reports)
+        rows = rows_of(str(tmp_path), reports)
         assert rows[SEGMENT] == expected[SEGMENT]
         for kind in (UNRESOLVED, QUARANTINED):
             assert sorted(map(repr, rows[kind])) == sorted(map(repr, expected[kind]))
@@ -81,19 +85,69 @@ def test_reading_on_comes_to_what_reading_all_comes_to(seed: int, tmp_path: Path
         assert {r.metadata_partition: r.records for r in reports} == {
             r.metadata_partition: r.part.next_offset - known.get(r.metadata_partition, 0) for r in reports
         }, "what was read before is read again by its last records only, and not counted"
-        before, of = before | parts_of(reports), str(number)
+        before |= parts_of(reports)
     assert {kind: bool(rows[kind]) for kind in rows} == {SEGMENT: True, UNRESOLVED: True, QUARANTINED: True}
+    ages = {part.state.name.partition("/")[0] for part in before.values() if part.state is not None}
+    assert ages == {0: {"generation=5"}, 1_000: {"generation=1", "generation=2"}}.get(share, ages)
+
+
+def names_of(report: TaskReport) -> tuple[str | None, str | None]:
+    """Of the state, and of the records since."""
+    state, changes = (file and file.name.partition("/")[0] for file in (report.part.state, report.part.changes))
+    return state, changes
+
+
+def test_a_state_stays_until_a_quarter_of_its_bytes_is_new(tmp_path: Path) -> None:
+    records = [record for record in topic_of(9) if record[0] == HOME]
+    begun = len(records) // 2
+    (report,) = generation(tmp_path, 1, records[:begun])
+    assert names_of(report) == ("generation=1", None)
+    seen = []
+    for number, end in enumerate(range(begun, len(records), 8), 2):
+        (report,) = generation(tmp_path, number, records[:end], {HOME: report.part})
+        state, changes = names_of(report)
+        assert report.part.state is not None
+        if changes is not None:
+            assert report.part.changes is not None
+            assert changes == f"generation={number}"
+            values = [len(value or b"") for *_, value in records[:end][-9:]]
+            # The headers of the file are not among the bytes that count.
+            assert report.part.changes.bytes < report.part.state.bytes / 4 + max(values) + 4_096
+        elif number > 2:
+            assert state == f"generation={number}"
+        seen.append((state, changes))
+    assert seen[0] == ("generation=1", None), "nothing is new"
+    assert ("generation=1", "generation=3") in seen
+    assert len({state for state, _ in seen}) > 1, "and then there is another state"
+
+
+def test_where_nothing_is_new_the_records_behind_a_state_stay_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folding, "SHARE_OF_CHANGES", 1_000)
+    records = [record for record in topic_of(9) if record[0] == HOME]
+    part = None
+    for number, end in enumerate((100, 140, 140), 1):
+        (report,) = generation(tmp_path, number, records[:end], part and {HOME: part})
+        part = report.part
+    assert names_of(report) == ("generation=1", "generation=2")
+    assert part is not None
+    assert part.rows is not None
+    assert part.rows.name.startswith("generation=3/"), "what is said of segments goes by the time"
 
 
 def one_partition(tmp_path: Path) -> tuple[list[Record], dict[int, GenerationPart]]:
-    """A generation of the first half of a metadata partition; with the whole of it."""
+    """A generation of the first half of a metadata partition, which has records behind its state; with the whole of it."""
     records = [record for record in topic_of(9) if record[0] == HOME]
-    half = [record for record in records if record[1] < len(records) // 2]
-    return records, parts_of(generation(tmp_path, "before", half))
+    half = len(records) // 2
+    before = parts_of(generation(tmp_path, 1, records[: half - 5]))
+    before = parts_of(generation(tmp_path, 2, records[:half], before))
+    assert before[HOME].changes is not None
+    return records, before
 
 
 def reading_on(tmp_path: Path, records: list[Record], before: dict[int, GenerationPart]) -> TaskReport:
-    (report,) = generation(tmp_path, "next", records, before, "before")
+    (report,) = generation(tmp_path, 3, records, before)
     return report
 
 
@@ -120,12 +174,12 @@ def test_a_log_with_other_records_is_not_gone_on_with(name: str, tmp_path: Path)
     at = before[HOME].next_offset
     (report,) = told(
         batches_of([r for r in CHANGES[name](records, at) if r[1] >= before[HOME].start]),
-        GenerationOrder(str(tmp_path / "next"), ends_of(records), before, str(tmp_path / "before")),
+        GenerationOrder(str(tmp_path), 3, ends_of(records), before),
     )
     assert report.refused is not None
     assert "that it held before" in report.refused
     assert (report.part.rows, report.part.state) == (None, None)
-    assert not (tmp_path / "next").exists(), "nothing is written"
+    assert not (tmp_path / "generation=3").exists(), "nothing is written"
     assert reading_on(tmp_path, records, before).refused is None
 
 
@@ -138,19 +192,17 @@ def test_an_anchor_that_was_never_there_is_asked_for(tmp_path: Path) -> None:
         part.anchors[:5] + part.anchors[6:],
         (Anchor(part.start - 1, "0"), *part.anchors[1:]),
     ):
-        order = GenerationOrder(
-            str(tmp_path / "next"), ends_of(records), {HOME: replace(part, anchors=anchors)}, str(tmp_path / "before")
-        )
+        order = GenerationOrder(str(tmp_path), 3, ends_of(records), {HOME: replace(part, anchors=anchors)})
         (report,) = told(batches_of([r for r in records if r[1] >= part.start]), order)
         assert report.refused is not None
 
 
 @pytest.mark.parametrize("damage", ["gone", "longer", "another bit", "another's"])
-def test_a_state_that_is_not_the_one_of_the_manifest_is_refused(damage: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["state", "changes"])
+def test_a_state_that_is_not_the_one_of_the_manifest_is_refused(which: str, damage: str, tmp_path: Path) -> None:
     records, before = one_partition(tmp_path)
-    state = before[HOME].state
-    assert state is not None
-    path = tmp_path / "before" / state.name
+    file = getattr(before[HOME], which)
+    path = tmp_path / file.name
     data = bytearray(path.read_bytes())
     if damage == "gone":
         path.unlink()
@@ -160,7 +212,10 @@ def test_a_state_that_is_not_the_one_of_the_manifest_is_refused(damage: str, tmp
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
     else:
-        parts_of(generation(tmp_path, "before", [r for r in records if r[1] < 40]))
+        other = [r for r in records if r[1] < 40]
+        known = parts_of(generation(tmp_path, 7, other[:35]))
+        known = parts_of(generation(tmp_path, 8, other, known)) if which == "changes" else known
+        path.write_bytes((tmp_path / getattr(known[HOME], which).name).read_bytes())
     report = reading_on(tmp_path, records, before)
     assert report.refused is not None
     assert str(path) in report.refused
@@ -172,10 +227,13 @@ def test_a_state_with_a_fitting_checksum_and_no_sense_is_refused(tmp_path: Path)
     with pa.ipc.new_stream(sink, pa.schema([("state", pa.large_binary())])) as writer:
         writer.write_table(pa.table({"state": pa.array([b"x"], pa.large_binary())}))
     for number, data in enumerate((b"", b"garbage", sink.getvalue().to_pybytes())):
-        with new_file(str(tmp_path / "before"), f"metadata_partition={HOME}/_{number}.state") as file:
+        with new_file(str(tmp_path), f"generation=2/metadata_partition={HOME}/_{number}.state") as file:
             file.write(data)
-        report = reading_on(tmp_path, records, {HOME: replace(before[HOME], state=file.described())})
-        assert report.refused is not None
+        for which in ("state", "changes"):
+            known = {HOME: replace(before[HOME], **{which: file.described()})}
+            report = reading_on(tmp_path, records, known)
+            assert report.refused is not None
+            assert str(tmp_path / file.described().name) in report.refused
 
 
 def test_what_cannot_be_applied_is_remembered(tmp_path: Path) -> None:
@@ -185,9 +243,9 @@ def test_what_cannot_be_applied_is_remembered(tmp_path: Path) -> None:
     home = s.metadata_partition(PARTITIONS)
     topic.put_home(s, b"garbage", s.add(1))
     records = without_keys(topic)
-    before = parts_of(generation(tmp_path, "before", records[:1]))
-    (report,) = generation(tmp_path, "next", records, before, "before")
-    rows = rows_of(str(tmp_path / "next"), [report])
+    before = parts_of(generation(tmp_path, 1, records[:1]))
+    (report,) = generation(tmp_path, 2, records, before)
+    rows = rows_of(str(tmp_path), [report])
     assert [row["exact"] for row in rows[SEGMENT]] == [False]
     assert [(row["metadata_partition"], row["event_offset"]) for row in rows[QUARANTINED]] == [(home, 0)]
     assert rows[QUARANTINED][0]["error"].startswith("MALFORMED: ")

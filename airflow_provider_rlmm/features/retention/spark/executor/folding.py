@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.base.errors import MetadataError, SnapshotRefuse
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
 from airflow_provider_rlmm.core.records.era import keyed_offset
 from airflow_provider_rlmm.core.records.lost_records import holes_of
-from airflow_provider_rlmm.features.retention.spark.executor.files import HashedFile, opened
+from airflow_provider_rlmm.features.retention.spark.executor.files import HashedFile, new_file, opened
 from airflow_provider_rlmm.features.retention.spark.generation import (
     GENERATION_FORMAT,
     MAX_ANCHORS,
@@ -31,7 +31,12 @@ QUARANTINE = pa.schema([("event_offset", pa.int64()), ("error", pa.string())])
 _FORMAT = {b"format": b"airflow-provider-rlmm generation", b"version": str(GENERATION_FORMAT).encode()}
 _STATE = QUARANTINE.with_metadata(_FORMAT)
 """Of the head of a state file; the state itself lies behind it."""
+_CHANGES = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())], metadata=_FORMAT)
+"""Of the records behind a state, as the log has them: whoever applies them comes to the state behind them."""
 _NO_PART = GenerationPart(0)
+
+SHARE_OF_CHANGES = 1 / 4
+"""Records behind a state may have this share of its bytes; where there are more, a state is written again."""
 
 
 class Folding:
@@ -41,7 +46,7 @@ class Folding:
     :param number: which one.
     :param num_partitions: how many the topic has.
     :param before: what an earlier generation knew of it.
-    :param folder: URI of that generation.
+    :param folder: URI of the folder that the names of its files are below.
     :param begin: offset at which the metadata partition begins, inclusive.
     :raises SnapshotRefusedError: if a file of that generation is not the one that its manifest names.
     """
@@ -60,11 +65,17 @@ class Folding:
         self._next_offset = max(begin, self._before.next_offset)
         self.holes, self.more_holes = self._before.holes, self._before.more_holes
         self.keyed_at = self._before.keyed_at
+        self._changes = _Changes(0)
         if self._before.state is None:
             self.state, self._quarantined = ColumnarState.empty(keep_finished=True), [QUARANTINE.empty_table()]
         else:
             self.state, found = read_state(folder, self._before.state)
             self._quarantined = [found]
+            self._changes = _Changes(round(SHARE_OF_CHANGES * self._before.state.bytes))
+        if self._before.changes is not None:
+            for batch in read_changes(folder, self._before.changes):
+                self._changes.add(batch)
+                self._fold(batch)
 
     @property
     def quarantined(self) -> pa.Table:
@@ -136,10 +147,17 @@ class Folding:
         if self.keyed_at is None:
             self.keyed_at = keyed_offset(records)
         self._anchors.extend(_anchors_of(records.slice(max(0, records.num_rows - MAX_ANCHORS))))
+        columns = [records[field.name].cast(field.type) for field in _CHANGES]
+        new = pa.RecordBatch.from_arrays(columns, schema=_CHANGES)
+        self._changes.add(new)
+        self._fold(new)
+
+    def _fold(self, records: pa.RecordBatch) -> None:
+        """Apply records by the columns of :data:`_CHANGES`."""
         decoded = decode(
             records["value"],
             keys=records["key"],
-            metadata_partition=records["metadata_partition"],
+            metadata_partition=self.number,
             offset=records["offset"],
             num_partitions=self._num_partitions,
         )
@@ -149,16 +167,77 @@ class Folding:
         if found.num_rows:
             self._quarantined.append(pa.table([found["offset"], found["reason"]], schema=QUARANTINE))
 
-    def write_state(self, file: HashedFile) -> None:
+    def write(self, folder: str, name: str) -> tuple[GenerationFile, GenerationFile | None]:
         """
-        Write what the next generation goes on from: two Arrow IPC streams, the records that cannot be applied and the state.
+        Write what the next generation goes on from, which is the state, or, where an earlier one is known and little is new,
+        the records since; return the state, and these.
 
-        :param file: where to.
+        :param folder: URI of the folder that the names of files are below.
+        :param name: of the files, but for what they hold.
         """
+        before = self._before
+        if before.state is None or self._changes.are_many:
+            with new_file(folder, f"{name}.state") as file:
+                self._write_state(file)
+            return file.described(), None
+        if not self.records:
+            return before.state, before.changes
+        with (
+            new_file(folder, f"{name}.changes") as file,
+            pa.ipc.new_stream(pa.PythonFile(file, "w"), _CHANGES) as writer,
+        ):
+            for batch in self._changes.batches:
+                writer.write_batch(batch)
+        return before.state, file.described()
+
+    def _write_state(self, file: HashedFile) -> None:
+        """Write two Arrow IPC streams: the records that cannot be applied, and the state."""
         sink = pa.PythonFile(file, "w")
         with pa.ipc.new_stream(sink, _STATE) as writer:
             writer.write_table(self.quarantined.replace_schema_metadata(_FORMAT))
         self.state.write_ipc(sink)
+
+
+class _Changes:
+    """
+    Records behind a state, as long as they are few beside it.
+
+    :param room: bytes that they may have.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self._room = room
+
+    @property
+    def are_many(self) -> bool:
+        """Whether there was no room for all of them."""
+        return self._room < 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Keep some more, or none at all."""
+        self._room -= batch.nbytes
+        self.batches.append(batch)
+        if self.are_many:
+            self.batches.clear()
+
+
+def read_changes(folder: str, file: GenerationFile) -> list[pa.RecordBatch]:
+    """
+    Return the records behind a state, by the columns of :data:`_CHANGES`, in the order of their offsets.
+
+    :param folder: URI of the folder that the file's name is below.
+    :param file: what its manifest says.
+    :raises SnapshotRefusedError: if it is another one, or holds no records of this format.
+    """
+    with opened(folder, file) as stream:
+        try:
+            reader = pa.ipc.open_stream(stream)
+            if reader.schema != _CHANGES or reader.schema.metadata != _FORMAT:
+                raise SnapshotRefusedError(f"{folder}/{file.name} holds no records of format {GENERATION_FORMAT}")
+            return list(reader)
+        except (pa.ArrowException, ValueError, OSError) as e:
+            raise SnapshotRefusedError(f"{folder}/{file.name} cannot be used ({e})") from e
 
 
 def read_state(folder: str, file: GenerationFile) -> tuple[ColumnarState, pa.Table]:

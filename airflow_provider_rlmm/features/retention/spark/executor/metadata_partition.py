@@ -37,10 +37,10 @@ TOLD = arrow_schema(TOLD_COLUMNS)
 class GenerationOrder:
     """What of a generation is to be written."""
 
-    folder: str  # URI of the generation's folder
+    folder: str  # URI of the folder of all generations, which the names of files are below
+    number: int  # of the generation
     ends: Mapping[int, int]  # metadata partition → offset up to which it is read, exclusive
     before: Mapping[int, GenerationPart] = field(default_factory=dict)  # what is known already, by metadata partition
-    folder_before: str = ""  # URI of the generation that ``before`` is of
     begins: Mapping[int, int] = field(
         default_factory=dict
     )  # metadata partition → where it begins, inclusive; else at 0
@@ -87,7 +87,7 @@ class _Task:
         self.number = number
         self._begun = time.perf_counter()
         self._evaluation, self._order = evaluation, order
-        self._name = f"metadata_partition={number}/{{}}{attempt}-{number}.{{}}"
+        self._place, self._attempt = f"generation={order.number}/metadata_partition={number}", f"{attempt}-{number}"
         self._milliseconds = dict.fromkeys(("load", "fold", "evaluate", "write"), 0.0)
         self._refused: str | None = None
         self._folding: Folding | None = None
@@ -96,7 +96,7 @@ class _Task:
                 number,
                 evaluation.num_partitions,
                 order.before.get(number),
-                order.folder_before,
+                order.folder,
                 order.begins.get(number, 0),
             )
 
@@ -141,13 +141,13 @@ class _Task:
         quarantined = folding.quarantined
         with self._step("write"):
             with (
-                new_file(self._order.folder, self._name.format("", "parquet")) as rows,
+                new_file(self._order.folder, f"{self._place}/{self._attempt}.parquet") as rows,
                 pq.ParquetWriter(pa.PythonFile(rows, "w"), SCHEMA) as writer,
             ):
                 for table in found.rows(self.number, quarantined):
                     writer.write_table(table)
-            with new_file(self._order.folder, self._name.format("_", "state")) as state:
-                folding.write_state(state)
+            # Readers of Parquet data sets pass over what begins with an underscore.
+            state, changes = folding.write(self._order.folder, f"{self._place}/_{self._attempt}")
         part = GenerationPart(
             next_offset=self._order.ends[self.number],
             segments=found.segments.size,
@@ -159,6 +159,7 @@ class _Task:
             more_holes=folding.more_holes,
             keyed_at=folding.keyed_at,
             rows=rows.described(),
-            state=state.described(),
+            state=state,
+            changes=changes,
         )
         return TaskReport(self.number, part, folding.records, folding.in_order, found.partitions, found.largest)

@@ -168,18 +168,20 @@ class EvaluatedState:
 
     def rows(self, number: int, quarantined: pa.Table) -> Iterator[pa.Table]:
         """
-        Yield the rows of the data set, those of the metadata partition's records that cannot be applied among them, at most
-        :data:`ROWS_AT_ONCE` at a time.
+        Yield the rows of the data set, at most :data:`ROWS_AT_ONCE` at a time: those of segments that have a reason or whose
+        topic is not listed (:func:`as_listed` says what holds of any other), of segments whose state is not certain, and of
+        the metadata partition's records that cannot be applied.
         """
-        for start in range(0, self.segments.size, ROWS_AT_ONCE):
-            yield _rows(SEGMENT, self._judged(slice(start, min(start + ROWS_AT_ONCE, self.segments.size))))
+        told = np.flatnonzero((self.codes != NONE) | ~self.is_listed.repeat(self.segments.sizes))
+        for start in range(0, told.size, ROWS_AT_ONCE):
+            yield _rows(SEGMENT, self._judged(told[start : start + ROWS_AT_ONCE]))
         yield from _in_pieces(UNRESOLVED, self.unresolved)
         home = pa.repeat(pa.scalar(number, pa.int32()), quarantined.num_rows)
         yield from _in_pieces(QUARANTINED, quarantined.append_column("metadata_partition", home))
 
-    def _judged(self, some: slice) -> pa.Table:
+    def _judged(self, some: Array) -> pa.Table:
         table = self.segments.table(some, SCHEMA.names)
-        partition = np.searchsorted(self.segments.first, np.arange(some.start, some.stop), "right") - 1
+        partition = np.searchsorted(self.segments.first, some, "right") - 1
         listed, codes = self.is_listed.take(partition), self.codes[some]
         reasons = pa.array([reason.value for reason in REASONS], pa.string())
         judged = {
@@ -211,6 +213,18 @@ def evaluate_state(state: ColumnarState, evaluation: Evaluation, quarantined: in
     exact = quarantined == 0
     codes = reason_codes(segments, evaluation)
     return EvaluatedState(segments, told, is_listed, codes, may_be_orphaned, exact, size)
+
+
+def as_listed(segments: pa.Table) -> pa.Table:
+    """
+    Return rows of segments of which nothing is written: their topic is listed, and nothing says that they go.
+
+    :param segments: with the columns of :data:`SCHEMA` that a state has.
+    """
+    judged = {"listed": True, "may_be_orphaned": False, "exact": False}
+    for name, value in judged.items():
+        segments = segments.append_column(name, pa.repeat(pa.scalar(value), segments.num_rows))
+    return _rows(SEGMENT, segments)
 
 
 def _in_pieces(kind: str, table: pa.Table) -> Iterator[pa.Table]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a task does with one file of a generation: evaluate its segments under other settings, and count what would go."""
+"""What a task does with one metadata partition of a generation: count what would go under other settings."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.records.fold.living import LivingSegments
 from airflow_provider_rlmm.features.retention.spark.columns import WHAT_IF_COLUMNS, arrow_schema
-from airflow_provider_rlmm.features.retention.spark.executor.folding import read_state
+from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding
 from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import NONE, REASONS
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation, reason_codes
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
+from airflow_provider_rlmm.features.retention.spark.generation import NumberedPart
 
 SCHEMA = arrow_schema(WHAT_IF_COLUMNS)
 
 
-def count_what_goes(folder: str, file: GenerationFile, evaluations: Sequence[Evaluation]) -> Iterator[pa.RecordBatch]:
+def count_what_goes(folder: str, numbered: NumberedPart, evaluations: Sequence[Evaluation]) -> Iterator[pa.RecordBatch]:
     """
     Yield rows of :data:`SCHEMA`: per evaluation, topic and reason what would go.
 
-    :param folder: URI of the generation's folder.
-    :param file: the state of one metadata partition.
-    :param evaluations: what would hold.
-    :raises SnapshotRefusedError: if the file is not the one that its manifest names.
+    :param folder: URI of the folder that the names of its files are below.
+    :param numbered: the metadata partition, and what is known of it.
+    :param evaluations: what would hold, all of one topic.
+    :raises SnapshotRefusedError: if a file is not the one that its manifest names.
     """
-    state, _ = read_state(folder, file)
-    segments = state.living()
-    for number, evaluation in enumerate(evaluations):
-        yield _counted(number, segments, reason_codes(segments, evaluation))
+    number, part = numbered
+    segments = Folding(number, evaluations[0].num_partitions, part, folder).state.living()
+    for scenario, evaluation in enumerate(evaluations):
+        yield _counted(scenario, segments, reason_codes(segments, evaluation))
 
 
 def _counted(number: int, segments: LivingSegments, codes: Any) -> pa.RecordBatch:
