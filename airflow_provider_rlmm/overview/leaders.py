@@ -66,4 +66,5 @@ def remembered_leaders(work_uri: str, cluster_id: str) -> RememberedLeaders:
         partitions=found.partitions,
         unresolved=found.unresolved,
         not_judged=found.not_judged,
+        hidden_topics=found.not_told,
     )

@@ -431,4 +431,12 @@ EXPIRATION = [
         "        if (passed_ms := times.now_ms) is None:\n",
         f"{_COMMAND}::test_a_clock_of_this_machine_that_runs_ahead_makes_nothing_overdue",
     ),
+    Mutation(
+        "expiration",
+        "a topic that is hidden was never due",
+        "features/retention/steps.py",
+        "living = None if topic is not None or untold else",
+        "living = None if topic is not None else",
+        f"{_COMMAND}::test_what_is_due_is_forgotten_with_its_topic",
+    ),
 ]

@@ -60,6 +60,7 @@ class RememberedLeaders:
     :param partitions: user partitions that were told.
     :param unresolved: those of which nobody could tell what their leaders delete.
     :param not_judged: those of which nobody could tell whether anything is overdue.
+    :param hidden_topics: topics of which nothing could be told, as they may not be described.
     """
 
     asked_at_ms: int | None = None
@@ -71,6 +72,7 @@ class RememberedLeaders:
     partitions: int = 0
     unresolved: int = 0
     not_judged: int = 0
+    hidden_topics: int = 0
 
 
 def of_leaders(remembered: RememberedLeaders, now_ms: int) -> Iterator[Found]:
@@ -95,6 +97,9 @@ def of_leaders(remembered: RememberedLeaders, now_ms: int) -> Iterator[Found]:
             f"{remembered.not_judged:,} whether anything is overdue"
         )
         yield FindingKind.LEADERS_UNTOLD, _row(), untold
+    if remembered.hidden_topics:
+        hidden = f"{asked}, {remembered.hidden_topics:,} topics could not be described: of them nothing is known"
+        yield FindingKind.LEADERS_UNTOLD, _row(), hidden
     for one in remembered.overdue:
         yield FindingKind.OVERDUE, _row(one), f"{_amount(one)}, are still there, {asked}: {one.what_to_do}"
     for one in remembered.leaked:

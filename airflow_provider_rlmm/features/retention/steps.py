@@ -19,6 +19,8 @@ from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.features.retention.leader_lineage import SegmentIndexes, ignore_step
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from airflow_provider_rlmm.core.log.answers import NotTold, TopicLook
     from airflow_provider_rlmm.core.log.living_leader import LivingLeaders
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
@@ -65,7 +67,9 @@ def retention_of_leaders(
     if topic is not None and not found:
         raise RemoteLogError(f"the metadata topic names no segment of such a partition of {in_quotes(topic)}")
     untold = {name: look.why for name, look in answers.items() if not isinstance(look, TopicLook)}
-    overdue, not_judged = _judge(session, found, topics, all_topics=topic is None)
+    # A topic that may not be described is none that is gone.
+    living = None if topic is not None or untold else frozenset(look.topic_id for look in topics.values())
+    overdue, not_judged = _judge(session, found, living)
     return LeaderRetention(found, overdue, not_judged, untold)
 
 
@@ -179,9 +183,9 @@ def _times(clock: Clock) -> PassTimes:
 
 
 def _judge(
-    session: CleanerSession, found: list[PartitionPass], topics: Mapping[str, TopicLook], *, all_topics: bool
+    session: CleanerSession, found: list[PartitionPass], living: frozenset[UUID] | None
 ) -> tuple[Mapping[TopicIdPartition, Overdue], Mapping[str, str]]:
-    """Tell what is overdue, and remember what is due; by topic why that cannot be done."""
+    """Tell what is overdue, and by topic why that cannot be done; forget topics that are gone, where all living are known."""
     from airflow_provider_rlmm.features.retention.leader_memory import DueFiles
 
     try:
@@ -190,8 +194,8 @@ def _judge(
         logger.warning("whether anything is overdue cannot be told: %s", e)
         return {}, dict.fromkeys((one.topic_id_partition.topic for one in found), str(e))
     judged = remembered.judge(found, _times(session.clock), interval_ms)
-    if all_topics:
-        remembered.forget_all_but(look.topic_id for look in topics.values())
+    if living is not None:
+        remembered.forget_all_but(living)
     return judged
 
 

@@ -466,6 +466,10 @@ def test_what_is_due_is_forgotten_with_its_topic(
     whole(capsys)
     assert len(list(tmp_path.glob("work/*/retention/*.json"))) == 1
     world.leaders.looks.clear()
+    world.leaders.not_told["orders"] = "TOPIC_AUTHORIZATION_FAILED"
+    assert whole(capsys, code=4) == []
+    assert len(list(tmp_path.glob("work/*/retention/*.json"))) == 1, "it is hidden, and may be there"
+    world.leaders.not_told.clear()
     assert whole(capsys) == []
     assert not list(tmp_path.glob("work/*/retention/*.json"))
 

@@ -69,6 +69,10 @@ def test_what_nobody_knows_is_a_finding_and_no_zero() -> None:
             "as leaders were asked 73 h 0 min ago: a leader that is stuck since would not be seen",
         ),
         (
+            replace(ASKED, hidden_topics=4),
+            "as leaders were asked 1 h 0 min ago, 4 topics could not be described: of them nothing is known",
+        ),
+        (
             replace(ASKED, unresolved=3, not_judged=2),
             UNTOLD,
         ),
