@@ -47,7 +47,8 @@ def what_if(
     Say what leaders would delete under other retention settings, beside what they delete under those that topics have.
 
     DATA_SET is the folder in which the Spark job keeps what it has read: nothing else is read, and no cluster is asked.
-    TOPICS is a name or a pattern, as in 'orders-*:retention.ms=86400000'; without it all topics are meant; -1 means no limit.
+    TOPICS is a name, or a pattern in which an asterisk stands for anything; without it all topics are meant. -1 means no
+    limit.
 
     All counts are estimates: leaders know their lineage and what is only on their disks. The command ends with exit code 4
     where the log that was read may lack records, or holds segments of which nobody can tell what became of them.
