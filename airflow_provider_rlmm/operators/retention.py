@@ -337,15 +337,13 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
 
     def _ask_for_memory(self, hook: RemoteLogMetadataHook, connection: Mapping[str, Any], data_set: str) -> None:
         """Ask for the overhead that the executors' Python needs, unless somebody has said how much they get."""
-        from airflow_provider_rlmm.core.runs.floors import reading
-
         resources = {"spark.executor.memory": self._executor_memory, "spark.executor.cores": self._executor_cores}
         given = {name: value for name, value in resources.items() if value is not None}
         conf = {**self._spark_here(connection).defaults(), **given, **(self.conf or {})}
         executors = ExecutorMemory(str(connection["master"]), {name: str(value) for name, value in conf.items()})
         if not executors.is_limited:
             return
-        with reading(hook, work_uri()) as log:
+        with hook.naming_connection(), hook.get_event_log() as log:
             before = newest_readable(GenerationStore(data_set))
             task = TaskMemory.of(log.beginning_offsets(), log.high_water_marks(), before)
         if asked := executors.to_ask(task):
