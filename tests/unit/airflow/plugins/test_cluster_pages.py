@@ -238,7 +238,7 @@ def test_an_inventory_of_another_cluster_is_not_shown(client: TestClient, sample
 def test_what_leaders_delete_next(client: TestClient) -> None:
     html = client.get(f"/clusters/{CLUSTER}/leaders").text
     for words in (
-        "2.9 MiB", "3 segments", "Told whole", "At least", "Unresolved", "Overdue", "2 segments of 1 user partition",
+        "2.9 MiB", "3 segments", "<dt>All</dt>", "At least", "Unresolved", "Overdue", "2 segments of 1 user partition",
         "&lt;img src=x", "retention ms", "older than retention.ms", "7 h 0 min", "in the log of broker 4, its leader",
         "move the leadership to", "Leaked", "the leader serves no record &lt;b&gt;there&lt;/b&gt;", "Dangling",
     ):  # fmt: skip
