@@ -5,7 +5,9 @@ The law of the next Kafka's metadata topic, over stories: what keys change, and 
 With nothing to refuse writes, a log with keys is cleaned as the same log without them, event by event. A log that was
 compacted is cleaned of no more than that: nothing is finished that would not have been, but for a deletion that somebody
 started again behind its end. A plain log drops that start; where its key took the place of the first one, brokers see a
-deletion under way, and so do we: it is repeated, over objects that are gone. With the refusal nothing is written.
+deletion under way, and so do we: it is repeated, over objects that are gone. And where keys name an end offset, a deletion
+that ended without a start is uncertain, compacted or not, which a plain log drops: less is cleaned then. With the refusal
+nothing is written.
 """
 
 from __future__ import annotations
@@ -98,6 +100,17 @@ def started_behind_their_end(partitions: Sequence[Records]) -> set[Any]:
         elif event.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED and _about(event) in ended:
             again.add(_about(event))
     return again
+
+
+def ended_without_start(partitions: Sequence[Records]) -> bool:
+    """Tell whether somebody finished a deletion that nobody had started."""
+    started: set[Any] = set()
+    for event in filter(None, (segment_event_of(record) for records in partitions for record in records)):
+        if event.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+            started.add(_about(event))
+        elif event.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED and _about(event) not in started:
+            return True
+    return False
 
 
 def _about(event: Any) -> Any:
@@ -196,7 +209,9 @@ class Story:
         for form in KeyForm:
             keyed = [with_keys(records, form) for records in remains.records]
             log = remains.log(keyed, remains.ends, DELETE)
-            if form is not KeyForm.SEGMENT:  # nobody has proposed it: its keys name nothing
+            if form is KeyForm.END_OFFSET and ended_without_start(remains.records):
+                self._no_more_with_keys(seed, form, plain, remains.clean(log, Memory()))
+            elif form is not KeyForm.SEGMENT:  # nobody has proposed it: its keys name nothing
                 self._same(seed, form, plain, remains.clean(log, Memory()))
             self._refused(seed, form, remains, keyed, remains.ends, DELETE)
             self._no_more(seed, form, most, remains, keyed, drawn)
@@ -205,6 +220,12 @@ class Story:
         where = f"seed {seed}, keys name {form.value}"
         assert keyed.planned == plain.planned, f"{where}: another plan"
         assert keyed.said() == plain.said(), f"{where}: other events"
+
+    def _no_more_with_keys(self, seed: int, form: KeyForm, plain: Outcome, keyed: Outcome) -> None:
+        where = f"seed {seed}, keys name {form.value}"
+        assert keyed.planned <= plain.planned, f"{where}: planned besides: {keyed.planned - plain.planned}"
+        assert keyed.finished <= plain.finished, f"{where}: finished besides: {keyed.finished - plain.finished}"
+        self.happened["ended without start"] += 1
 
     def _no_more(
         self, seed: int, form: KeyForm, plain: Outcome, remains: Remains, keyed: Sequence[Records], drawn: random.Random
