@@ -104,7 +104,10 @@ def _said(event: SegmentEvent, ends: dict[UUID, int]) -> SegmentEvent:
     """Return an event as api version 1 says it."""
     if isinstance(event, RemoteLogSegmentMetadata):
         return replace(event, broker_leader_epoch=EPOCH)
-    return replace(event, end_offset=ends.get(event.remote_log_segment_id.id, 0), broker_leader_epoch=EPOCH)
+    segment_id = event.remote_log_segment_id.id
+    # Its broker knows it, also where the record that adds the segment is lost: another segment's is another number.
+    unknown = int.from_bytes(segment_id.bytes[:6], "big")
+    return replace(event, end_offset=ends.get(segment_id, unknown), broker_leader_epoch=EPOCH)
 
 
 def key_of(event: SegmentEvent, form: KeyForm) -> bytes:
