@@ -42,7 +42,8 @@ from tests.unit.features.retention.reference import Expected, expected_rows, in_
 pytestmark = [pytest.mark.scale, pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(7200)]
 
 JOB = Path(__file__).parents[2] / "spark_jobs" / "segment_retention.py"
-PARTITIONS = 12
+PARTITIONS = 50
+"""What Kafka makes of a metadata topic where nobody names a number."""
 RECORDS, LARGEST_USER_PARTITION = 1_250_000, 500_000
 UNFINISHED = 0.8
 SECONDS = 3_000
