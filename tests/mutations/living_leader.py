@@ -54,7 +54,7 @@ LIVING_LEADER = [
     Mutation(
         "copying",
         "a replica near by speaks for the leader",
-        LEADER,
+        "core/log/kafka/leader_clients.py",
         '{"client.rack": "", ',
         "{",
         f"{TESTS}::test_only_the_leader_itself_is_read",

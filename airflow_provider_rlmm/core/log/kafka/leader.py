@@ -4,32 +4,28 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Self
-from uuid import uuid4
+from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, Message, TopicPartition
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
 from airflow_provider_rlmm.core.log.copy_lag import copy_lag_of
-from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
     UNKNOWN_TOPIC,
-    KafkaAdmin,
     admin_api,
     is_error,
-    open_client,
 )
-from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
-from airflow_provider_rlmm.core.log.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.leader_clients import LeaderClients
 from airflow_provider_rlmm.core.log.metadata_settings import TopicSettings
 from airflow_provider_rlmm.core.records.era import policy_of
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
-FROM_THE_LEADER: dict[str, Any] = {"client.rack": "", "fetch.message.max.bytes": 1, "queued.min.messages": 1}
-"""Of a consumer: the leader's own word counts, never that of a replica near by; and each fetch is for one record."""
+_ONE_RECORD = {"fetch.message.max.bytes": 1}
+"""Of the consumer: each fetch is for one record."""
 
 NOT_SERVED = frozenset({"_PARTITION_EOF", "_AUTO_OFFSET_RESET"})
 """What a consumer is told where a leader serves no record at an offset."""
@@ -38,12 +34,11 @@ _POLL_S = 0.1
 _RETRY_S = 0.2
 
 
-class KafkaLeader:
+class KafkaLeader(LeaderClients):
     """
     A :class:`~airflow_provider_rlmm.core.log.living_leader.LivingLeader` on confluent-kafka.
 
-    Clients are opened when first used, so the object may be built before a fork, not shared across one. How many bytes a
-    leader has is not told: confluent-kafka has no call for it.
+    How many bytes a leader has is not told: confluent-kafka has no call for it.
 
     :param config: the clients' properties.
     :param cluster_id: the cluster that is worked on.
@@ -59,13 +54,7 @@ class KafkaLeader:
         *,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        self._config = config
-        self._cluster_id = cluster_id
-        self._metadata_topic = metadata_topic
-        self._admin = KafkaAdmin(config, request_timeout_s)
-        self._topics = KafkaClusterTopics(config, metadata_topic, request_timeout_s=request_timeout_s)
-        self._watch = ClientWatch(config)
-        self._consumer: Consumer | None = None
+        super().__init__(config, cluster_id, metadata_topic, request_timeout_s, "leader", _ONE_RECORD)
 
     def ask(self, topic: str, partition: int) -> LeaderAnswer | None:
         """
@@ -138,28 +127,6 @@ class KafkaLeader:
         # librdkafka looks for the coordinator of its unused group; nothing here needs permission for it.
         if error.name() != "GROUP_AUTHORIZATION_FAILED":
             raise self._watch.error(what, error)
-
-    def _open_consumer(self) -> Consumer:
-        if self._consumer is None:
-            properties = self._config.consumer(f"{CLIENT_ID_PREFIX}_leader_{uuid4().hex}") | FROM_THE_LEADER
-            consumer: Consumer = open_client(Consumer, properties, self._watch)
-            self._admin.require_cluster(consumer, self._cluster_id, "the consumer of living records")
-            self._consumer = consumer
-        return self._consumer
-
-    def close(self) -> None:
-        """Let the clients go; the next question opens others."""
-        self._admin.close()
-        self._topics.close()
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def copy_configs_of(topic: str, settings: TopicSettings) -> CopyConfigs:

@@ -5,34 +5,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Self
-from uuid import UUID, uuid4
+from typing import Any, Final
+from uuid import UUID
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold, PartitionLook, ServedRecord, TopicLook
-from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics, settings_of
+from airflow_provider_rlmm.core.log.kafka.admin import settings_of
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
     UNKNOWN_TOPIC,
-    KafkaAdmin,
     admin_api,
     chunks,
     is_error,
-    open_client,
 )
-from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
-from airflow_provider_rlmm.core.log.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
-from airflow_provider_rlmm.core.log.kafka.leader import FROM_THE_LEADER, NOT_SERVED, copy_configs_of
+from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.leader import NOT_SERVED, copy_configs_of
+from airflow_provider_rlmm.core.log.kafka.leader_clients import LeaderClients
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 ASSIGNED_AT_ONCE: Final = 1_000
 """User partitions whose records one assignment asks for."""
 
-_FETCHED_AT_ONCE = 4_096
-"""Bytes of a user partition in one fetch: a leader puts those of many into one answer, and what does not fit comes alone."""
+_ONE_OF_MANY = {"fetch.message.max.bytes": 4_096}
+"""
+Of the consumer: bytes of a user partition in one fetch. A leader puts those of many into one answer, and what does not fit
+comes alone.
+"""
 
 _FAILED_IN_ROW = 3
 """Requests without any answer, one after the other, that end the look: the brokers are away, and not a few leaders."""
@@ -41,11 +42,9 @@ _POLL_S = 0.1
 _RETRY_S = 0.2
 
 
-class KafkaLeaders:
+class KafkaLeaders(LeaderClients):
     """
     :class:`~airflow_provider_rlmm.core.log.living_leader.LivingLeaders` on confluent-kafka.
-
-    Clients are opened when first used, so the object may be built before a fork, not shared across one.
 
     :param config: the clients' properties.
     :param cluster_id: the cluster that is worked on.
@@ -63,14 +62,8 @@ class KafkaLeaders:
         *,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        self._config = config
-        self._cluster_id = cluster_id
+        super().__init__(config, cluster_id, metadata_topic, request_timeout_s, "leaders", _ONE_OF_MANY)
         self._metadata_topic_id = metadata_topic_id
-        self._metadata_topic = metadata_topic
-        self._admin = KafkaAdmin(config, request_timeout_s)
-        self._topics = KafkaClusterTopics(config, metadata_topic, request_timeout_s=request_timeout_s)
-        self._watch = ClientWatch(config)
-        self._consumer: Consumer | None = None
 
     def topics(self, names: Collection[str] | None = None) -> Mapping[str, TopicLook | NotTold]:
         """See :class:`~airflow_provider_rlmm.core.log.living_leader.LivingLeaders`."""
@@ -251,29 +244,6 @@ class KafkaLeaders:
         if epoch is None or offset is None:
             return NotTold("its leader does not say in which leader epoch a record was written")
         return ServedRecord(offset, epoch)
-
-    def _open_consumer(self) -> Consumer:
-        if self._consumer is None:
-            fetching = {**FROM_THE_LEADER, "fetch.message.max.bytes": _FETCHED_AT_ONCE}
-            properties = self._config.consumer(f"{CLIENT_ID_PREFIX}_leaders_{uuid4().hex}") | fetching
-            consumer: Consumer = open_client(Consumer, properties, self._watch)
-            self._admin.require_cluster(consumer, self._cluster_id, "the consumer of living records")
-            self._consumer = consumer
-        return self._consumer
-
-    def close(self) -> None:
-        """Let the clients go; the next question opens others."""
-        self._admin.close()
-        self._topics.close()
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def _place(message: Message) -> tuple[str, int]:

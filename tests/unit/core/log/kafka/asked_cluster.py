@@ -62,7 +62,7 @@ class AskedCluster:
         monkeypatch.setattr(admin, "list_offsets", self._list_offsets)
         monkeypatch.setattr(admin, "require_cluster", lambda *_: None)
         monkeypatch.setattr(self.leaders._topics, "topic_names", lambda: frozenset(self.described))
-        monkeypatch.setattr(f"{_LEADERS}.open_client", self._open)
+        monkeypatch.setattr("airflow_provider_rlmm.core.log.kafka.leader_clients.open_client", self._open)
 
     def description(self, topic_id: UUID, partitions: int, *, leaderless: Collection[int] = ()) -> Any:
         """Return a description of a topic."""

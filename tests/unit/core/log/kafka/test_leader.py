@@ -214,7 +214,7 @@ def test_a_leader_that_says_nothing_has_not_said_that_there_is_no_record(leader:
 def test_only_the_leader_itself_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        "airflow_provider_rlmm.core.log.kafka.leader.open_client",
+        "airflow_provider_rlmm.core.log.kafka.leader_clients.open_client",
         lambda factory, properties, watch: opened.append(properties) or Consumer(message(7)),
     )
     config = KafkaClientConfig({"bootstrap.servers": "b:9092", "client.rack": "near"})
