@@ -15,12 +15,13 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import local_path, open_object, read_file
 from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 
 MAX_DOCUMENT_BYTES = 32 * 2**20
 """A dry run's report of the largest cleanup allowed by default names 200,000 events, about 20 MB."""
@@ -62,6 +63,46 @@ def read_json_object(
     except ValueError as e:
         raise DocumentError(f"{file} of {name} is not JSON, or not a JSON object ({in_quotes(str(e))})") from None
     return document
+
+
+class OfACluster(Protocol):
+    """A document that says whose it is."""
+
+    @property
+    def cluster_id(self) -> str:
+        """Id of the cluster."""
+
+
+D = TypeVar("D", bound=OfACluster)
+
+
+def document_of_cluster(
+    work_uri: str, folder: str, file: str, read: Callable[[str], D], *, max_bytes: int, what_to_do: str
+) -> D | None:
+    """
+    Read a document in the folder of a cluster, ``None`` if there is none.
+
+    :param work_uri: the work folder, a path or a URI.
+    :param folder: of the cluster.
+    :param file: its file.
+    :param read: makes the document of its text.
+    :param max_bytes: the largest file that is read.
+    :param what_to_do: where it is no text.
+    :raises ConfigurationError: if the work folder's URI is not understood.
+    :raises DocumentError: if it cannot be read, or is of another cluster.
+    """
+    try:
+        data = read_bytes(work_uri, folder, file, max_bytes=max_bytes)
+    except FileNotFoundError:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise DocumentError(f"{file} of {folder} is no text; {what_to_do}") from None
+    found = read(text)
+    if cluster_folder(found.cluster_id) != folder:
+        raise DocumentError(f"{file} of {folder} is of another cluster, {found.cluster_id}")
+    return found
 
 
 def read_bytes(work_uri: str, *steps: str, max_bytes: int) -> bytes:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import list_folders
-from airflow_provider_rlmm.core.base.work_folder import cluster_folder, is_cluster_folder
+from airflow_provider_rlmm.core.base.work_folder import is_cluster_folder
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.survey.inventory import (
     INVENTORY_DOCUMENT,
@@ -25,7 +25,7 @@ from airflow_provider_rlmm.features.survey.inventory import (
     Inventory,
     segments_file,
 )
-from airflow_provider_rlmm.overview.documents import read_bytes
+from airflow_provider_rlmm.overview.documents import document_of_cluster
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,18 +123,14 @@ def inventory(work_uri: str, folder: str) -> Inventory | None:
 
     :raises DocumentError: if it cannot be read, or is of another cluster.
     """
-    try:
-        data = read_bytes(work_uri, folder, INVENTORY_DOCUMENT, max_bytes=MAX_INVENTORY_BYTES)
-    except FileNotFoundError:
-        return None
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise DocumentError(f"{INVENTORY_DOCUMENT} of {folder} is no text; the next run surveys anew") from None
-    found = Inventory.from_json(text)
-    if cluster_folder(found.cluster_id) != folder:
-        raise DocumentError(f"{INVENTORY_DOCUMENT} of {folder} is of another cluster, {found.cluster_id}")
-    return found
+    return document_of_cluster(
+        work_uri,
+        folder,
+        INVENTORY_DOCUMENT,
+        Inventory.from_json,
+        max_bytes=MAX_INVENTORY_BYTES,
+        what_to_do="the next run surveys anew",
+    )
 
 
 def topics(

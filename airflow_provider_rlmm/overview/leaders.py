@@ -11,7 +11,7 @@ from airflow_provider_rlmm.features.retention.leader_document import (
     MAX_BYTES,
     ReportedLeaders,
 )
-from airflow_provider_rlmm.overview.documents import read_bytes
+from airflow_provider_rlmm.overview.documents import document_of_cluster
 
 
 def leaders_of(work_uri: str, folder: str) -> ReportedLeaders | None:
@@ -22,18 +22,14 @@ def leaders_of(work_uri: str, folder: str) -> ReportedLeaders | None:
     :param folder: of the cluster.
     :raises DocumentError: if it cannot be read, or is of another cluster.
     """
-    try:
-        data = read_bytes(work_uri, folder, LEADER_RETENTION_DOCUMENT, max_bytes=MAX_BYTES)
-    except FileNotFoundError:
-        return None
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise DocumentError(f"{LEADER_RETENTION_DOCUMENT} of {folder} is no text; ask the leaders anew") from None
-    found = ReportedLeaders.from_json(text)
-    if cluster_folder(found.cluster_id) != folder:
-        raise DocumentError(f"{LEADER_RETENTION_DOCUMENT} of {folder} is of another cluster, {found.cluster_id}")
-    return found
+    return document_of_cluster(
+        work_uri,
+        folder,
+        LEADER_RETENTION_DOCUMENT,
+        ReportedLeaders.from_json,
+        max_bytes=MAX_BYTES,
+        what_to_do="ask the leaders anew",
+    )
 
 
 def remembered_leaders(work_uri: str, cluster_id: str) -> RememberedLeaders:

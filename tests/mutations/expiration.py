@@ -386,7 +386,7 @@ EXPIRATION = [
     Mutation(
         "expiration",
         "what leaders were told of another cluster is shown",
-        "overview/leaders.py",
+        "overview/documents.py",
         "    if cluster_folder(found.cluster_id) != folder:\n",
         "    if False:\n",
         "airflow/plugins/test_cluster_pages.py::test_what_was_told_of_leaders_and_cannot_be_read_is_said",

@@ -80,7 +80,7 @@ WATCHED_RUNS = [
         f"{_SUMMARIES}test_what_another_run_surveyed_is_not_said_to_be_of_this_one",
     ),
     switched_off(
-        INVENTORIES,
+        "overview/documents.py",
         "watching",
         "the inventory of another cluster is shown",
         "    if cluster_folder(found.cluster_id) != folder:",
