@@ -87,7 +87,9 @@ WHAT_TO_DO = (
 )
 """What a person can do where :meth:`LogEra.why_not_written` says something."""
 
-PLAIN_ERA = LogEra(Era.PLAIN, "no record that was read has a key, and cleanup.policy does not name compact")
+PLAIN_ERA = LogEra(
+    Era.PLAIN, "no record that was read has a key that names what it says, and cleanup.policy does not name compact"
+)
 
 
 def policy_of(text: str) -> frozenset[str]:
