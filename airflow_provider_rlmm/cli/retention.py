@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import PROGRAM, open_session
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, added_up
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.features.doctor.findings import since
 
@@ -45,14 +46,15 @@ def retention(invocation: Invocation, topic: str | None, partition: int | None, 
         done = retention_of_leaders(session, topic, partition, shown.on_step)
         if topic is None:
             report_leaders(session, done, PROGRAM)
+    topics = done.topics() if topic is None else None
     _say_overdue(invocation, done)
     if by_segment:
         _print_segments(invocation, done)
-    elif topic is None:
-        _print_topics(invocation, done.topics())
+    elif topics is not None:
+        _print_topics(invocation, topics)
     else:
         _print_partitions(invocation, done)
-    _say_what_is_not_told(invocation, done, rows_say_why=not by_segment, each=topic is not None)
+    _say_what_is_not_told(invocation, done, topics, rows_say_why=not by_segment)
     return ExitCode.NEEDS_A_PERSON if done.needs_a_person else ExitCode.DONE
 
 
@@ -64,21 +66,20 @@ def _say_overdue(invocation: Invocation, done: LeaderRetention) -> None:
         invocation.output.problem(f"needs a person: {where}: {count}, {since_then}: {late.what_to_do}.")
 
 
-def _say_what_is_not_told(invocation: Invocation, done: LeaderRetention, *, rows_say_why: bool, each: bool) -> None:
-    """Say why some things are not told; beside JSON only what its rows do not say."""
+def _say_what_is_not_told(
+    invocation: Invocation, done: LeaderRetention, topics: list[TopicSum] | None, *, rows_say_why: bool
+) -> None:
+    """Say why some things are not told, of all topics or of the one that is named; beside JSON what its rows do not say."""
     output = invocation.output
     for topic, why in done.not_told.items():
         output.problem(f"nothing is told of topic {name_in_text(topic)}: {why}.")
     if not (output.as_json and rows_say_why):
-        if each:
+        if topics is None:
             _say_why_of_each(invocation, done)
         else:
-            _say_why_by_topic(invocation, done.topics())
-    reasons: dict[str, int] = {}
-    for why in done.not_judged.values():
-        reasons[why] = reasons.get(why, 0) + 1
-    for why, topics in reasons.items():
-        of = "" if each else f" of {topics:,} topics"
+            _say_why_by_topic(invocation, topics)
+    for why, count in Counter(done.not_judged.values()).items():
+        of = "" if topics is None else f" of {count:,} topics"
         output.problem(f"nobody can tell whether anything{of} is overdue: {why}.")
 
 
@@ -119,11 +120,8 @@ def _print_topics(invocation: Invocation, topics: list[TopicSum]) -> None:
     )
     if not invocation.output.as_json and topics:
         total = Count.sum(one.goes for one in topics)
-        reasons: dict[str, list[Count]] = {}
-        for one in topics:
-            for reason, count in one.by_reason.items():
-                reasons.setdefault(reason, []).append(count)
-        by_reason = ", ".join(f"{reason} {_words(Count.sum(counts))}" for reason, counts in sorted(reasons.items()))
+        reasons = added_up(item for one in topics for item in one.by_reason.items())
+        by_reason = ", ".join(f"{reason} {_words(count)}" for reason, count in sorted(reasons.items()))
         invocation.output.line(f"{_words(total)} go now{f': {by_reason}' if by_reason else ''}.")
         _say_left_over(invocation, topics)
 

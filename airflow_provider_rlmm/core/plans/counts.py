@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,20 @@ class Unsized:
 NOTHING = Count(0, 0)
 
 
+def added_up(counts: Iterable[tuple[K, Count]]) -> dict[K, Count]:
+    """
+    Add counts up that are of one thing each.
+
+    :param counts: what each is of, and the count.
+    :return: the sum of each thing, in the order in which they came first.
+    """
+    sums: dict[K, Count] = {}
+    for key, count in counts:
+        known = sums.get(key, NOTHING)
+        sums[key] = Count(known.segments + count.segments, known.bytes + count.bytes)
+    return sums
+
+
 def sums_by(key: str, rows: Iterable[Any]) -> dict[Any, Count]:
     """Return the sums of rows that have counts of ``segments`` and ``bytes``, by a column."""
-    sums: dict[Any, Count] = {}
-    for row in rows:
-        sums[row[key]] = Count.sum((sums.get(row[key], Count(0, 0)), Count(row["segments"], row["bytes"])))
-    return sums
+    return added_up((row[key], Count(row["segments"], row["bytes"])) for row in rows)

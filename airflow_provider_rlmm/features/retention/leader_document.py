@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AtMost, LongText, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
-from airflow_provider_rlmm.core.plans.counts import NOTHING, Count
+from airflow_provider_rlmm.core.plans.counts import NOTHING, Count, added_up
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.features.retention.leader_pass import Certainty, PartitionPass
@@ -209,7 +209,7 @@ class ReportedLeaders:
             all=certainties.count(Certainty.ALL),
             at_least=certainties.count(Certainty.AT_LEAST),
             unresolved=certainties.count(Certainty.UNRESOLVED),
-            by_reason=_by_reason(topics),
+            by_reason=dict(sorted(added_up(item for one in topics for item in one.by_reason.items()).items())),
             kept=Count.sum(one.kept for one in topics),
             foreign=Count.sum(one.foreign for one in topics),
             undecided=Count.sum(one.undecided for one in topics),
@@ -266,14 +266,6 @@ class ReportedLeaders:
                 acknowledgeable=False,
                 count=more,
             )
-
-
-def _by_reason(topics: Iterable[TopicSum]) -> dict[str, Count]:
-    sums: dict[str, list[Count]] = {}
-    for one in topics:
-        for reason, count in one.by_reason.items():
-            sums.setdefault(reason, []).append(count)
-    return {reason: Count.sum(counts) for reason, counts in sorted(sums.items())}
 
 
 def _overdue(found: LeaderRetention) -> Iterator[ReportedOverdue]:

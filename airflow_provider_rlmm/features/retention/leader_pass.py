@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold, PartitionLook
-from airflow_provider_rlmm.core.plans.counts import NOTHING, Count
+from airflow_provider_rlmm.core.plans.counts import NOTHING, Count, added_up
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
@@ -99,11 +99,7 @@ class PartitionPass:
     @property
     def by_reason(self) -> Mapping[str, Count]:
         """What goes, by the name of the reason."""
-        sums: dict[str, Count] = {}
-        for segment in self.expired or ():
-            one = Count(1, segment.segment.segment_size_in_bytes)
-            sums[segment.reason.value] = Count.sum([sums.get(segment.reason.value, NOTHING), one])
-        return sums
+        return added_up((one.reason.value, Count(1, one.segment.segment_size_in_bytes)) for one in self.expired or ())
 
     @property
     def goes(self) -> Count:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, added_up
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.features.retention.leader_pass import Certainty, PartitionPass
 from airflow_provider_rlmm.features.retention.overdue import Overdue
@@ -93,11 +93,9 @@ class LeaderRetention:
         return sorted(sums, key=_urgency)
 
     def _sum(self, topic: str, topic_id: UUID, passes: Sequence[PartitionPass]) -> TopicSum:
-        by_reason: dict[str, list[Count]] = {}
+        by_reason = added_up(item for one in passes for item in one.by_reason.items())
         unresolved: dict[str, list[int]] = {}
         for one in passes:
-            for reason, count in one.by_reason.items():
-                by_reason.setdefault(reason, []).append(count)
             if one.certainty is Certainty.UNRESOLVED:
                 unresolved.setdefault("; ".join(one.why), []).append(one.topic_id_partition.partition)
         due = [one.stays.next_due_ms for one in passes if one.stays.next_due_ms is not None]
@@ -105,7 +103,7 @@ class LeaderRetention:
             topic=topic,
             topic_id=topic_id,
             certainty=Counter(one.certainty for one in passes),
-            by_reason={reason: Count.sum(counts) for reason, counts in sorted(by_reason.items())},
+            by_reason=dict(sorted(by_reason.items())),
             kept=Count.sum(one.stays.kept for one in passes),
             foreign=Count.sum(one.stays.foreign for one in passes),
             undecided=Count.sum(one.stays.undecided for one in passes),

@@ -66,7 +66,7 @@ def keys() -> dict[str, str]:
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "local":
         return (tmp_path / "plan").as_uri()
-    return f"s3://{request.getfixturevalue('s3').bucket()}/work/plan"
+    return f"s3://{request.getfixturevalue('s3').bucket()}/rlmm/plan"
 
 
 @pytest.mark.slow
