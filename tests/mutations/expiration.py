@@ -68,13 +68,25 @@ EXPIRATION = [
         " and all(e <= earliest for e, _ in segment.segment_leader_epochs)",
         "",
     ),
+    _mutation("a segment goes with one epoch below the lineage", "last = max(epoch for", "last = min(epoch for"),
+    _mutation("the earliest epoch is unreferenced", "if last < earliest and", "if last <= earliest and"),
     _mutation(
-        "a segment goes with one epoch below the lineage", "if all(epoch < earliest for", "if any(epoch < earliest for"
+        "the earliest epoch is that of before the pass",
+        "truncate_from_start(_log_start_after(leader, walked)).entries",
+        "truncate_from_start(leader.log_start_offset).entries",
+        f"{_TESTS}::test_copies_of_a_lost_leader_go_as_soon_as_the_log_begins_behind_its_epoch",
     ),
     _mutation(
-        "the earliest epoch is unreferenced",
-        "            if all(epoch < earliest for",
-        "            if all(epoch <= earliest for",
+        "a log start that nobody can tell makes epochs unreferenced for certain",
+        "exact=last < for_certain",
+        "exact=True",
+        f"{_TESTS}::test_what_nobody_can_tell_cuts_no_lineage_for_certain",
+    ),
+    _mutation(
+        "a lineage tells the earliest epoch behind its end",
+        "not leader.undecided and not outruns",
+        "not leader.undecided",
+        f"{_TESTS}::test_behind_a_leader_epoch_index_nobody_knows_the_earliest_epoch",
     ),
     # -- time
     _mutation(
@@ -123,17 +135,17 @@ EXPIRATION = [
     _mutation("a segment without bytes goes by size", "self._bytes_over == 0 or ", ""),
     _mutation(
         "what time takes is taken again by size",
-        "if reason in (Reason.RETENTION_MS, Reason.RETENTION_BYTES):",
+        "if reason in _MOVE_THE_LOG_START:",
         "if reason is Reason.RETENTION_BYTES:",
     ),
     _mutation(
         "what lies below the log start offset is no excess any more",
-        "if reason in (Reason.RETENTION_MS, Reason.RETENTION_BYTES):",
+        "if reason in _MOVE_THE_LOG_START:",
         "if reason is not Reason.DELETION_RETRIED:",
     ),
     _mutation(
         "a deletion that is retried is no excess any more",
-        "if reason in (Reason.RETENTION_MS, Reason.RETENTION_BYTES):",
+        "if reason in _MOVE_THE_LOG_START:",
         "if reason is not Reason.LOG_START_OFFSET:",
     ),
     # -- what nobody can tell

@@ -5,7 +5,8 @@ Which remote segments of one living user partition its leader deletes in the nex
 The source of each rule is Kafka 4.3.1's ``RemoteLogManager.RLMExpirationTask``; 4.4.0's is the same:
 
 * :func:`first_pass` is ``cleanupExpiredRemoteLogSegments``: epoch by epoch over the leader's lineage, within an epoch by
-  start offset, up to the first segment that the leader keeps; then what lies below the lineage;
+  start offset, up to the first segment that the leader keeps; then what lies below the lineage, which the pass itself has
+  cut by then: what time and size take moves the log start offset, and with it the leader's earliest epoch, before that;
 * each segment's reason is ``RemoteLogRetentionHandler``'s, time is ``buildRetentionTimeData``'s, the bytes over the limit are
   ``buildRetentionSizeData``'s;
 * ``isRemoteSegmentWithinLeaderEpochs`` is in :mod:`airflow_provider_rlmm.core.segments.lineage`. What
@@ -16,10 +17,11 @@ It is the pass of a leader that is new: an old one may take segments of foreign 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import groupby
+from typing import Final
 
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
@@ -28,6 +30,9 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
 
 __all__ = ["ExpirationPass", "ExpiredSegment", "KeptSegment", "LeaderView", "Standing", "first_pass", "known_up_to"]
+
+_MOVE_THE_LOG_START: Final = (Reason.RETENTION_MS, Reason.RETENTION_BYTES)
+"""What goes for these is no excess any more, and the log begins behind it before anything is deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,7 @@ class LeaderView:
     :param being_copied: the segments that the leader copies at this moment; its walk ends at the first of them.
     :param undecided: segments of which nobody can tell whether they are of the lineage, see :func:`known_up_to`. The walk
         ends at the first of them, and their bytes do not count: what is found then goes in any case.
+    :param known_end: the last offset up to which ``leader_epochs`` tells the lineage; ``None`` where it tells all of it.
     """
 
     cache: RemoteLogMetadataCache
@@ -59,6 +65,7 @@ class LeaderView:
     only_local_bytes: int = 0
     being_copied: frozenset[RemoteLogSegmentId] = frozenset()
     undecided: frozenset[RemoteLogSegmentId] = frozenset()
+    known_end: int | None = None
 
 
 class Standing(Enum):
@@ -110,11 +117,14 @@ class ExpirationPass:
     :param expired: the segments that go, in the order in which the leader deletes them.
     :param kept: the others, in the order of the walk; those that it never meets come last, by start offset.
     :param exact: whether nothing else goes for certain.
+    :param outruns_lineage: whether something stays, and the log begins behind all that is known of the lineage by then: what
+        stays may be of epochs below that, and go as well.
     """
 
     expired: list[ExpiredSegment]
     kept: list[KeptSegment]
     exact: bool
+    outruns_lineage: bool = False
 
 
 def known_up_to(leader: LeaderView, last_epoch: int, end_offset: int) -> LeaderView:
@@ -133,7 +143,7 @@ def known_up_to(leader: LeaderView, last_epoch: int, end_offset: int) -> LeaderV
         for other in leader.cache.list_remote_log_segments()
         if other.end_offset > end_offset and other.segment_leader_epochs[-1][0] >= last_epoch
     )
-    return replace(leader, undecided=leader.undecided | undecided)
+    return replace(leader, undecided=leader.undecided | undecided, known_end=end_offset)
 
 
 def first_pass(leader: LeaderView) -> ExpirationPass:
@@ -146,9 +156,11 @@ def first_pass(leader: LeaderView) -> ExpirationPass:
     leader = replace(leader, leader_epochs=leader.leader_epochs.truncate_from_start(leader.log_start_offset))
     walk = _Walk(leader)
     walk.run()
-    expired = [*walk.expired.values(), *_unreferenced(leader)]
+    expired = [*walk.expired.values(), *_unreferenced(leader, walk.expired)]
     kept = _kept(leader, frozenset(finding.segment.remote_log_segment_id for finding in expired))
-    return ExpirationPass(expired, kept, walk.exact and not leader.undecided)
+    begins = _log_start_after(leader, walk.expired.values())
+    outruns = bool(kept) and leader.known_end is not None and begins > leader.known_end
+    return ExpirationPass(expired, kept, walk.exact and not leader.undecided and not outruns, outruns)
 
 
 class _Walk:
@@ -191,7 +203,7 @@ class _Walk:
             if self._bytes_over == 0 or segment.segment_size_in_bytes > self._bytes_over:
                 return False
             reason = Reason.RETENTION_BYTES
-        if reason in (Reason.RETENTION_MS, Reason.RETENTION_BYTES):
+        if reason in _MOVE_THE_LOG_START:
             self._bytes_over = max(0, self._bytes_over - segment.segment_size_in_bytes)
         self.expired[segment_id] = ExpiredSegment(segment, reason, self.exact)
         return True
@@ -247,19 +259,31 @@ def _order_is_unknown(
     return sum(segment.remote_log_segment_id in unreferenced for segment in segments) > 1
 
 
-def _unreferenced(leader: LeaderView) -> list[ExpiredSegment]:
-    """Return the segments all of whose leader epochs lie below the first one of the lineage."""
+def _unreferenced(leader: LeaderView, walked: Mapping[RemoteLogSegmentId, ExpiredSegment]) -> Iterator[ExpiredSegment]:
+    """Yield the segments all of whose leader epochs lie below the first one of the lineage, when the walk has cut it."""
     if not leader.leader_epochs.entries:
-        return []
-    earliest = leader.leader_epochs.entries[0][0]
-    found: dict[RemoteLogSegmentId, ExpiredSegment] = {}
+        return
+    earliest = _earliest_epoch(leader, walked.values())
+    for_certain = _earliest_epoch(leader, (finding for finding in walked.values() if finding.exact))
+    found: set[RemoteLogSegmentId] = set(walked)
     epochs = {epoch for s in leader.cache.list_remote_log_segments() for epoch, _ in s.segment_leader_epochs}
     for leader_epoch in sorted(epoch for epoch in epochs if epoch < earliest):
         for segment in leader.cache.list_remote_log_segments(leader_epoch):
-            if all(epoch < earliest for epoch, _ in segment.segment_leader_epochs):
-                finding = ExpiredSegment(segment, Reason.UNREFERENCED_EPOCH, exact=True)
-                found.setdefault(segment.remote_log_segment_id, finding)
-    return list(found.values())
+            last = max(epoch for epoch, _ in segment.segment_leader_epochs)
+            if last < earliest and segment.remote_log_segment_id not in found:
+                found.add(segment.remote_log_segment_id)
+                yield ExpiredSegment(segment, Reason.UNREFERENCED_EPOCH, exact=last < for_certain)
+
+
+def _earliest_epoch(leader: LeaderView, walked: Iterable[ExpiredSegment]) -> int:
+    """Return the first epoch of the lineage, once the walk has cut it."""
+    return leader.leader_epochs.truncate_from_start(_log_start_after(leader, walked)).entries[0][0]
+
+
+def _log_start_after(leader: LeaderView, walked: Iterable[ExpiredSegment]) -> int:
+    """Return where the log begins, once it begins behind what time and size have taken."""
+    ends = (one.segment.end_offset + 1 for one in walked if one.reason in _MOVE_THE_LOG_START)
+    return max((leader.log_start_offset, *ends))
 
 
 def _kept(leader: LeaderView, expired: frozenset[RemoteLogSegmentId]) -> list[KeptSegment]:

@@ -267,5 +267,7 @@ def _why_more(view: LeaderView, found: ExpirationPass) -> Iterable[str]:
         yield f"{len(view.being_copied)} segments are being copied, or their copy was given up: it stops at the former only"
     elif view.undecided:
         yield f"nobody can tell of the {len(view.undecided)} newest segments whether they are of its lineage"
+    elif found.outruns_lineage:
+        yield "its log then begins behind its newest segment, and which epoch is its earliest there nobody can tell"
     elif not found.exact:
         yield "segments that begin at the same offset are walked in an order that nobody can tell"

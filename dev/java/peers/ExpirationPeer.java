@@ -83,9 +83,9 @@ public final class ExpirationPeer {
         cleanup = type.getDeclaredMethod("cleanupExpiredRemoteLogSegments");
         cleanup.setAccessible(true);
         Function<TopicPartition, Optional<UnifiedLog>> fetchLog = partition -> Optional.of(log);
-        BiConsumer<TopicPartition, Long> nothing = (partition, offset) -> { };
+        BiConsumer<TopicPartition, Long> begin = (partition, offset) -> log.begin(offset);
         set("fetchLog", fetchLog);
-        set("updateRemoteLogStartOffset", nothing);
+        set("updateRemoteLogStartOffset", begin);
         set("segmentIdsBeingCopied", beingCopied);
         set("brokerTopicStats", new BrokerTopicStats(true));
         set("time", proxy(Time.class, (self, method, values) -> method.getName().equals("milliseconds") ? (Object) now : now * 1_000_000));
@@ -106,8 +106,8 @@ public final class ExpirationPeer {
     private List<String> deletedOf(JsonNode world) throws ReflectiveOperationException {
         TopicIdPartition partition = replay(world.get("events"));
         log.epochs = epochsOf(world.get("leader_epochs"));
-        log.startOffset = world.get("log_start_offset").asLong();
-        log.epochs.truncateFromStartAsyncFlush(log.startOffset);
+        log.startOffset = -1;
+        log.begin(world.get("log_start_offset").asLong());
         log.endOffset = world.get("log_end_offset").asLong();
         log.onlyLocalBytes = world.get("only_local_bytes").asLong();
         log.config = new LogConfig(Map.of(
@@ -216,6 +216,14 @@ public final class ExpirationPeer {
 
         private AnsweringLog() throws IOException {
             super(0, null, null, 0, null, null, Optional.empty(), true, null);
+        }
+
+        /** As the task has a broker's log do it in mid-pass: never backwards, and the leader epochs are cut with it. */
+        private void begin(long offset) {
+            if (offset > startOffset) {
+                startOffset = offset;
+                epochs.truncateFromStartAsyncFlush(offset);
+            }
         }
 
         @Override

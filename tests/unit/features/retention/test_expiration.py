@@ -143,12 +143,51 @@ def test_what_a_leader_epoch_index_does_not_tell_is_undecided() -> None:
     leader = known_up_to(view(cache, (0, 0), (1, 20), retention_ms=0, retention_bytes=0), 1, newest.end_offset)
     assert leader.undecided == {segment_id(4), segment_id(5)}
     found = first_pass(leader)
-    assert expired(found) == [(1, Reason.RETENTION_MS, True), (2, Reason.RETENTION_MS, True)]
-    assert kept(found) == [
-        (3, Standing.FOREIGN, None), (4, Standing.UNDECIDED, None), (5, Standing.VALID, None)
+    assert expired(found) == [
+        (1, Reason.RETENTION_MS, True), (2, Reason.RETENTION_MS, True), (3, Reason.UNREFERENCED_EPOCH, True)
     ]  # fmt: skip
+    assert kept(found) == [(4, Standing.UNDECIDED, None), (5, Standing.VALID, None)]
     assert not found.exact
-    assert first_pass(replace(leader, undecided=frozenset())).exact
+    assert first_pass(replace(leader, undecided=frozenset(), known_end=None)).exact
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"), [("retention_ms", Reason.RETENTION_MS), ("retention_bytes", Reason.RETENTION_BYTES)]
+)
+def test_copies_of_a_lost_leader_go_as_soon_as_the_log_begins_behind_its_epoch(limit: str, reason: Reason) -> None:
+    """The leader moves its log start before it deletes anything, and looks for its earliest epoch after that."""
+    lost = [added(2, 10, 29), added(3, 30, 49)]
+    own = added(4, 10, 19, (2, 10), newest_ms=NOW_MS)
+    cache = cache_of([added(1, 0, 9), *lost, own])
+    goes_until = {"retention_ms": NOW_MS - 1, "retention_bytes": 100}[limit]
+    found = first_pass(view(cache, (0, 0), (2, 10), **{limit: goes_until}))
+    unreferenced = Reason.UNREFERENCED_EPOCH
+    assert expired(found) == [(1, reason, True), (2, unreferenced, True), (3, unreferenced, True)]
+    assert [number for number, _, _ in kept(found)] == [4]
+    assert found.exact
+
+
+def test_what_nobody_can_tell_cuts_no_lineage_for_certain() -> None:
+    """Two failed copies in any order: behind the one that may stay no epoch is unreferenced for certain."""
+    started = [added(2, 10, 19), added(3, 10, 29)]
+    cache = cache_of([added(1, 0, 9), added(5, 30, 39, (2, 30)), added(6, 40, 49, (0, 40))], started)
+    found = first_pass(view(cache, (0, 0), (2, 30), retention_bytes=0, only_local_bytes=250))
+    certain = {number: exact for number, _, exact in expired(found)}
+    assert certain == {1: True, 2: False, 3: False, 5: False, 6: False}
+    assert not found.exact
+
+
+def test_behind_a_leader_epoch_index_nobody_knows_the_earliest_epoch() -> None:
+    """Epoch 1 had another leader; where the index ends, epoch 2 may have begun."""
+    cache = cache_of([added(1, 0, 9), added(2, 5, 9, (1, 5))])
+    leader = view(cache, retention_ms=0)
+    assert first_pass(leader).exact
+    found = first_pass(known_up_to(leader, 0, 9))
+    assert not found.exact
+    assert found.outruns_lineage
+    assert expired(found) == [(1, Reason.RETENTION_MS, True)]
+    alone = first_pass(known_up_to(view(cache_of([added(1, 0, 9)]), retention_ms=0), 0, 9))
+    assert alone.exact
 
 
 def test_a_leader_whose_cache_cannot_list_an_epoch_ends_with_an_error() -> None:
