@@ -21,6 +21,7 @@ PACKAGE = "airflow_provider_rlmm"
 
 FLOORS = {
     "For DAGs": "operators sensors triggers assets notifications hooks dag_factory resources settings overview",
+    "For Spark jobs of one's own": "data_frames",
     "What a feature does, without Airflow": "features",
     "Records, log, segments, storage, world": "core",
     "Kafka's RemoteLogMetadataManager as a library": "library",

@@ -27,10 +27,12 @@ from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.remote_log import with_range
 from airflow_provider_rlmm.cli.runs import open_session
-from airflow_provider_rlmm.core.base.errors import ConfigurationError, RemoteLogError
+from airflow_provider_rlmm.core.base.errors import RemoteLogError
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
-from airflow_provider_rlmm.features.reading.export_steps import PIECE_BYTES, plan_export
+from airflow_provider_rlmm.data_frames import require_executors
+from airflow_provider_rlmm.features.reading.cutting import PIECE_BYTES, cut_into_pieces
+from airflow_provider_rlmm.features.reading.export_steps import plan_export
 from airflow_provider_rlmm.features.retention.spark.java_client import require_driver
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 
@@ -45,29 +47,6 @@ NAME = "remote_log_export"
 _RAISED = re.compile(r"[\w.]+(Error|Exception): ")
 
 
-def require_executors(spark: SparkSession) -> None:
-    """
-    Refuse executors on which no piece could be exported, before anything is read.
-
-    :param spark: the session; this package's code was given to it.
-    :raises ConfigurationError: naming what their Python lacks.
-    """
-
-    def missing(_: int) -> str:
-        try:
-            from airflow_provider_rlmm.features.reading import exporting  # noqa: F401  # its import is what it is for
-        except ImportError as e:
-            return str(e.name)
-        return ""
-
-    slots = spark.sparkContext.defaultParallelism
-    if answers := sorted(set(spark.sparkContext.parallelize(range(slots), slots).map(missing).collect()) - {""}):
-        raise ConfigurationError(
-            f"the executors' Python lacks {', '.join(answers)}: install there what this package reads segments with, "
-            "numpy, pyarrow, obstore and google-crc32c, in the driver's versions"
-        )
-
-
 def export_pieces(spark: SparkSession, export: Export) -> list[WrittenRecords]:
     """
     Export all pieces, a Spark task for each.
@@ -79,14 +58,16 @@ def export_pieces(spark: SparkSession, export: Export) -> list[WrittenRecords]:
     """
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no type information
 
+    from airflow_provider_rlmm.features.reading.exporting import export_piece
+
     export.begin()
     if not export.pieces:
         return []
-    shared = spark.sparkContext.broadcast(export.exporter)
+    shared = spark.sparkContext.broadcast(export.reader)
     try:
         pieces = spark.sparkContext.parallelize(export.pieces, len(export.pieces))
         # Asked for its value on an executor: the driver must not send it with each task.
-        found: list[WrittenRecords] = pieces.map(lambda piece: shared.value.export(piece)).collect()  # noqa: PLW0108
+        found: list[WrittenRecords] = pieces.map(lambda piece: export_piece(shared.value, piece)).collect()
         return found
     except Py4JJavaError as e:
         raise RemoteLogError(_last_word(str(e.java_exception.getMessage()))) from None
@@ -127,10 +108,9 @@ def main(
     with _spark() as spark:
         require_executors(spark)
         with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
-            export = plan_export(
+            source = cut_into_pieces(
                 session,
                 topic,
-                output,
                 partitions=None if partition is None else [partition],
                 wanted=wanted,
                 isolation=isolation,
@@ -138,6 +118,7 @@ def main(
                 piece_bytes=piece_bytes,
                 bytes_per_second=bytes_per_second,
             )
+        export = plan_export(source, output)
         document = export.end(export_pieces(spark, export))
     invocation.output.document({name: value for name, value in document.items() if name != "files"})
 

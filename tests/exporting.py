@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.features.reading.cutting import TopicInPieces, cut_into_pieces
 from airflow_provider_rlmm.features.reading.export_steps import Export, plan_export
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from tests.access import source_of
@@ -45,7 +46,10 @@ class Exported:
         )  # fmt: skip
 
     def plan(self, **arguments: Any) -> Export:
-        return plan_export(self.session(), "orders", str(self.folder / "out"), **{"piece_bytes": 1, **arguments})
+        return plan_export(self.cut(**arguments), str(self.folder / "out"))
+
+    def cut(self, **arguments: Any) -> TopicInPieces:
+        return cut_into_pieces(self.session(), "orders", **{"piece_bytes": 1, **arguments})
 
     def as_read(self, partition: int, start: int, end: int) -> pa.Table:
         """What the reader says of a range, in this process."""

@@ -22,10 +22,12 @@ from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
+from airflow_provider_rlmm.data_frames import require_executors
+from airflow_provider_rlmm.features.reading.cutting import cut_into_pieces
 from airflow_provider_rlmm.features.reading.export_steps import Export, plan_export
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
-from spark_jobs.remote_log_export import export_pieces, require_executors
+from spark_jobs.remote_log_export import export_pieces
 from tests.access import source_of
 from tests.export_scale.big_log import START_MS, TIP, BigLog
 
@@ -82,7 +84,7 @@ def plan(big: BigLog, folder: Path) -> Export:
         access, access.get_storage(), str(folder / "work"), "cluster-1", log, big.topics, lambda: START_MS,
         lambda: None, lambda: None, ignore_progress,  # type: ignore[arg-type,return-value]
     )  # fmt: skip
-    return plan_export(session, "big", str(folder / "out"), piece_bytes=2**28)
+    return plan_export(cut_into_pieces(session, "big", piece_bytes=2**28), str(folder / "out"))
 
 
 def windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -146,9 +146,31 @@ REMOTE_LOG = [
         f"{_EXPORT}test_an_export_that_is_begun_again_has_not_ended",
     ),
     _read(
-        EXPORTING,
+        "features/reading/cutting.py",
         "secrets of the store are sent to executors",
         "    if secret := sorted(name for name in options if name.lower() not in _NO_SECRETS):",
         f"{_EXPORT}test_secrets_of_the_store_are_sent_nowhere",
+    ),
+    Mutation(
+        "remote log",
+        "an export or a DataFrame ends without a word where remote storage does",
+        "features/reading/cutting.py",
+        "isolation, allow_incomplete=allow_incomplete)",
+        "isolation, allow_incomplete=True)",
+        f"{_EXPORT}test_a_range_that_is_not_all_there_is_cut_only_where_that_is_asked_for",
+    ),
+    Mutation(
+        "remote log",
+        "a DataFrame is made for executors that cannot read it",
+        "data_frames.py",
+        "    require_executors(spark)\n",
+        "",
+        "test_data_frames.py::test_executors_that_cannot_read_are_refused_before_a_broker_is_asked",
+    ),
+    _read(
+        "data_frames.py",
+        "a DataFrame reads the same offsets of every partition",
+        "    if (start_offset, end_offset) != (None, None) and (partitions is None or len({*partitions}) != 1):",
+        "test_data_frames.py::test_what_is_not_understood_is_refused",
     ),
 ]

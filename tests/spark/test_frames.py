@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "spark-data-frames.md"
-EVENTS_BY_DATE, BYTES_FOR_EACH_TOPIC = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+EVENTS_BY_DATE, BYTES_FOR_EACH_TOPIC, RECORDS_BY_DATE = re.findall(
+    r"^```python\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE
+)
 LIVE = [(t.topic_id.bytes, t.name) for t in CLUSTER.topics]
 FOREVER_MS = 2**63 - 1
 """A time that a record may say, and that is none."""
@@ -54,7 +56,10 @@ FOREVER_MS = 2**63 - 1
 
 def program(text: str, **places: str) -> str:
     """Return a program of the page, for other places."""
-    for place in ("broker:9092", "/data/remote-log-events", "/data/rlmm/segments", "/data/bytes-per-topic"):
+    for place in (
+        *("broker:9092", "/data/remote-log-events", "/data/rlmm/segments", "/data/bytes-per-topic"),
+        *("/data/rlmm-spark/airflow_provider_rlmm.zip", "s3://bucket", "/data/orders"),
+    ):
         text = text.replace(place, places.get(re.sub(r"\W", "_", place).strip("_"), place))
     assert "/data/" not in text
     return text

@@ -43,7 +43,16 @@ def test_zip_holds_what_executors_need_and_no_more(tmp_path: Path) -> None:
         "airflow_provider_rlmm.features.reading.exporting",
     )
     assert {name.replace(".", "/") + ".py" for name in begin} <= set(names)
-    no_task_s = ("cli", "hooks", "operators", "core/log/kafka", "core/runs", "features/cleanup", "features/scrub")
+    no_task_s = (
+        "cli",
+        "data_frames",
+        "hooks",
+        "operators",
+        "core/log/kafka",
+        "core/runs",
+        "features/cleanup",
+        "features/scrub",
+    )
     assert not [name for name in names if name.removeprefix("airflow_provider_rlmm/").startswith(no_task_s)]
     assert {Path(name).suffix for name in names} == {".py"}
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_rlmm.core.base.errors import ConfigurationError, RemoteLogError
+from airflow_provider_rlmm.core.base.errors import RemoteLogError
 from airflow_provider_rlmm.core.base.strict_json import unsealed
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange
-from spark_jobs.remote_log_export import export_pieces, require_executors
+from airflow_provider_rlmm.data_frames import require_executors
+from spark_jobs.remote_log_export import export_pieces
 from tests.exporting import Exported
 from tests.tiered_orders import ORDERS, START_MS, batches
 
@@ -84,14 +84,6 @@ def test_a_piece_that_fails_leaves_no_document_and_the_next_try_is_whole(
     assert [f["file"] for f in document["files"]] == [p.file.rpartition("/")[2] for p in export.pieces]
     read = pa.concat_tables(pq.read_table(exported.folder / "out" / f["file"]) for f in document["files"])
     assert read.equals(exported.as_read(0, 0, 150))
-
-
-def test_executors_without_the_libraries_are_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = SimpleNamespace(map=lambda function: SimpleNamespace(collect=lambda: ["", "obstore", "obstore"]))
-    context = SimpleNamespace(defaultParallelism=2, parallelize=lambda *_: answers)
-    session: Any = SimpleNamespace(sparkContext=context)
-    with pytest.raises(ConfigurationError, match="the executors' Python lacks obstore: install there"):
-        require_executors(session)
 
 
 def test_an_empty_topic_has_an_empty_export(exported: Exported, spark: SparkSession) -> None:

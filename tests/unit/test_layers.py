@@ -45,6 +45,7 @@ COLUMNS = (
     "features.reading.fetching",
     "features.reading.index_cache",
     "features.reading.parquet",
+    "features.reading.pieces",
     "features.reading.reader",
     "features.reading.segment_access",
     "features.reading.segment_reading",

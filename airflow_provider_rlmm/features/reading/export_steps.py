@@ -4,25 +4,21 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_rlmm.core.base.errors import ConfigurationError, RemoteLogError
+from airflow_provider_rlmm.core.base.errors import RemoteLogError
 from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, remove_file, replace_file
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.strict_json import sealed
-from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange, split
-from airflow_provider_rlmm.features.reading.steps import open_remote_log
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
-    from airflow_provider_rlmm.features.reading.exporting import Exporter, ExportPiece, StorageToRead
+    from airflow_provider_rlmm.core.segments.read_range import OffsetRange
+    from airflow_provider_rlmm.features.reading.cutting import TopicInPieces
+    from airflow_provider_rlmm.features.reading.exporting import ExportPiece
     from airflow_provider_rlmm.features.reading.parquet import WrittenRecords
-
-logger = logging.getLogger(__name__)
+    from airflow_provider_rlmm.features.reading.pieces import Piece, PieceReader
 
 EXPORT_DOCUMENT: Final = "export.json"
 """Written last: without it a folder holds an export that has not ended."""
@@ -30,17 +26,7 @@ EXPORT_DOCUMENT: Final = "export.json"
 BEGUN_DOCUMENT: Final = "export-begun.json"
 """Written first, and never replaced: it says whose the files of the folder are."""
 
-PIECE_BYTES: Final = 2**30
-"""About how many bytes of segments make a piece: one segment of Kafka's default size."""
-
 _VERSION: Final = 1
-_NO_SECRETS: Final = frozenset(
-    {
-        "account_name", "allow_http", "aws_allow_http", "aws_conditional_put", "aws_endpoint", "aws_region",
-        "aws_skip_signature", "aws_virtual_hosted_style_request", "azure_storage_account_name", "bucket", "endpoint",
-        "region", "skip_signature", "virtual_hosted_style_request",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +39,8 @@ class Export:
     :param topic: name of the topic.
     :param topic_id: its id, in Kafka's text form.
     :param ranges: partition → the offsets that are exported.
-    :param exporter: exports a piece, here or on another machine.
-    :param pieces: by partition and offset.
+    :param reader: reads a piece, here or on another machine.
+    :param pieces: by partition and offset, each with its file.
     """
 
     uri: str
@@ -62,7 +48,7 @@ class Export:
     topic: str
     topic_id: str
     ranges: Mapping[int, OffsetRange]
-    exporter: Exporter
+    reader: PieceReader
     pieces: Sequence[ExportPiece]
 
     def begin(self) -> None:
@@ -90,7 +76,7 @@ class Export:
             "cluster_id": self.cluster_id,
             "topic": self.topic,
             "topic_id": self.topic_id,
-            "isolation_level": self.exporter.isolation,
+            "isolation_level": self.reader.isolation,
             "files": [self._name_of(piece) for piece in self.pieces],
         }
         return json.dumps(sealed(document, _VERSION), indent=2).encode()
@@ -126,7 +112,7 @@ class Export:
                 "cluster_id": self.cluster_id,
                 "topic": self.topic,
                 "topic_id": self.topic_id,
-                "isolation_level": self.exporter.isolation,
+                "isolation_level": self.reader.isolation,
                 "records": sum(done.records for done in written),
                 "partitions": {str(number): asdict(offsets) for number, offsets in self.ranges.items()},
                 "files": files,
@@ -137,68 +123,20 @@ class Export:
         return document
 
 
-def plan_export(
-    session: CleanerSession,
-    topic: str,
-    uri: str,
-    *,
-    partitions: Collection[int] | None = None,
-    wanted: ReadRange | None = None,
-    isolation: ReadIsolation = ReadIsolation.READ_UNCOMMITTED,
-    allow_incomplete: bool = False,
-    piece_bytes: int = PIECE_BYTES,
-    bytes_per_second: int | None = None,
-) -> Export:
+def plan_export(source: TopicInPieces, uri: str) -> Export:
     """
-    Read the metadata topic, and cut what is wanted of a topic into pieces.
+    Say which file each piece of a topic becomes.
 
-    :param session: of the run.
-    :param topic: its name or its id.
+    :param source: the topic, cut into pieces.
     :param uri: folder for the files.
-    :param partitions: of the topic, ``None`` for all.
-    :param wanted: of each partition, ``None`` for all that is in remote storage.
-    :param isolation: whether records of aborted transactions are exported.
-    :param allow_incomplete: take what there is of the range.
-    :param piece_bytes: about how many bytes of segments make a piece.
-    :param bytes_per_second: the most that each piece fetches in a second.
-    :raises OffsetNotInRemoteLogError: if some of the range is not in remote storage.
-    :raises RemoteLogError: if the metadata topic does not name the topic.
-    :raises ConfigurationError: if the storage can only be opened with a secret that other machines would not have.
     """
-    from airflow_provider_rlmm.features.reading.exporting import Exporter, ExportPiece
+    from airflow_provider_rlmm.features.reading.exporting import ExportPiece
 
     uri = uri.rstrip("/")
-    storage = _storage_to_read(session)
-    log = open_remote_log(session, topic, partitions)
-    pieces, lineages, ranges = [], {}, {}
-    for tip in log.partitions:
-        offsets = log.offsets(tip, wanted or ReadRange(), isolation, allow_incomplete=allow_incomplete)
-        lineage = log.lineage(tip)
-        if offsets is None or lineage is None:
-            continue
-        spans = log.reader.spans(tip, offsets, leader_epochs=lineage)
-        sizes = [(span.offsets.start, span.metadata.segment_size_in_bytes) for span in spans]
-        ranges[tip.partition] = offsets
-        lineages[tip] = lineage
-        pieces += [
-            ExportPiece(tip, piece, f"{uri}/partition-{tip.partition}-{piece.start:020}-{piece.end:020}.parquet")
-            for piece in split(offsets, sizes, piece_bytes)
-        ]
-    first = log.partitions[0]
-    exporter = Exporter(storage, log.known_segments.as_of_now(), lineages, isolation, bytes_per_second)
-    return Export(uri, session.cluster_id, first.topic, kafka_uuid_str(first.topic_id), ranges, exporter, pieces)
+    pieces = [ExportPiece(piece.tip, piece.offsets, f"{uri}/{_file_name(piece)}") for piece in source.pieces]
+    return Export(uri, source.cluster_id, source.topic, source.topic_id, source.ranges, source.reader, pieces)
 
 
-def _storage_to_read(session: CleanerSession) -> StorageToRead:
-    from airflow_provider_rlmm.features.reading.exporting import StorageToRead
-
-    settings = session.access.get_connection_settings()
-    uri = settings.required_storage_uri()
-    access, _ = session.storage.open_store(uri)
-    options = {name: str(value) for name, value in access.options.items()}
-    if secret := sorted(name for name in options if name.lower() not in _NO_SECRETS):
-        raise ConfigurationError(
-            f"the options {secret} of the object store may hold secrets, which are sent to no other machine: leave them out "
-            "here, and give them to the executors in their environment, such as AWS_SECRET_ACCESS_KEY"
-        )
-    return StorageToRead(uri, settings.layout, settings.layout_options, options)
+def _file_name(piece: Piece) -> str:
+    offsets = piece.offsets
+    return f"partition-{piece.tip.partition}-{offsets.start:020}-{offsets.end:020}.parquet"

@@ -144,7 +144,7 @@ def _readable(rows: DataFrame) -> DataFrame:
     return rows.select(
         "metadata_partition",
         "offset",
-        _time("timestamp_ms").alias("record_time"),
+        time_of("timestamp_ms").alias("record_time"),
         _among("api_key", _KINDS).alias("kind"),
         sf.when(is_of_a_partition, of_a_partition).otherwise(of_a_segment).alias("state"),
         _text_of_id("topic_id"),
@@ -159,7 +159,7 @@ def _readable(rows: DataFrame) -> DataFrame:
         "broker_id",
         "broker_leader_epoch",
         "event_timestamp_ms",
-        _time("event_timestamp_ms").alias("event_time"),
+        time_of("event_timestamp_ms").alias("event_time"),
         "custom_metadata",
         "txn_idx_empty",
         _among("error_code", errors).alias("error_code"),
@@ -236,8 +236,12 @@ def _among(column: str, names: Mapping[int, str]) -> Column:
     return sf.coalesce(*(sf.when(sf.col(column) == number, sf.lit(name)) for number, name in names.items()))
 
 
-def _time(column: str) -> Column:
-    """Return the times of numbers of milliseconds since the epoch; null where that is no time."""
+def time_of(column: str) -> Column:
+    """
+    Return the times of numbers of milliseconds since the epoch; null where that is no time.
+
+    :param column: name of the numbers' column.
+    """
     from pyspark.sql import functions as sf
 
     number = sf.col(column)

@@ -2,7 +2,7 @@
 """
 What a Spark job of this package needs beside its driver script: the Python code for the executors, and the connector.
 
-The executors' Python has pyspark, pyarrow and numpy, obstore where anything lies in an object store, and for the export of
+The executors' Python has pyspark, pyarrow and numpy, obstore where anything lies in an object store, and for the records of
 remote logs google-crc32c. Everything else that the jobs call is pure Python and travels as one small zip, so this package's
 wheel need not be installed there.
 """
@@ -42,7 +42,7 @@ _ENTRIES = (
     "airflow_provider_rlmm.features.retention.spark.plan",
     "airflow_provider_rlmm.features.retention.spark.source",
     "airflow_provider_rlmm.features.retention.spark.what_if",
-    # what the tasks of the export import
+    # what the tasks of the export and of the DataFrame of records import
     "airflow_provider_rlmm.features.reading.exporting",
 )
 """Modules that are packed with all that they import."""
