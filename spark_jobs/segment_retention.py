@@ -7,14 +7,13 @@ reads the topic and the listing of the cluster, asks the cluster for the names o
 ``<output>/metadata-partition-<n>.parquet`` and, last, ``<output>/summary.json``. It changes nothing on the cluster.
 
 With ``--data-set`` it keeps what it has read as a generation, and the next run reads only what is new. With ``--what-if`` it
-reads no topic and makes no plan: it evaluates other retention settings over a generation. Exit status: 0 when done, 1 with
-one line that says why not, 2 for bad arguments.
+evaluates other retention settings over what it has read, too, and writes ``<output>/what-if.json``. Exit status: 0 when done,
+1 with one line that says why not, 2 for bad arguments.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import re
 import sys
@@ -30,10 +29,12 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
+from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE, EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.cluster import verify_spark_cluster
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
+from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import next_generation, write_generation
 from airflow_provider_rlmm.features.retention.spark.handed_over import read_handed_over
@@ -50,13 +51,8 @@ from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolde
 from airflow_provider_rlmm.features.retention.spark.segments import per_piece
 from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, find_range
 from airflow_provider_rlmm.features.retention.spark.stores import Stores, stores_in_use
-from airflow_provider_rlmm.features.retention.spark.what_if import (
-    AS_LISTED,
-    Scenario,
-    WhatWouldGo,
-    choose_generation,
-    what_if,
-)
+from airflow_provider_rlmm.features.retention.spark.what_if import AS_LISTED, MAX_SCENARIOS, Scenario, what_if
+from airflow_provider_rlmm.features.retention.spark.what_if_document import WHAT_IF_DOCUMENT, WhatIfDocument
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +61,6 @@ log = logging.getLogger("segment_retention")
 
 DEFAULT_TOPIC = "__remote_log_metadata"
 DEFAULT_EXPIRES_IN_MS = 24 * HOUR_MS
-WHAT_IF_NAME = "what-if.json"
 
 _RAISED = re.compile(r"[\w.]+(Error|Exception): ")
 _BY_PY4J, _CAUSE = "An error occurred while calling", "Caused by: "
@@ -78,17 +73,19 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     :param argv: the arguments, those of the process by default.
     """
     parser = argparse.ArgumentParser(prog="segment_retention", description=__doc__.partition("\n\n")[0].strip())
-    parser.add_argument("--bootstrap-servers", help="Kafka brokers, host:port[,host:port...]")
+    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers, host:port[,host:port...]")
     parser.add_argument("--topic", default=DEFAULT_TOPIC, help="the metadata topic (%(default)s)")
     parser.add_argument("--kafka-properties", help="Java properties file with more client settings")
     parser.add_argument("--cluster-state", required=True, help="JSON file with the complete topic listing")
-    parser.add_argument("--output", help="folder for the plan, in a store or one that driver and executors share")
+    parser.add_argument(
+        "--output", required=True, help="folder for the plan, in a store or one that driver and executors share"
+    )
     parser.add_argument(
         "--store-options",
         help="JSON file with options of obstore that open the store of plan and data set; without it each machine's "
         "environment or role does",
     )
-    parser.add_argument("--plan-id", help="names the plan")
+    parser.add_argument("--plan-id", required=True, help="names the plan")
     parser.add_argument(
         "--package-version", help="refuse to work if this package is of another version than whoever asks"
     )
@@ -102,11 +99,14 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--what-if",
         action="append",
+        default=[],
         type=_scenario,
         metavar="[TOPICS:]retention.ms=N[,retention.bytes=N]",
-        help="settings to evaluate over a generation; may be given several times",
+        help="other settings to evaluate over what was read; may be given several times",
     )
-    parser.add_argument("--generation", type=int, help="number of the generation for --what-if (the newest)")
+    parser.add_argument(
+        "--price-micros", type=int, help="what storing 2^30 bytes costs in a month, in millionths, for --what-if"
+    )
     parser.add_argument("--now-ms", type=int, help="time of the evaluation, ms since the epoch (now)")
     parser.add_argument(
         "--min-age-ms",
@@ -119,9 +119,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "--expires-in-ms", type=int, default=DEFAULT_EXPIRES_IN_MS, help="how long the plan is good for (%(default)s)"
     )
     arguments = parser.parse_args(argv)
-    needed = ("data_set",) if arguments.what_if else ("bootstrap_servers", "output", "plan_id")
-    if missing := [f"--{name.replace('_', '-')}" for name in needed if getattr(arguments, name) is None]:
-        parser.error(f"the following arguments are required: {', '.join(missing)}")
+    if len(arguments.what_if) > MAX_SCENARIOS:
+        parser.error(f"argument --what-if: may be given {MAX_SCENARIOS} times")
     return arguments
 
 
@@ -151,6 +150,9 @@ def make_plan(
     :param properties: Kafka client properties.
     :raises RlmmError: if the topic cannot be read, or it is not proven that one cluster was listed, read and asked.
     """
+    for scenario in arguments.what_if:
+        # A topic that nobody has is found before anything is read.
+        scenario.applied(cluster_state)
     work = JobReport()
     with work.stage("look"):
         cluster = verify_spark_cluster(spark, properties, arguments.topic, cluster_state.cluster_id)
@@ -165,6 +167,11 @@ def make_plan(
             write = write_generation if arguments.data_set is None else next_generation
             written = write(reader, evaluation, store)
         work.take(written)
+        refused = refusals_of_log(written.generation, cluster_state.explained_gaps)
+        if arguments.what_if:
+            with work.stage("what-if"):
+                tried = try_settings(spark, arguments, store, written.generation, cluster_state, limits, refused)
+                folder.create(WHAT_IF_DOCUMENT, tried.to_json().encode())
         # Whatever is asked of the cluster is asked after the read: a name may come and go.
         with work.stage("ask"):
             orphans = look_for_orphans(spark, cluster, topic_range, written.data_set.unlisted)
@@ -176,7 +183,7 @@ def make_plan(
             read_until=topic_range.end,
             era=written.generation.era,
             refusals=(
-                *refusals_of_log(written.generation, cluster_state.explained_gaps),
+                *refused,
                 *orphans.refusals,
                 *topic_range.lost_beginnings(),
             ),
@@ -197,38 +204,35 @@ def _store(data_set: str | None, folder: PlanFolder) -> Iterator[GenerationStore
         yield GenerationStore(f"{folder.uri}/{name}")
 
 
-def evaluate_settings(
-    spark: SparkSession, arguments: argparse.Namespace, cluster_state: ClusterState, limits: EvaluationLimits
-) -> list[WhatWouldGo]:
+def try_settings(
+    spark: SparkSession,
+    arguments: argparse.Namespace,
+    store: GenerationStore,
+    generation: Generation,
+    cluster_state: ClusterState,
+    limits: EvaluationLimits,
+    refused: Sequence[Refusal],
+) -> WhatIfDocument:
     """
-    Evaluate retention settings over a generation.
+    Evaluate other retention settings over what was read, beside those that topics have.
 
     :param spark: the session.
     :param arguments: the command line.
+    :param store: where the generation lies.
+    :param generation: what was read.
     :param cluster_state: the listing.
     :param limits: time and minimum age.
-    :raises RlmmError: if there is no such generation, or it is of another cluster.
+    :param refused: why the log may lack records.
+    :raises RlmmError: if settings mean no topic of the listing, or a file is not the one that was written.
     """
-    store = GenerationStore(arguments.data_set)
-    generation = choose_generation(store, arguments.generation)
-    found = what_if(
-        partial(per_piece, spark), store, generation, cluster_state, limits, [AS_LISTED, *arguments.what_if]
-    )
-    log.info("generation %d of %s, read until %d ms", generation.number, store.uri, generation.created_at_ms)
+    scenarios = [AS_LISTED, *arguments.what_if]
+    found = what_if(partial(per_piece, spark), store, generation, cluster_state, limits, scenarios)
     for result in found:
         counts = (f"{reason}: {c.segments} segments, {c.bytes} bytes" for reason, c in sorted(result.by_reason.items()))
         log.info("what if %s, estimated: %s", result.scenario.text, "; ".join(counts) or "nothing would go")
-    if arguments.output is not None:
-        document = {
-            "cluster_id": generation.cluster_id,
-            "generation": generation.number,
-            "evaluated_at_ms": limits.now_ms,
-            "scenarios": [result.document() for result in found],
-        }
-        folder = PlanFolder(arguments.output)
-        folder.remove(WHAT_IF_NAME)
-        folder.create(WHAT_IF_NAME, json.dumps(document, indent=2).encode())
-    return found
+    return WhatIfDocument.of(
+        generation, found, evaluated_at_ms=limits.now_ms, refusals=refused, price_micros=arguments.price_micros
+    )
 
 
 def report(summary: PlanSummary, output: str) -> None:
@@ -278,7 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     for name in (log.name, "airflow_provider_rlmm.features.retention.spark"):
         logging.getLogger(name).setLevel(logging.INFO)
-    properties = {} if arguments.what_if else {BOOTSTRAP_SERVERS: arguments.bootstrap_servers}
+    properties = {BOOTSTRAP_SERVERS: arguments.bootstrap_servers}
     try:
         _open_stores(arguments)
         _require_version(arguments.package_version)
@@ -289,10 +293,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             if arguments.kafka_properties is not None:
                 properties = {**load_properties(spark, arguments.kafka_properties), **properties}
-            if arguments.what_if:
-                evaluate_settings(spark, arguments, cluster_state, limits)
-            else:
-                report(make_plan(spark, arguments, cluster_state, limits, properties), arguments.output)
+            report(make_plan(spark, arguments, cluster_state, limits, properties), arguments.output)
         finally:
             spark.stop()
     except RlmmError as e:

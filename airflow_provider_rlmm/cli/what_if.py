@@ -12,7 +12,6 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
 from airflow_provider_rlmm.core.base.file_systems import read_file
-from airflow_provider_rlmm.core.plans.counts import Count
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.features.retention.spark.generation import Generation
@@ -99,32 +98,23 @@ def _print(
 
 def _totals(found: Sequence[WhatWouldGo], price: float | None) -> Iterator[dict[str, Any]]:
     """Yield what goes by each setting; the first one is what topics have, which the others are compared with."""
-    now = Count.sum(found[0].by_topic.values())
     for result in found:
-        count = Count.sum(result.by_topic.values())
+        goes = result.goes
         yield {
             "settings": result.scenario.text,
-            "segments": count.segments,
-            "bytes": count.bytes,
+            "segments": goes.segments,
+            "bytes": goes.bytes,
             "by_reason": {reason: one.segments for reason, one in sorted(result.by_reason.items())},
-            **_saved(count.bytes - now.bytes, price),
+            **_saved(goes.bytes - found[0].goes.bytes, price),
         }
 
 
 def _topics(found: Sequence[WhatWouldGo], price: float | None) -> Iterator[dict[str, Any]]:
-    """Yield the topics of which more or less goes than now, the most bytes first."""
-    now, none = found[0].by_topic, Count(0, 0)
+    """Yield the topics of which more or less goes than now, the largest differences first."""
     for result in found[1:]:
-        names = {**now, **result.by_topic}
-        more = {name: _more(result.by_topic.get(name, none), now.get(name, none)) for name in names}
-        for name, (segments, size) in sorted(more.items(), key=lambda item: (-item[1][1], item[0])):
-            if segments or size:
-                row = {"settings": result.scenario.text, "topic": name, "more_segments": segments, "more_bytes": size}
-                yield {**row, **_saved(size, price)}
-
-
-def _more(count: Count, now: Count) -> tuple[int, int]:
-    return count.segments - now.segments, count.bytes - now.bytes
+        for one in result.differences(found[0]):
+            row = {"more_segments": one.more_segments, "more_bytes": one.more_bytes}
+            yield {"settings": result.scenario.text, "topic": one.topic, **row, **_saved(one.more_bytes, price)}
 
 
 def _saved(more_bytes: int, price: float | None) -> Mapping[str, Any]:

@@ -10,6 +10,8 @@ orphaned work (parameter `source_plan`).
    metadata topic. What it has read is kept below the work folder (`segments-<cluster id>`), so the next run reads only what
    is new. A topic counts as deleted only if the cluster says so when it is asked for its name after that; the principal needs
    DESCRIBE on every topic.
+   With `what_if` it also says what leaders would delete under other retention settings: `what-if.json` in the folder of the
+   run, and in short the XCom `what_if`.
 2. **publish** reports the counts and emits the asset `remote_log_plan`. It fails, with the plan published, if somebody has to
    look: a topic that may not be described, records that cannot be applied, an incomplete history.
 
@@ -35,6 +37,7 @@ from airflow_provider_rlmm.core.runs.installation_options import RETENTION_SCHED
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE
+from airflow_provider_rlmm.features.retention.spark.what_if import WHAT_IF
 from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
@@ -61,6 +64,7 @@ def remote_log_retention(conn_id: str) -> DAG:
         params={
             **params.of_connection(conn_id),
             **params.of(MIN_AGE, None),
+            **params.of(WHAT_IF, None),
             **_of_spark(),
         },
     ) as dag:
@@ -83,6 +87,7 @@ def remote_log_retention(conn_id: str) -> DAG:
             more_conf="{{ params.conf | tojson }}",
             archives="{{ params.archives }}",
             yarn_queue="{{ params.queue }}",
+            what_if="{{ params.what_if | tojson }}",
             pre_execute=refuse_unknown_params,
         )
         publish = PublishRetentionPlanOperator(

@@ -31,6 +31,7 @@ from airflow_provider_rlmm.features.retention.spark.package import (
     pyspark_version,
     require_pyspark,
 )
+from airflow_provider_rlmm.features.retention.spark.what_if import WHAT_IF, Scenario
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.spark_master import ACTIVE, FINISHED, SparkMaster
 from airflow_provider_rlmm.links.artifacts import PlanLink
@@ -48,6 +49,7 @@ from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.spark_on_cluster import LAST_WORD, JobFolder, Submission
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.operators.spark_store import work_store_handed_over
+from airflow_provider_rlmm.operators.spark_what_if import what_if_words, what_was_tried
 from airflow_provider_rlmm.operators.task_folder import handed_over, task_folder
 from airflow_provider_rlmm.overview.run_summaries import retention_summary
 from airflow_provider_rlmm.resources import spark_job_path
@@ -78,6 +80,7 @@ class _RetentionArguments:
     more_conf: Mapping[str, str] = read_by(spark_properties, {})
     archives: str | None = read_by(text_or_none, None)
     yarn_queue: str | None = read_by(text_or_none, None)
+    what_if: tuple[str, ...] = declared_as(WHAT_IF)
 
 
 class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmitOperator):
@@ -116,11 +119,16 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
     :param archives: archives that Spark unpacks beside each executor, separated by commas, each with ``#`` and the name of
         its folder: an environment of Python, for one. Empty for none.
     :param yarn_queue: queue of YARN; empty: that of the Spark connection.
+    :param what_if: other retention settings, evaluated over what the job has read, beside those that topics have: a list of
+        texts such as ``orders-*:retention.ms=86400000``, or one as JSON, which a template can render; at most 20. What
+        leaders would delete of each topic, and what that saves by ``[rlmm] price_per_gb_month``, is in ``what-if.json`` in
+        the folder of the run; of all topics together it is in the XCom ``what_if``.
     :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources, further ``packages``. Properties
         in ``conf`` that are empty are left out.
-    :raises ConfigurationError: before anything is started or asked, if the Spark connection does not exist, asks for cluster
-        mode on something else than a standalone cluster or names no master of Spark; if spark-submit, Java 17 or PySpark is
-        missing, or the connector is, where it was to be; if Spark, PySpark and the connector are not of one version.
+    :raises ConfigurationError: before Spark is started, if ``what_if`` names a topic that the cluster lacks; before anything
+        is started or asked, if the Spark connection does not exist, asks for cluster mode on something else than a standalone
+        cluster or names no master of Spark; if spark-submit, Java 17 or PySpark is missing, or the connector is, where it was
+        to be; if Spark, PySpark and the connector are not of one version.
     :raises SparkMasterError: if no master of a standalone cluster takes the driver.
     :raises EventLogAccessError: if the metadata topic may not be described. Any other topic that may not be is refused by
         name in the plan's summary, if the metadata topic knows it.
@@ -129,7 +137,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
 
     template_fields: Sequence[str] = (
         *SparkSubmitOperator.template_fields, "rlmm_conn_id", "min_age_ms", "kafka_properties_file", "store_options_file",
-        "spark_files_folder", "more_conf", "archives", "yarn_queue",
+        "spark_files_folder", "more_conf", "archives", "yarn_queue", "what_if",
     )  # fmt: skip
     arguments = _RetentionArguments
     operator_extra_links = (PlanLink(),)
@@ -147,6 +155,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         more_conf: Mapping[str, Any] | str | None = None,
         archives: str = "",
         yarn_queue: str = "",
+        what_if: Sequence[str] | str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("name", "rlmm-segment-retention")
@@ -160,6 +169,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         # Of these two the base class renders no templates.
         self.archives = archives
         self.yarn_queue = yarn_queue
+        self.what_if = what_if
         self._driver: tuple[SparkMaster, str] | None = None
         self.check_literals()
         text("conn_id", self._conn_id)
@@ -188,16 +198,17 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
             self.py_files = str(build_py_files(folder))
             hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
             properties = folder / "client.properties"
-            arguments = self._job_arguments(hook, str(folder), name) | {"--kafka-properties": str(properties)}
+            arguments = self._job_arguments(hook, str(folder), name, read) | {"--kafka-properties": str(properties)}
             self._ask_for_memory(hook, connection, arguments["--data-set"])
             with (
                 handed_over(properties, hook.java_client_properties()),
                 work_store_handed_over(folder) as store,
                 step(artifact_uri(name), "evaluate"),
             ):
-                self.application_args = _words({**arguments, **store})
+                self.application_args = [*_words({**arguments, **store}), *what_if_words(read.what_if)]
                 self._submit(context)
         PlanLink.persist(context, name)
+        self._tell_what_was_tried(context, name, read)
 
     def _submit(self, context: Context) -> None:
         try:
@@ -227,7 +238,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         job, py_files = folder.code(read.spark_files_folder)
         hook = RemoteLogMetadataHook(text("rlmm_conn_id", self.rlmm_conn_id))
         arguments = {
-            **self._job_arguments(hook, folder.uri, name),
+            **self._job_arguments(hook, folder.uri, name, read),
             **folder.hand_over_store(read.store_options_file),
             "--kafka-properties": folder.hand_over(hook, read.kafka_properties_file),
             "--last-word": f"{folder.uri}/{LAST_WORD}",
@@ -237,7 +248,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         driver_id = master.submit(
             submission.master,
             submission.name,
-            submission.arguments(job, py_files, _words(arguments)),
+            submission.arguments(job, py_files, [*_words(arguments), *what_if_words(read.what_if)]),
             submission.driver(),
             pyspark_version(),
         )
@@ -279,6 +290,11 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         # A driver that ended well has written it; which of two it was, the plan itself says.
         read_plan(artifact_uri(name))
         PlanLink.persist(context, name)
+        self._tell_what_was_tried(context, name, self.read_arguments())
+
+    def _tell_what_was_tried(self, context: Context, name: str, read: _RetentionArguments) -> None:
+        if read.what_if:
+            context["ti"].xcom_push(key=WHAT_IF.name, value=self.told(what_was_tried(artifact_uri(name))))
 
     def on_kill(self) -> None:
         """End what this task has started: the job, or the driver that it has just handed to a cluster."""
@@ -350,11 +366,15 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
             self.log.info("%s; it is asked for", executors.said_of(task))
             self.conf = {**asked, **(self.conf or {})}
 
-    def _job_arguments(self, hook: RemoteLogMetadataHook, folder: str, name: str) -> dict[str, str]:
+    def _job_arguments(
+        self, hook: RemoteLogMetadataHook, folder: str, name: str, read: _RetentionArguments
+    ) -> dict[str, str]:
         """Observe the cluster, write down what was seen, and return what the job is told, without the client properties."""
         from airflow_provider_rlmm.core.runs.observing import observe
 
         state = observe(hook, work_uri())
+        for settings in read.what_if:
+            Scenario.parse(settings).applied(state)
         replace_file(f"{folder}/cluster_state.json", [state.to_json().encode()])
         return {
             "--bootstrap-servers": hook.bootstrap_servers(),

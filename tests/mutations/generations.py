@@ -167,6 +167,14 @@ GENERATIONS = [
     ),
     Mutation(
         "generations",
+        "starts Spark for settings of a topic that nobody has",
+        "operators/retention.py",
+        "            Scenario.parse(settings).applied(state)\n",
+        "            Scenario.parse(settings)\n",
+        "airflow/operators/test_spark_what_if.py::test_other_settings_are_told_to_the_job_and_what_it_says_of_them_is_in_the_xcom",
+    ),
+    Mutation(
+        "generations",
         "says nothing of segments that no count of other settings has",
         "cli/what_if.py",
         "    if uncertain:\n",

@@ -26,6 +26,7 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.world.cluster_state import ListedTopic
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files, kafka_connector_coordinates
+from airflow_provider_rlmm.features.retention.spark.what_if_document import WHAT_IF_DOCUMENT, WhatIfDocument
 from airflow_provider_rlmm.operators.task_folder import handed_over
 from dev import ensure_spark_jars, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
@@ -130,7 +131,7 @@ print("statuses", [job.main(argv) for argv in json.loads(sys.argv[2])])
 """
 
 
-def test_the_second_run_reads_only_what_is_new_and_settings_are_tried_without_a_read(
+def test_the_second_run_reads_only_what_is_new_and_tries_other_settings_over_all(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     script, data_set = tmp_path / "run_several.py", tmp_path / "data"
@@ -139,30 +140,38 @@ def test_the_second_run_reads_only_what_is_new_and_settings_are_tried_without_a_
     argvs = [job_arguments(cluster, tmp_path, output, now_ms=str(now_ms)) for output in outputs]
     for argv in argvs[1:]:
         argv += ["--data-set", str(data_set)]
-    listing = ["--cluster-state", str(tmp_path / "cluster_state.json"), "--now-ms", str(now_ms + 1)]
     setting = f"{LIVE}:retention.ms=0"
-    what_if = ["--data-set", str(data_set), *listing, "--what-if", setting, "--output", str(tmp_path / "tried")]
-    done = submit(script, tmp_path, str(JOB), json.dumps([*argvs, what_if, [*what_if, "--generation", "9"]]))
-    assert "statuses [0, 0, 0, 0, 1]" in done.stdout, done.stdout
+    for argv in (argvs[0], argvs[2]):
+        argv += ["--what-if", setting]
+    nobodys = [*argvs[2], "--what-if", "nobody:retention.ms=0"]
+    done = submit(script, tmp_path, str(JOB), json.dumps([*argvs, nobodys]))
+    assert "statuses [0, 0, 0, 1]" in done.stdout, done.stdout
 
     alone, first, second = (read_plan(str(output)) for output in outputs)
     total = len(cluster.records)
     for summary, read_on_from, records in ((alone, None, total), (first, None, total), (second, 1, 0)):
         assert (summary.job["read_on_from"], summary.job["records"]) == (read_on_from, records)
         assert sum(summary.job["records_read"].values()) == records
-        assert set(summary.job["stage_milliseconds"]) == {"look", "read", "ask", "plan"}
+        tries = () if summary is first else ("what-if",)
+        assert set(summary.job["stage_milliseconds"]) == {"look", "read", "ask", "plan", *tries}
     assert [path.name for path in outputs[0].iterdir() if path.is_dir()] == [], "what nobody keeps is gone"
     assert alone.planned == first.planned == second.planned
     for name in (file.name for file in alone.files.values()):
         assert len({str(pq.read_table(output / name).to_pylist()) for output in outputs}) == 1
     assert "read 0 records since generation 1" in done.stdout
     assert "generation 1: reads the topic from its beginning: there is no generation yet" in done.stdout
-    assert f"no plan: {data_set.as_uri()} has the generations [2, 1]" in done.stdout
+    assert re.search(r"no plan: settings 'nobody:retention.ms=0': none of the \d+ topics of the listing", done.stdout)
 
-    as_it_is, tried = json.loads((tmp_path / "tried" / "what-if.json").read_text())["scenarios"]
-    assert (as_it_is["settings"], tried["settings"]) == ("as it is", setting)
-    assert set(tried["by_topic"]) == {*as_it_is["by_topic"], LIVE}
-    assert tried["by_reason"]["RETENTION_MS"]["segments"] >= 2 * SEGMENTS
+    told = [WhatIfDocument.from_json((outputs[n] / WHAT_IF_DOCUMENT).read_text()) for n in (0, 2)]
+    assert not (outputs[1] / WHAT_IF_DOCUMENT).exists()
+    assert [document.generation for document in told] == [1, 2]
+    assert told[0].tried == told[1].tried
+    as_it_is, tried = told[1].tried
+    assert (as_it_is.settings, tried.settings) == ("as it is", setting)
+    expected = {reason: n for reason, n in first.by_reason.items() if reason != "ORPHANED"}
+    assert as_it_is.by_reason == expected, "what topics have is what the plan has"
+    assert [one.topic for one in tried.listed_topics] == [LIVE]
+    assert tried.by_reason["RETENTION_MS"].segments >= 2 * SEGMENTS
     assert f"what if {setting}, estimated: " in done.stdout
 
 

@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_said_in_one_line(
     assert "none of the 4 topics of the listing is called 'nobody'" in err
     code, _, err = said(capsys, *arguments, "retention=1")
     assert code == 1
-    assert "is not understood: give [TOPICS:]retention.ms=N" in err
+    assert "must be of the form [TOPICS:]retention.ms=N" in err
     code, _, err = said(capsys, *arguments, SETTING, "--generation", "7")
     assert code == 1
     assert "has the generations [1]" in err

@@ -56,23 +56,21 @@ def test_the_job_understands_its_arguments(example: Example) -> None:
     assert told.data_set is not None
     (archive,) = options["--py-files"]
     assert archive.endswith(f"/{PY_FILES_NAME}") or archive == PY_FILES_NAME
-    if not told.what_if:
-        assert told.output.endswith(told.plan_id)
+    assert told.output.endswith(told.plan_id)
 
 
 @pytest.mark.parametrize("example", SUBMITTED, ids=str)
 def test_executors_get_a_connector_and_a_python(example: Example) -> None:
-    options, arguments = parts_of(example)
+    options, _ = parts_of(example)
     said = " ".join(value for values in options.values() for value in values)
-    brings_jars = example.section == "Kubernetes" or load_job().parse_arguments(arguments).what_if
-    assert bool(COORDINATES.search(said)) != bool(brings_jars)
+    assert bool(COORDINATES.search(said)) != (example.section == "Kubernetes"), "there the image brings the jars"
     assert ("spark.pyspark.python=" in said) == (example.section != RUN)
 
 
 def test_the_other_commands_are_those_of_rlmm() -> None:
     others = [e for e in OURS if e.language == "bash" and e not in SUBMITTED]
     lines = [line for e in others for line in e.text.splitlines() if line.startswith("rlmm ")]
-    assert [shlex.split(line)[1] for line in lines] == ["spark-files", "cluster-state"]
+    assert [shlex.split(line)[1] for line in lines] == ["spark-files", "cluster-state", "what-if"]
     for line in lines:
         name, *words = shlex.split(line)[1:]
         rlmm.commands[name].make_context(name, words)

@@ -41,7 +41,7 @@ _ENTRIES = (
     "airflow_provider_rlmm.features.retention.spark.package",
     "airflow_provider_rlmm.features.retention.spark.plan",
     "airflow_provider_rlmm.features.retention.spark.source",
-    "airflow_provider_rlmm.features.retention.spark.what_if",
+    "airflow_provider_rlmm.features.retention.spark.what_if_document",
     # what the tasks of the export and of the DataFrame of records import
     "airflow_provider_rlmm.features.reading.exporting",
 )

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.core.base.file_systems import (
     remove_folder,
 )
 from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME
+from airflow_provider_rlmm.features.retention.spark.what_if_document import WHAT_IF_DOCUMENT
 
 _FILES: Final = re.compile(r"metadata-partition-\d+\.parquet")
 _ROWS: Final = re.compile(r"rows-\w+\.tmp")
@@ -38,7 +39,7 @@ class PlanFolder:
 
     def clear(self) -> None:
         """
-        Remove the plan that is there, its summary first, and what killed tries left.
+        Remove the plan that is there, its summary first, what lies beside it, and what killed tries left.
 
         A file is created and removed, too: whoever cannot write the summary as it must be finds out before it reads a topic.
 
@@ -46,6 +47,7 @@ class PlanFolder:
         :raises ConfigurationError: as :meth:`create`.
         """
         self.remove(SUMMARY_NAME)
+        self.remove(WHAT_IF_DOCUMENT)
         with self._told():
             for name in filter(_FILES.fullmatch, list_files(self.uri)):
                 remove_file(f"{self.uri}/{name}")

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_rlmm.core.base.declarations import Declared, Texts
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.core.plans.counts import Count, sums_by
+from airflow_provider_rlmm.core.base.values import MAX_INTEGER, refused
+from airflow_provider_rlmm.core.plans.counts import NOTHING, Count, sums_by
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import WHAT_IF_COLUMNS
@@ -29,6 +33,13 @@ Does a task for each metadata partition and returns the rows of all, whose colum
 :func:`~airflow_provider_rlmm.features.retention.spark.segments.per_piece` with a session, or :func:`in_process`.
 """
 
+MAX_SCENARIOS: Final = 20
+"""That one run of the job tries."""
+
+PATTERN: Final = r"^([^:]+:)?( *retention\.(ms|bytes) *= *(-1|[0-9]{1,19}) *(,(?=.)|$)){1,2}$"
+"""Of settings as they are written, for forms; :meth:`Scenario.parse` reads them."""
+
+_LIMIT: Final = re.compile(r"-1|[0-9]{1,19}", re.ASCII)
 _SETTINGS = {"retention.ms": "retention_ms", "retention.bytes": "retention_bytes"}
 
 
@@ -52,9 +63,11 @@ class Scenario:
         changes: dict[str, int] = {}
         for setting in settings.split(","):
             name, _, value = (part.strip() for part in setting.partition("="))
-            if name not in _SETTINGS or _SETTINGS[name] in changes or not value.lstrip("-").isdecimal():
+            known = name in _SETTINGS and _SETTINGS[name] not in changes
+            if not known or not _LIMIT.fullmatch(value) or int(value) > MAX_INTEGER:
                 raise ConfigurationError(
-                    f"--what-if {text!r} is not understood: give [TOPICS:]retention.ms=N[,retention.bytes=N], -1 for no limit"
+                    f"settings {in_quotes(text)} must be of the form [TOPICS:]retention.ms=N[,retention.bytes=N], -1 for no "
+                    "limit"
                 )
             changes[_SETTINGS[name]] = int(value)
         return cls(text, topics, changes)
@@ -68,7 +81,7 @@ class Scenario:
         """
         if not any(fnmatchcase(topic.name, self.topics) for topic in state.topics):
             raise ConfigurationError(
-                f"--what-if {self.text!r}: none of the {len(state.topics)} topics of the listing is called "
+                f"settings {in_quotes(self.text)}: none of the {len(state.topics)} topics of the listing is called "
                 f"{in_quotes(self.topics)}; in a pattern * stands for anything"
             )
         changed = (
@@ -81,6 +94,62 @@ AS_LISTED = Scenario("as it is", "*", {})
 """Changes nothing: what the others are compared with."""
 
 
+def read_settings(name: str, value: object) -> tuple[str, ...]:
+    """
+    Return texts that :meth:`Scenario.parse` reads, once each.
+
+    :param name: what the error calls them.
+    :param value: a list of texts, or one as JSON, which a template can render.
+    :raises ConfigurationError: for anything else, and for settings that are not understood.
+    """
+    allowed = f"a list of at most {MAX_SCENARIOS} texts, such as orders-*:retention.ms=86400000, or one as JSON"
+    try:
+        given = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        raise refused(name, value, allowed) from None
+    if not isinstance(given, list | tuple) or len(given) > MAX_SCENARIOS:
+        raise refused(name, value, allowed)
+    for text in given:
+        if not isinstance(text, str):
+            raise refused(name, text, allowed)
+        try:
+            Scenario.parse(text)
+        except ConfigurationError as e:
+            raise ConfigurationError(f"{name}: {e}") from None
+    return tuple(dict.fromkeys(given))
+
+
+WHAT_IF: Final[Declared[tuple[str, ...]]] = Declared(
+    name="what_if",
+    kind=Texts(read_settings, pattern=PATTERN),
+    default=(),
+    title="Other retention settings",
+    sentence=(
+        "Say what leaders would delete under these: [TOPICS:]retention.ms=N[,retention.bytes=N], such as "
+        "orders-*:retention.ms=86400000; -1 for no limit, without TOPICS all topics"
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What goes of a topic by a scenario, beside what goes by the settings that it has."""
+
+    topic: str  # its name
+    now: Count  # by the settings that it has
+    then: Count  # by the scenario
+
+    @property
+    def more_segments(self) -> int:
+        """How many more go by the scenario; may be negative."""
+        return self.then.segments - self.now.segments
+
+    @property
+    def more_bytes(self) -> int:
+        """How many bytes more go by the scenario; may be negative."""
+        return self.then.bytes - self.now.bytes
+
+
 @dataclass(frozen=True, slots=True)
 class WhatWouldGo:
     """What a scenario comes to, for topics of the listing."""
@@ -88,6 +157,22 @@ class WhatWouldGo:
     scenario: Scenario  # the settings
     by_reason: Mapping[str, Count]  # per :class:`~airflow_provider_rlmm.core.plans.plan.Reason`
     by_topic: Mapping[str, Count]  # per topic name
+
+    @property
+    def goes(self) -> Count:
+        """All that would go."""
+        return Count.sum(self.by_topic.values())
+
+    def differences(self, now: WhatWouldGo) -> list[Difference]:
+        """
+        Return the topics of which more or less goes, the largest differences first.
+
+        :param now: what goes by the settings that topics have.
+        """
+        names = {**now.by_topic, **self.by_topic}
+        found = (Difference(t, now.by_topic.get(t, NOTHING), self.by_topic.get(t, NOTHING)) for t in names)
+        differ = (one for one in found if one.now != one.then)
+        return sorted(differ, key=lambda one: (-abs(one.more_bytes), one.topic))
 
     def document(self) -> dict[str, Any]:
         """Return plain JSON; leaders delete, and know more, so that all of it is an estimate."""

@@ -15,8 +15,12 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_provider_rlmm import __version__
-from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SparkMasterError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError, PlanError, SparkMasterError
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
+from airflow_provider_rlmm.features.retention.spark.generation import Generation
+from airflow_provider_rlmm.features.retention.spark.what_if import AS_LISTED, Scenario, WhatWouldGo
+from airflow_provider_rlmm.features.retention.spark.what_if_document import WHAT_IF_DOCUMENT, WhatIfDocument
 from airflow_provider_rlmm.hooks.spark_master import NOT_FOUND, SparkMaster
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
 from airflow_provider_rlmm.operators.spark_on_cluster import JobFolder
@@ -290,6 +294,31 @@ def test_a_driver_that_failed_fails_the_task_in_the_jobs_own_words(work: Path, o
 def test_a_driver_that_ended_well_without_a_plan_fails_the_task(work: Path, observed: Any) -> None:  # noqa: F811
     with pytest.raises(PlanError):
         ended("FINISHED", work=work)
+
+
+def test_what_other_settings_come_to_is_told_when_the_driver_has_ended(
+    on_cluster: Master,
+    work: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = "alive:retention.ms=0"
+    submitted(jars="x.jar", what_if=[settings])
+    words = words_of(on_cluster)
+    assert words[words.index("--what-if") :] == ["--what-if", settings]
+    monkeypatch.setattr("airflow_provider_rlmm.operators.retention.read_plan", lambda uri: None)
+    task, ctx = operator(what_if=[settings]), context()
+    given = {"event": "FINISHED", "driver_id": DRIVER, "folder": JobFolder.below(str(work / "dag.run")).uri}
+    with pytest.raises(PlanError, match=r"what-if\.json"):
+        task.resume_execution("take_plan", given, ctx)
+    generation = Generation(3, "cluster-1", "id", 1, 1, {}, PLAIN_ERA.told())
+    found = [WhatWouldGo(scenario, {}, {}) for scenario in (AS_LISTED, Scenario.parse(settings))]
+    text = WhatIfDocument.of(generation, found, evaluated_at_ms=2).to_json()
+    (work / "dag.run" / WHAT_IF_DOCUMENT).write_text(text)
+    task.resume_execution("take_plan", given, ctx)
+    assert [one["settings"] for one in ctx["ti"].pushed["what_if"]["tried"]] == ["as it is", settings]
+    (work / "dag.run" / WHAT_IF_DOCUMENT).write_text(text.replace("cluster-1", "cluster-2"))
+    with pytest.raises(DocumentError, match="sha256 differs"):
+        task.resume_execution("take_plan", given, ctx)
 
 
 def test_the_trigger_waits_for_the_end_of_the_driver(master: Master) -> None:

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.features.retention.spark.package import build_py_file
 from dev.spark_job import JOB, load_job
 
 PLAN = ["--bootstrap-servers", "a:1", "--cluster-state", "listing.json", "--output", "out", "--plan-id", "p"]
-WHAT_IF = ["--cluster-state", "listing.json", "--data-set", "data", "--what-if", "orders:retention.ms=5"]
+WHAT_IF = ["--what-if", "orders:retention.ms=5"]
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +22,12 @@ def job() -> ModuleType:
     return load_job()
 
 
-def test_a_plan_needs_no_data_set_and_other_settings_need_no_brokers(job: ModuleType) -> None:
-    assert job.parse_arguments(PLAN).data_set is None
-    arguments = job.parse_arguments([*WHAT_IF, "--what-if", "retention.bytes=-1", "--generation", "4"])
+def test_a_plan_needs_no_data_set_and_takes_other_settings_along(job: ModuleType) -> None:
+    plain = job.parse_arguments(PLAN)
+    assert (plain.data_set, plain.what_if) == (None, [])
+    arguments = job.parse_arguments([*PLAN, *WHAT_IF, "--what-if", "retention.bytes=-1", "--price-micros", "23000"])
     assert [scenario.changes for scenario in arguments.what_if] == [{"retention_ms": 5}, {"retention_bytes": -1}]
-    assert (arguments.generation, arguments.output) == (4, None)
+    assert arguments.price_micros == 23_000
 
 
 @pytest.mark.parametrize(
@@ -34,8 +35,8 @@ def test_a_plan_needs_no_data_set_and_other_settings_need_no_brokers(job: Module
     [
         (PLAN[2:], "required: --bootstrap-servers"),
         (PLAN[:4], "required: --output, --plan-id"),
-        (WHAT_IF[:2] + WHAT_IF[4:], "required: --data-set"),
-        ([*WHAT_IF, "--what-if", "retention=1"], "--what-if 'retention=1' is not understood"),
+        ([*PLAN, *WHAT_IF, "--what-if", "retention=1"], "--what-if: settings 'retention=1' must be of the form"),
+        ([*PLAN, *WHAT_IF * 21], "--what-if: may be given 20 times"),
     ],
 )
 def test_what_is_missing_is_named(
