@@ -4,7 +4,8 @@ Spark job: compute the plan of orphaned, dangling and retention-breached segment
 
 Started by ``spark-submit`` with the Kafka connector (``--packages`` or ``--jars``) and the package's zip (``--py-files``). It
 reads the topic and the listing of the cluster, asks the cluster for the names of topics that the listing lacks, and writes
-``<output>/metadata-partition-<n>.parquet`` and, last, ``<output>/summary.json``. It changes nothing on the cluster.
+``<output>/metadata-partition-<n>.parquet``, ``<output>/record-ages.json`` and, last, ``<output>/summary.json``. It changes
+nothing on the cluster.
 
 With ``--data-set`` it keeps what it has read as a generation, and the next run reads only what is new. With ``--what-if`` it
 evaluates other retention settings over what it has read, too, and writes ``<output>/what-if.json``. Exit status: 0 when done,
@@ -31,6 +32,7 @@ from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secret
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
+from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT, RecordAges, ToldAge
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE, EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.cluster import verify_spark_cluster
 from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
@@ -172,6 +174,12 @@ def make_plan(
             with work.stage("what-if"):
                 tried = try_settings(spark, arguments, store, written.generation, cluster_state, limits, refused)
                 folder.create(WHAT_IF_DOCUMENT, tried.to_json().encode())
+        ages = RecordAges.of(
+            (ToldAge(**row) for row in written.data_set.ages.to_pylist()),
+            cluster_id=cluster.cluster_id,
+            told_at_ms=limits.now_ms,
+        )
+        folder.create(AGES_DOCUMENT, ages.to_json().encode())
         # Whatever is asked of the cluster is asked after the read: a name may come and go.
         with work.stage("ask"):
             orphans = look_for_orphans(spark, cluster, topic_range, written.data_set.unlisted)

@@ -13,7 +13,8 @@ orphaned work (parameter `source_plan`).
    With `what_if` it also says what leaders would delete under other retention settings: `what-if.json` in the folder of the
    run, and in short the XCom `what_if`.
 2. **publish** reports the counts and emits the asset `remote_log_plan`. It fails, with the plan published, if somebody has to
-   look: a topic that may not be described, records that cannot be applied, an incomplete history.
+   look: a topic that may not be described, records that cannot be applied, an incomplete history. The pages show
+   from then on how old the remote segments are.
 
 The connection `spark_default` decides where the job runs: with `deploy-mode` client in the task, with `cluster` on a
 worker of a standalone Spark cluster, for which the task waits in no worker slot. Spark's Kafka connector comes from

@@ -17,6 +17,7 @@ from airflow_provider_rlmm import __version__
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.core.base.file_systems import replace_file
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refusals_of_era
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
@@ -46,6 +47,7 @@ from airflow_provider_rlmm.operators.arguments import (
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
+from airflow_provider_rlmm.operators.spark_ages import keep_record_ages
 from airflow_provider_rlmm.operators.spark_on_cluster import LAST_WORD, JobFolder, Submission
 from airflow_provider_rlmm.operators.spark_readiness import SparkHere, require_spark_connection, why_not_fetched
 from airflow_provider_rlmm.operators.spark_store import work_store_handed_over
@@ -403,7 +405,8 @@ class PublishRetentionPlanOperator(CheckedOperator[_PublishArguments]):
     It fails, after it has published the plan, as long as something needs a person that nobody has acknowledged, such as a
     metadata topic that does not hold what earlier runs of the work folder have read of it; the Airflow variable
     ``rlmm_acknowledgements`` holds what people have said. The plan can be cleaned all the same: what was refused is not in
-    it. Its directory is in the XCom ``plan`` in either case.
+    it. Its directory is in the XCom ``plan`` in either case. What the job has told of the age of segments is kept for the
+    pages; where that cannot be done, the log says so.
 
     :param rlmm_conn_id: connection of type ``rlmm``, for the run's summary and for a look at its metadata topic.
     :return: segments per reason, those that this package may delete (``to_delete``), those that leaders are expected to
@@ -443,6 +446,7 @@ class PublishRetentionPlanOperator(CheckedOperator[_PublishArguments]):
             counts |= {key: summary.job[key] for key in ("records", "read_on_from") if key in summary.job}
             self.log.info("records read per metadata partition: %s", summary.job.get("records_read"))
         self.log.info("plan %s: %s", name, counts)
+        keep_record_ages(uri, artifact_uri(cluster_folder(summary.cluster_id)), summary.cluster_id)
         for asset in self.outlets:
             context["outlet_events"][asset].extra = counts
         # A task that fails returns nothing, and the plan can be used all the same.

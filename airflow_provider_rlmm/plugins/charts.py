@@ -43,6 +43,15 @@ class Block:
     words: str  # what it says when it is pointed at
 
 
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A figure with a name."""
+
+    name: str  # a few letters, made here
+    value: float
+    words: str  # what it says when it is pointed at
+
+
 def trend(points: Sequence[Point], in_words: Callable[[float], str]) -> Markup:
     """
     Draw figures over time as a line with an area below it.
@@ -89,6 +98,29 @@ def bars(points: Sequence[Point], in_words: Callable[[float], str]) -> Markup:
             ).format(_LEFT + i * step, _BOTTOM - height, step * 0.8, height, _said(point, in_words))
         )
     return _framed(shown, in_words(top), parts)
+
+
+def columns(shown: Sequence[Column], in_words: Callable[[float], str]) -> Markup:
+    """
+    Draw figures side by side, each with its name below.
+
+    :param shown: from left to right.
+    :param in_words: how a figure is written.
+    """
+    top = max((column.value for column in shown), default=0) or 1
+    step = WIDTH / max(len(shown), 1)
+    parts = [
+        Markup('<line class="axis" x1="0" x2="{}" y1="{}" y2="{}"/>').format(WIDTH, _BOTTOM, _BOTTOM),
+        _text(0, 9, in_words(top), "start"),
+    ]
+    for i, column in enumerate(shown):
+        height = max((_BOTTOM - _TOP) * column.value / top, 1 if column.value else 0)
+        bar = Markup(
+            '<rect class="bar" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="1"><title>{}</title></rect>'
+        )
+        parts.append(bar.format((i + 0.1) * step, _BOTTOM - height, step * 0.8, height, column.words))
+        parts.append(_text((i + 0.5) * step, 92, column.name, "middle"))
+    return _drawing(WIDTH, HEIGHT, ", ".join(column.words for column in shown), parts)
 
 
 def offset_map(blocks: Sequence[Block], start: int, end: int, rows: Sequence[str]) -> Markup:

@@ -17,6 +17,7 @@ from airflow_provider_rlmm.features.survey.inventory import SurveyedState
 from airflow_provider_rlmm.overview import inventories
 from airflow_provider_rlmm.overview.inventories import TopicRow
 from airflow_provider_rlmm.plugins.actions import of_cluster
+from airflow_provider_rlmm.plugins.ages import ages_of_cluster
 from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster, readable_clusters, shell_of_cluster
 from airflow_provider_rlmm.plugins.dag_runs import under_way
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
@@ -122,7 +123,8 @@ def _overview(shell: Shell, rights: Rights, cluster: Cluster) -> HTMLResponse:
             "overview.html", shell, cluster=view_of(cluster, shell=shell, now_ms=now_ms, price=price_per_gb_month()),
             problems=[*_stopped(switches), *problems_of(cluster, shell, now_ms)], under_way=under_way(cluster.connection),
             actions=of_cluster(cluster.connection, switches, rights, shell), charts=charts_of(cluster.runs),
-            folder=folder_in_words(work_uri()), largest=_largest(cluster), runs=cluster.runs[: -SHOWN_RUNS - 1 : -1],
+            folder=folder_in_words(work_uri()), largest=_largest(cluster), ages=ages_of_cluster(cluster.folder),
+            runs=cluster.runs[: -SHOWN_RUNS - 1 : -1],
         )
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.overview import inventories
+from airflow_provider_rlmm.plugins.ages import ages_of_topic
 from airflow_provider_rlmm.plugins.clusters import readable_cluster, shell_of_cluster
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
 from airflow_provider_rlmm.plugins.rendering import render
@@ -36,7 +37,8 @@ def show_topic(
         raise HTTPException(HTTPStatus.NOT_FOUND, "the newest survey has no such topic id: it may be gone by now")
     found = inventories.partitions(work_uri(), cluster.folder, topic_id, start=(page - 1) * PAGE_ROWS, rows=PAGE_ROWS)
     listing = Listing(shell.to("clusters", cluster_id, "topics", topic_id), found.rows, found.total, page)
-    return HTMLResponse(render("topic.html", shell, topic=topic, list=listing, now_ms=system_clock()))
+    ages = ages_of_topic(cluster.folder, topic_id)
+    return HTMLResponse(render("topic.html", shell, topic=topic, list=listing, ages=ages, now_ms=system_clock()))
 
 
 @router.get("/{partition}", response_class=HTMLResponse)

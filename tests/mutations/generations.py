@@ -175,6 +175,14 @@ GENERATIONS = [
     ),
     Mutation(
         "generations",
+        "says of a segment without a time of a record that it is old",
+        "features/retention/spark/executor/ages.py",
+        "np.where(newest < 0, _UNKNOWN, ",
+        "np.where(newest < -1, _UNKNOWN, ",
+        "features/retention/test_record_ages.py::test_each_segment_is_in_the_range_of_its_newest_record",
+    ),
+    Mutation(
+        "generations",
         "says nothing of segments that no count of other settings has",
         "cli/what_if.py",
         "    if uncertain:\n",

@@ -20,11 +20,13 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.world.cluster_state import ListedTopic
+from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT, RecordAges
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files, kafka_connector_coordinates
 from airflow_provider_rlmm.features.retention.spark.what_if_document import WHAT_IF_DOCUMENT, WhatIfDocument
 from airflow_provider_rlmm.operators.task_folder import handed_over
@@ -161,6 +163,11 @@ def test_the_second_run_reads_only_what_is_new_and_tries_other_settings_over_all
     assert "read 0 records since generation 1" in done.stdout
     assert "generation 1: reads the topic from its beginning: there is no generation yet" in done.stdout
     assert re.search(r"no plan: settings 'nobody:retention.ms=0': none of the \d+ topics of the listing", done.stdout)
+
+    for summary, output in ((alone, outputs[0]), (second, outputs[2])):
+        ages = RecordAges.from_json((output / AGES_DOCUMENT).read_text())
+        assert Count.sum(ages.ages.values()) == summary.known, "what the generation had and what is new"
+        assert ages.cluster_id == summary.cluster_id
 
     told = [WhatIfDocument.from_json((outputs[n] / WHAT_IF_DOCUMENT).read_text()) for n in (0, 2)]
     assert not (outputs[1] / WHAT_IF_DOCUMENT).exists()

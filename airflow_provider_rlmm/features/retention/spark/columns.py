@@ -98,6 +98,15 @@ UNCERTAIN_COLUMNS: tuple[tuple[str, str], ...] = (
 )
 """Name and Arrow type of what tasks tell of user partitions: their segments whose state is not certain."""
 
+AGE_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("topic_id", "binary"),
+    ("topic", "string"),
+    ("age", "int8"),  # number of its range in RANGES of record_ages
+    ("segments", "int64"),
+    ("bytes", "int64"),
+)
+"""Name and Arrow type of what tasks tell of topics: their segments by the age of the newest record."""
+
 _SPARK_TYPES = {
     "int8": "byte",
     "int32": "int",

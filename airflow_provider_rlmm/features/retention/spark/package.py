@@ -31,6 +31,7 @@ _PACKAGE_ROOT = Path(airflow_provider_rlmm.__file__).parent
 _ENTRIES = (
     # what the drivers import where the package is not installed
     "airflow_provider_rlmm.core.world.cluster_state",
+    "airflow_provider_rlmm.features.retention.record_ages",
     "airflow_provider_rlmm.features.retention.rules",
     "airflow_provider_rlmm.features.retention.spark.cluster",
     "airflow_provider_rlmm.features.retention.spark.frames",

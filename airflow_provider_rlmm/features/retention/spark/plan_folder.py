@@ -20,6 +20,7 @@ from airflow_provider_rlmm.core.base.file_systems import (
     remove_folder,
 )
 from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME
+from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT
 from airflow_provider_rlmm.features.retention.spark.what_if_document import WHAT_IF_DOCUMENT
 
 _FILES: Final = re.compile(r"metadata-partition-\d+\.parquet")
@@ -47,7 +48,8 @@ class PlanFolder:
         :raises ConfigurationError: as :meth:`create`.
         """
         self.remove(SUMMARY_NAME)
-        self.remove(WHAT_IF_DOCUMENT)
+        for beside in (WHAT_IF_DOCUMENT, AGES_DOCUMENT):
+            self.remove(beside)
         with self._told():
             for name in filter(_FILES.fullmatch, list_files(self.uri)):
                 remove_file(f"{self.uri}/{name}")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.features.retention.spark.columns import (
+    AGE_COLUMNS,
     UNCERTAIN_COLUMNS,
     UNLISTED_COLUMNS,
     arrow_schema,
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 
 Piece = TypeVar("Piece")
 
-_TABLES = {"unlisted": UNLISTED_COLUMNS, "uncertain": UNCERTAIN_COLUMNS}
+_TABLES = {"unlisted": UNLISTED_COLUMNS, "uncertain": UNCERTAIN_COLUMNS, "ages": AGE_COLUMNS}
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class SegmentDataSet:
     quarantined: Mapping[int, int]  # metadata partition → number of records that cannot be applied
     unlisted: pa.Table  # UNLISTED_COLUMNS
     uncertain: pa.Table  # UNCERTAIN_COLUMNS
+    ages: pa.Table  # AGE_COLUMNS
 
     @property
     def files(self) -> list[GenerationFile]:
@@ -66,6 +68,7 @@ class Told:
     reports: tuple[TaskReport, ...]
     unlisted: pa.Table  # UNLISTED_COLUMNS
     uncertain: pa.Table  # UNCERTAIN_COLUMNS
+    ages: pa.Table  # AGE_COLUMNS
 
     def data_set(self, folder: str) -> SegmentDataSet:
         """Return what they wrote, by the URI that the names of files are below."""
@@ -78,6 +81,7 @@ class Told:
             {number: part.quarantined for number, part in sorted(parts.items()) if part.quarantined},
             self.unlisted,
             self.uncertain,
+            self.ages,
         )
 
 

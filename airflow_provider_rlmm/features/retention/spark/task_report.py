@@ -11,11 +11,16 @@ from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
 
-TOLD_COLUMNS: tuple[tuple[str, str], ...] = (("told", "string"), ("unlisted", "binary"), ("uncertain", "binary"))
+TOLD_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("told", "string"),
+    ("unlisted", "binary"),
+    ("uncertain", "binary"),
+    ("ages", "binary"),
+)
 """
 Name and Arrow type of the columns that tasks return: a :class:`TaskReport` each row, and as Arrow IPC streams the topics that
-the listing lacks (:data:`UNLISTED_COLUMNS`) and the user partitions of which something is not certain
-(:data:`UNCERTAIN_COLUMNS`).
+the listing lacks (:data:`UNLISTED_COLUMNS`), the user partitions of which something is not certain
+(:data:`UNCERTAIN_COLUMNS`) and how old the segments of topics are (:data:`AGE_COLUMNS`).
 """
 
 

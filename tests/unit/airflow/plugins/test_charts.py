@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.plugins.charts import HEIGHT, WIDTH, Block, Point, bars, offset_map, trend
+from airflow_provider_rlmm.plugins.charts import HEIGHT, WIDTH, Block, Column, Point, bars, columns, offset_map, trend
 
 EVIL = "<script>alert(1)</script>"
 TIMES = st.lists(st.tuples(st.integers(0, 2**62), st.floats(0, 1e18)), max_size=300)
@@ -25,6 +25,16 @@ def test_a_chart_is_whole_and_within_its_frame(points: list[tuple[int, float]]) 
         ElementTree.fromstring(drawing)
         assert all(0 <= x <= WIDTH for x in numbers(drawing, "cx", "x"))
         assert all(0 <= y <= HEIGHT for y in numbers(drawing, "cy", "y"))
+
+
+def test_figures_stand_side_by_side_as_high_as_they_are() -> None:
+    shown = [Column("a", 10, "ten"), Column(EVIL, 0, EVIL), Column("c", 5, "five"), Column("d", 0.001, "little")]
+    drawing = columns(shown, str)
+    ElementTree.fromstring(drawing)
+    assert "<script" not in drawing
+    assert numbers(drawing, "height") == [66, 0, 33, 1], "what is not 0 is seen"
+    assert all(0 <= x <= WIDTH for x in numbers(drawing, "x"))
+    ElementTree.fromstring(columns([], str))
 
 
 def test_a_peak_is_never_left_out() -> None:

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.core.world.audit_log import AuditFiles
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETENTION_DOCUMENT
+from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT, MAX_LISTED, RecordAges, ToldAge
 from airflow_provider_rlmm.features.survey.inventory import INVENTORY_DOCUMENT
 from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
@@ -288,6 +289,50 @@ def test_what_was_told_of_leaders_and_cannot_be_read_is_said(client: TestClient,
         document.write_bytes(text.encode(errors="surrogateescape"))
         assert "What leaders delete next cannot be read" in client.get("/").text
         assert client.get(f"/clusters/{CLUSTER}/leaders").status_code == 422
+
+
+# -- ages ------------------------------------------------------------------------------------------------------------------
+
+NOBODY = "Nobody has told how old the segments of this cluster are: each run of remote_log_retention writes it down."
+
+
+def told_ages(cluster_id: str = CLUSTER, topics: int = 2) -> RecordAges:
+    told = [ToldAge(topic_id(247 - n).bytes, f"{EVIL}{n}", n % 7, 3, (5 + n) * 2**20) for n in range(topics)]
+    return RecordAges.of(told, cluster_id=cluster_id, told_at_ms=NOW_MS)
+
+
+def test_bytes_by_the_age_of_the_newest_record(client: TestClient, sample: Sample) -> None:
+    document = sample.cluster / AGES_DOCUMENT
+    for address in (f"/clusters/{CLUSTER}", TOPIC):
+        html = client.get(address).text
+        assert NOBODY in html
+        assert "Bytes by age of the newest record" not in html
+    document.write_text(told_ages().to_json())
+    html = client.get(f"/clusters/{CLUSTER}").text
+    assert NOBODY not in html
+    assert "<b>11.0 MiB</b>" in html
+    for words in ("&lt; 1 d: 5.0 MiB, 3 segments", "1–7 d: 6.0 MiB, 3 segments", "unknown: 0 B, 0 segments"):
+        assert f"<title>{words}</title>" in html, words
+    html = client.get(TOPIC).text
+    assert "<title>&lt; 1 d: 5.0 MiB, 3 segments</title>" in html
+    assert "<title>1–7 d: 0 B, 0 segments</title>" in html, "of this topic alone"
+
+
+def test_ages_that_nobody_can_show_are_no_zero(client: TestClient, sample: Sample) -> None:
+    document = sample.cluster / AGES_DOCUMENT
+    good = told_ages().to_json()
+    for text in ("{", good.replace('"topics": 2', '"topics": 1'), told_ages(OTHER).to_json()):
+        document.write_text(text)
+        for address in (f"/clusters/{CLUSTER}", TOPIC):
+            answer = client.get(address)
+            assert answer.status_code == 200
+            assert "How old the remote segments are cannot be shown" in answer.text
+    document.write_text(told_ages(topics=0).to_json())
+    assert "it had no remote segment then" in client.get(TOPIC).text
+    many = [ToldAge(UUID(int=n + 1).bytes, "big", 0, 1, 2**30) for n in range(MAX_LISTED)]
+    small = ToldAge(topic_id(247).bytes, "small", 0, 1, 1)
+    document.write_text(RecordAges.of([*many, small], cluster_id=CLUSTER, told_at_ms=NOW_MS).to_json())
+    assert "the 1,000 largest topics of 1,001 are listed, and this is none of them" in client.get(TOPIC).text
 
 
 # -- topics, their partitions and segments ---------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.features.retention.spark.columns import arrow_schema
+from airflow_provider_rlmm.features.retention.spark.executor.ages import AGES, ages_of
 from airflow_provider_rlmm.features.retention.spark.executor.files import new_file
 from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding, ipc_of
 from airflow_provider_rlmm.features.retention.spark.executor.rows import (
@@ -122,19 +123,20 @@ class _Task:
         if self._folding is not None and self._refused is None:
             with self._step("fold"):
                 self._folding.end(self._order.ends[self.number])
-        unlisted, uncertain = UNLISTED.empty_table(), UNCERTAIN.empty_table()
+        unlisted, uncertain, ages = UNLISTED.empty_table(), UNCERTAIN.empty_table(), AGES.empty_table()
         if self._folding is None or self._refused is not None:
             report = TaskReport(self.number, GenerationPart(self._order.ends[self.number]), refused=self._refused)
         else:
             with self._step("evaluate"):
                 found = evaluate_state(self._folding.state, self._evaluation, self._folding.quarantined.num_rows)
                 unlisted, uncertain = found.unlisted, found.uncertain
+                ages = ages_of(found.segments, self._evaluation.limits.now_ms)
             report = self._written(self._folding, found)
         spent = {name: round(milliseconds) for name, milliseconds in self._milliseconds.items()}
         # For records, and for whoever takes these rows.
         spent["wait"] = max(0, round((time.perf_counter() - self._begun) * 1000) - sum(spent.values()))
         told = replace(report, milliseconds=spent, versions=software())
-        columns = [told.to_json(), ipc_of(unlisted), ipc_of(uncertain)]
+        columns = [told.to_json(), ipc_of(unlisted), ipc_of(uncertain), ipc_of(ages)]
         return pa.RecordBatch.from_arrays([pa.array([column]) for column in columns], schema=TOLD)
 
     def _written(self, folding: Folding, found: EvaluatedState) -> TaskReport:
