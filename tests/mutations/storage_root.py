@@ -23,6 +23,14 @@ WHOLENESS = "core/world/wholeness.py"
 STORAGE_ROOT = [
     Mutation(
         "I2",
+        "works below an old root of whose newest copies only hidden topics tell",
+        ROOT_PROOF,
+        "    missing = check_samples(topic, _newest_copied(topic, hidden, storage, MOST_SAMPLES), storage).missing",
+        "    missing: tuple[Sample, ...] = ()",
+        "core/world/test_root_proof.py::test_what_a_hidden_topic_has_copied_since_shows_an_old_root",
+    ),
+    Mutation(
+        "I2",
         "stamps a root that it could not verify",
         LAYOUT_STORAGE,
         "for c in check.places if c.verified and c.shown)",
@@ -218,7 +226,7 @@ STORAGE_ROOT = [
         ROOT_PROOF,
         "I2",
         "takes topics that may not be described for none",
-        "    if freshness.verdict(storage.layout.places[0].name) is FreshnessVerdict.NOTHING_LIVES:",
+        "    if hidden and freshness.verdict(storage.layout.places[0].name) is FreshnessVerdict.NOTHING_LIVES:",
         "core/world/test_root_proof.py::test_topics_that_may_not_be_described_are_not_taken_for_none",
     ),
     Mutation(
@@ -231,10 +239,10 @@ STORAGE_ROOT = [
     ),
     Mutation(
         "I2",
-        "asks for hidden topics and forgets who lives",
+        "asks for topics that no listing shows and forgets who lives",
         ROOT_PROOF,
-        "        left_out = _living_by_name(topic) - living",
-        "        left_out = _living_by_name(topic) - living and frozenset()",
+        "        living |= by_name\n        freshness = look_for_freshness(topic, living, storage)\n",
+        "",
         "core/world/test_root_proof.py::test_a_topic_that_one_listing_leaves_out_is_found_by_its_name",
     ),
     Mutation(

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import StorageRootError
+from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 
 MISSING_LIVING_SEGMENTS: Final = "missing_living_segments"
@@ -95,12 +96,14 @@ class Freshness:
     :param missing: those of them of which an object was not listed.
     :param lost: metadata partitions that have lost their first records while topics live that may have had copies there.
     :param late: which living topics are copied late, in words, where that may be why there are no samples.
+    :param hidden: names of topics that may not be described, whose newest copies are missing.
     """
 
     samples: tuple[Sample, ...]
     missing: tuple[Sample, ...] = ()
     lost: tuple[int, ...] = ()
     late: str = ""
+    hidden: tuple[str, ...] = ()
 
     def verdict(self, place: str) -> FreshnessVerdict:
         """Return what is known about a place."""
@@ -186,8 +189,16 @@ class Freshness:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         return (
             f"of the newest copied segments of {samples} living topics {len(missing)} are not at {place}: "
-            f"{', '.join(missing[:_NAMED])}{more}"
+            f"{', '.join(missing[:_NAMED])}{more}{self._may_be_gone}"
         )
+
+    @property
+    def _may_be_gone(self) -> str:
+        if not self.hidden:
+            return ""
+        names = ", ".join(map(name_in_text, self.hidden[:_NAMED]))
+        more = f" and {len(self.hidden) - _NAMED} more" if len(self.hidden) > _NAMED else ""
+        return f"; whether {names}{more} lives nobody can tell without DESCRIBE on it"
 
     @property
     def _may_be_late(self) -> str:

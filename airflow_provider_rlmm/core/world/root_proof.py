@@ -394,13 +394,26 @@ def _hint(freshness: Freshness, storage: RemoteStorageManager) -> str:
 def _of_all_that_lives(
     topic: TopicReplay, living: frozenset[UUID], storage: RemoteStorageManager
 ) -> tuple[Freshness, frozenset[UUID]]:
-    """Look for the newest copies of living topics; where a listing shows none that has any, of those known by name, too."""
+    """
+    Look for the newest copies of living topics, those among them that no listing shows.
+
+    Topics that may not be described count where their newest copies are missing, and only there: they may be gone, so what
+    is there of them says nothing, and what is not may be what was copied since this root was one.
+    """
     freshness = look_for_freshness(topic, living, storage)
-    if freshness.verdict(storage.layout.places[0].name) is FreshnessVerdict.NOTHING_LIVES:
-        left_out = _living_by_name(topic) - living
-        if left_out:
-            living |= left_out
-            freshness = look_for_freshness(topic, living, storage)
+    by_name, hidden, denied = _beside(topic, living)
+    if by_name:
+        living |= by_name
+        freshness = look_for_freshness(topic, living, storage)
+    if hidden and freshness.verdict(storage.layout.places[0].name) is FreshnessVerdict.NOTHING_LIVES:
+        raise _nobody_tells(denied)
+    missing = check_samples(topic, _newest_copied(topic, hidden, storage, MOST_SAMPLES), storage).missing
+    freshness = replace(
+        freshness,
+        samples=(*freshness.samples, *missing),
+        missing=(*freshness.missing, *missing),
+        hidden=tuple(sorted({sample.topic_id_partition.topic for sample in missing})),
+    )
     return freshness, living
 
 
@@ -410,22 +423,33 @@ def _that_may_be_tiered(living: Mapping[str, UUID], log: MetadataLogReader) -> f
     return frozenset(living.values()) - own
 
 
-def _living_by_name(topic: TopicReplay) -> frozenset[UUID]:
+def _beside(topic: TopicReplay, living: frozenset[UUID]) -> tuple[frozenset[UUID], frozenset[UUID], frozenset[str]]:
     """
-    Return the topics that live, asked for by every name in the log: a listing leaves out what may not be described.
+    Ask for the topics with copied segments that no listing has shown, by every name in the log: a listing leaves out what may
+    not be described. Return the ids of those that live, of those that may not be described, and the names of the latter.
+    """
+    import pyarrow.compute as pc
 
-    Before nobody is believed to live in this storage.
-    """
-    topic.advance()
-    seen = look(topic.topics, topic.log, topic.names())
-    if hidden := sorted(seen.denied):
-        more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
-        raise EventLogAccessError(
-            f"no copied segment of a topic that may be described tells whether the storage root is up to date, and topics "
-            f"{', '.join(map(name_in_text, hidden[:_NAMED]))}{more} may not be described: nothing is done; give the "
-            "principal DESCRIBE on every topic, then run again"
-        )
-    return _that_may_be_tiered(seen.living, topic.log)
+    segments = topic.segments
+    copied = segments.column("topic_id").filter(pc.equal(segments.column("state"), int(_COPIED))).unique().to_pylist()
+    names = topic.names()
+    asked = {i: names[i] for raw in copied if (i := UUID(bytes=raw)) in names and i not in living}
+    if not asked:
+        return frozenset(), frozenset(), frozenset()
+    seen = look(topic.topics, topic.log, asked)
+    by_name = _that_may_be_tiered(seen.living, topic.log) & asked.keys()
+    hidden = frozenset(i for i, known in asked.items() if i not in by_name and known & seen.denied)
+    return by_name, hidden, frozenset().union(*(asked[i] for i in hidden)) & seen.denied
+
+
+def _nobody_tells(hidden: Collection[str]) -> EventLogAccessError:
+    """Return the error where nobody but topics that may not be described could tell whether a root is up to date."""
+    more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
+    return EventLogAccessError(
+        f"no copied segment of a topic that may be described tells whether the storage root is up to date, and topics "
+        f"{', '.join(map(name_in_text, sorted(hidden)[:_NAMED]))}{more} may not be described: nothing is done; give the "
+        "principal DESCRIBE on every topic, then run again"
+    )
 
 
 def require_places_of_plan(root: Mapping[str, Any], check: RootCheck) -> None:

@@ -105,6 +105,26 @@ def test_a_hidden_topic_is_no_obstacle_where_another_one_tells() -> None:
     assert [s.topic_id_partition for s in proven(cluster).freshness.samples] == [other]
 
 
+def test_what_a_hidden_topic_has_copied_since_shows_an_old_root() -> None:
+    """A copy of the root at its own place: what the principal may see is in it, what it may not see was copied since."""
+    cluster = Cluster()
+    other = tip("other", 0, 10)
+    cluster.topics.create("other", other.topic_id)
+    cluster.segment(other, 3)
+    old = set(cluster.storage.keys)
+    cluster.segment(cluster.alive, 5)
+    for key in set(cluster.storage.keys) - old:
+        cluster.storage._objects.pop(key)
+    cluster.topics.denied.add("alive")
+    named = RootExpectation(expected_root="memory://kafka-tiered-storage")
+    with pytest.raises(StorageRootError, match=r"1 are not at .*whether alive lives nobody can tell without DESCRIBE"):
+        proven(cluster)
+    with pytest.raises(StorageRootError, match=r"nothing is copied there"):
+        require_brokers_root(cluster.topic(), cluster.storage, cluster_id=CLUSTER_ID, expectation=named, overrides=())
+    found = proven(cluster, overrides={"missing_living_segments"})
+    assert [s.topic_id_partition for s in found.freshness.missing] == [cluster.alive]
+
+
 def test_a_topic_that_one_listing_leaves_out_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster()
     cluster.stamp_root()
