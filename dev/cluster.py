@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from dev import tiering
+from dev import ensure_java_classes, tiering
 from dev.broker import FAST_START, METADATA_TOPIC, LocalKafka, await_condition
+from dev.faults import StorageFaults, faulty_storage
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -31,8 +32,16 @@ class ClusterNode(LocalKafka):
     """
 
     def __init__(self, node_id: int, cluster: LocalKafkaCluster) -> None:
+        folder = cluster.data_dir / f"node-{node_id}"
+        self.faults = StorageFaults(folder / "faults")
+        """Of its own copies and deletions, in a cluster with faults."""
         super().__init__(
-            cluster.data_dir / f"node-{node_id}", metadata_partitions=cluster.metadata_partitions, jvm_options=SMALL
+            folder,
+            properties=(faulty_storage(folder / "faults") if cluster.with_faults else {}) | cluster.properties,
+            metadata_partitions=cluster.metadata_partitions,
+            jvm_options=SMALL,
+            class_path=[ensure_java_classes()] if cluster.with_faults else (),
+            kafka_version=cluster.kafka_version,
         )
         self.node_id = node_id
         self.remote_dir = cluster.data_dir / "remote"
@@ -75,11 +84,26 @@ class LocalKafkaCluster:
     :param metadata_partitions: partitions of ``__remote_log_metadata``, each replicated to every voter.
     :param voters: how many of the nodes, the first ones, are controllers too and hold ``__remote_log_metadata``: the
         cluster goes on without the others. Default: all of them.
+    :param properties: broker properties that win over the ones set here.
+    :param with_faults: whether each node's storage has a fault injector of its own.
+    :param kafka_version: another Kafka than the one of ``dev/pom.xml``.
     """
 
-    def __init__(self, size: int = 3, *, metadata_partitions: int = 5, voters: int | None = None) -> None:
+    def __init__(
+        self,
+        size: int = 3,
+        *,
+        metadata_partitions: int = 5,
+        voters: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        with_faults: bool = False,
+        kafka_version: str | None = None,
+    ) -> None:
         self.data_dir = Path(tempfile.mkdtemp(prefix="rlmm-cluster-")).resolve()
         self.metadata_partitions = metadata_partitions
+        self.properties = dict(properties or {})
+        self.with_faults = with_faults
+        self.kafka_version = kafka_version
         self._voter_count = size if voters is None else voters
         self.cluster_id = ""
         self.nodes: list[ClusterNode] = []

@@ -64,6 +64,18 @@ class StorageFaults:
         fresh.rename(self._folder / name)
 
 
+def faulty_storage(folder: Path) -> dict[str, str]:
+    """
+    Return the broker properties that put the fault injector around the remote storage.
+
+    :param folder: the control folder.
+    """
+    return {
+        "remote.log.storage.manager.class.name": "FaultInjectingRemoteStorageManager",
+        "rsm.config.faults.dir": str(folder),
+    }
+
+
 class FaultyKafka(LocalKafka):
     """
     A :class:`~dev.broker.LocalKafka` with the fault injector around its remote storage.
@@ -85,8 +97,4 @@ class FaultyKafka(LocalKafka):
         super().__init__(data_dir, metadata_partitions=metadata_partitions, class_path=[classes])
         folder = self.data_dir / "faults"
         self.faults = StorageFaults(folder)
-        self._properties |= {
-            "remote.log.storage.manager.class.name": "FaultInjectingRemoteStorageManager",
-            "rsm.config.faults.dir": str(folder),
-            **(properties or {}),
-        }
+        self._properties |= {**faulty_storage(folder), **(properties or {})}

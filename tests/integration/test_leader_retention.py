@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka import KafkaException, Producer
 
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.log.answers import PartitionLook
@@ -25,93 +23,40 @@ from airflow_provider_rlmm.features.retention.overdue import DueSegments
 from dev import tiering
 from dev.broker import METADATA_TOPIC, await_condition
 from dev.faults import FaultyKafka
+from tests.integration.leading import (
+    HOUR_MS,
+    PASS_MS,
+    VALUE,
+    Ask,
+    Leading,
+    all_copied,
+    asking,
+    copied,
+    deleted_of,
+    deleted_until_quiet,
+    ids,
+    leading_of,
+    say,
+    write,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
-PASS_MS = 10_000
-"""Between two passes of a leader: long enough to ask in between."""
-
 SEGMENTS = 6
-HOUR_MS = 3_600_000
-
-
-@dataclass(frozen=True)
-class Leading:
-    """A broker whose leaders pass seldom, and the command."""
-
-    kafka: FaultyKafka
-    admin: AdminClient
-    tail: tiering.MetadataTail
-
-    def segments(self, topic_id: UUID, partition: int = 0) -> dict[UUID, int]:
-        """Segments that are copied and not deleted: id → end offset, inclusive."""
-        self.tail.catch_up()
-        return self.tail.finished(topic_id, partition)
-
-    def set(self, topic: str, **configs: str) -> None:
-        """Change settings of a topic, with underscores for dots."""
-        entries = [
-            ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-            for name, value in configs.items()
-        ]
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-        self.admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 @pytest.fixture(scope="module")
 def leading() -> Iterator[Leading]:
     with (
         FaultyKafka(properties={"remote.log.manager.task.interval.ms": str(PASS_MS)}) as kafka,
-        tiering.MetadataTail(kafka) as tail,
+        leading_of(kafka, kafka.faults) as found,
     ):
-        yield Leading(kafka, AdminClient(kafka.client_config()), tail)
+        yield found
 
 
 @pytest.fixture
-def ask(
-    leading: Leading, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., list[dict[str, Any]]]:
-    """Run the command; return the lines that it prints."""
-    monkeypatch.setenv("RLMM_BOOTSTRAP_SERVER", leading.kafka.bootstrap_servers)
-    monkeypatch.setenv("RLMM_STORAGE_URI", leading.kafka.remote_dir.as_uri())
-    monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
-
-    def asked(*arguments: str) -> list[dict[str, Any]]:
-        code, printed = run(["retention", *arguments, "--json"]), capsys.readouterr()
-        assert code == 0, printed
-        return [json.loads(line) for line in printed.out.splitlines()]
-
-    return asked
-
-
-def write(leading: Leading, topic: str, ages_ms: list[int], partition: int = 0) -> None:
-    """Fill a segment for each age, with records that are that old."""
-    now_ms = int(time.time() * 1000)
-    producer = Producer(leading.kafka.client_config(linger_ms=0, batch_num_messages=1))
-    value = b"x" * (tiering.SEGMENT_BYTES // tiering.RECORDS_PER_SEGMENT - tiering.RECORD_OVERHEAD_BYTES)
-    for age_ms in ages_ms:
-        for _ in range(tiering.RECORDS_PER_SEGMENT):
-            producer.produce(topic, value, b"0", partition, timestamp=now_ms - age_ms)
-    assert producer.flush(60) == 0
-
-
-def copied(leading: Leading, topic: str, topic_id: UUID, count: int, partition: int = 0) -> dict[UUID, int]:
-    """Wait until so many segments are copied."""
-    return await_condition(
-        lambda: found if len(found := leading.segments(topic_id, partition)) >= count else None,
-        f"{topic} is copied",
-        90,
-    )
-
-
-def deleted_of(leading: Leading, topic_id: UUID, before: dict[UUID, int], count: int, partition: int = 0) -> set[UUID]:
-    """Wait until the leader has deleted so many segments; return them."""
-
-    def gone() -> set[UUID] | None:
-        found = before.keys() - leading.segments(topic_id, partition).keys()
-        return set(found) if len(found) >= count else None
-
-    return await_condition(gone, f"{count} segments are deleted", 60)
+def ask(leading: Leading, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ask:
+    return asking(leading.kafka, monkeypatch, capsys, tmp_path / "work")
 
 
 def restart(leading: Leading) -> None:
@@ -129,11 +74,7 @@ def restart(leading: Leading) -> None:
     await_condition(served, "the metadata topic is served again", 60)
 
 
-def ids(rows: list[dict[str, Any]]) -> set[UUID]:
-    return {UUID(row["segment_id"]) for row in rows}
-
-
-def test_by_time_all_that_is_told_goes_and_nothing_else(leading: Leading, ask: Callable[..., Any]) -> None:
+def test_by_time_all_that_is_told_goes_and_nothing_else(leading: Leading, ask: Ask) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "timed", 1)
     write(leading, "timed", [3 * HOUR_MS] * 3 + [0] * 4)
     before = copied(leading, "timed", topic_id, SEGMENTS)
@@ -153,21 +94,19 @@ def test_by_time_all_that_is_told_goes_and_nothing_else(leading: Leading, ask: C
 
 
 @pytest.mark.rare
-def test_what_lies_below_the_log_start_goes_and_nothing_else(leading: Leading, ask: Callable[..., Any]) -> None:
+def test_what_lies_below_the_log_start_goes_and_nothing_else(leading: Leading, ask: Ask) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "trimmed", 1)
     write(leading, "trimmed", [0] * (SEGMENTS + 1))
     before = copied(leading, "trimmed", topic_id, SEGMENTS)
     second = sorted(before.values())[1]
-    leading.admin.delete_records([TopicPartition("trimmed", 0, second + 2)])[
-        TopicPartition("trimmed", 0, second + 2)
-    ].result(30)
+    leading.cut("trimmed", second + 2)
     told = ask("trimmed", "0", "--segments")
     assert [(row["reason"], row["certainty"]) for row in told] == [("LOG_START_OFFSET", "all")] * 2
     assert deleted_of(leading, topic_id, before, 2) == ids(told)
 
 
 @pytest.mark.rare
-def test_by_size_the_leader_deletes_at_least_what_is_told(leading: Leading, ask: Callable[..., Any]) -> None:
+def test_by_size_the_leader_deletes_at_least_what_is_told(leading: Leading, ask: Ask) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "sized", 1)
     write(leading, "sized", [0] * (SEGMENTS + 1))
     before = copied(leading, "sized", topic_id, SEGMENTS)
@@ -180,7 +119,7 @@ def test_by_size_the_leader_deletes_at_least_what_is_told(leading: Leading, ask:
 
 
 @pytest.mark.rare
-def test_after_a_leader_change_the_lineage_has_several_epochs(leading: Leading, ask: Callable[..., Any]) -> None:
+def test_after_a_leader_change_the_lineage_has_several_epochs(leading: Leading, ask: Ask) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "restarted", 1)
     write(leading, "restarted", [3 * HOUR_MS] * 3)
     copied(leading, "restarted", topic_id, 2)
@@ -194,7 +133,7 @@ def test_after_a_leader_change_the_lineage_has_several_epochs(leading: Leading, 
 
 
 @pytest.mark.rare
-def test_what_is_copied_and_still_on_the_disk_goes_likewise(leading: Leading, ask: Callable[..., Any]) -> None:
+def test_what_is_copied_and_still_on_the_disk_goes_likewise(leading: Leading, ask: Ask) -> None:
     forever = {"local.retention.ms": "-2", "local.retention.bytes": "-2"}
     topic_id = tiering.create_tiered_topic(leading.kafka, "kept-on-disk", 1, **forever)
     write(leading, "kept-on-disk", [3 * HOUR_MS] * 3 + [0] * 4)
@@ -206,21 +145,21 @@ def test_what_is_copied_and_still_on_the_disk_goes_likewise(leading: Leading, as
 
 
 @pytest.mark.rare
-def test_the_segment_that_holds_the_log_start_stays(leading: Leading, ask: Callable[..., Any]) -> None:
+def test_the_segment_that_holds_the_log_start_stays(leading: Leading, ask: Ask) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "cut", 1)
     write(leading, "cut", [0] * (SEGMENTS + 1))
     before = copied(leading, "cut", topic_id, SEGMENTS)
-    inside = TopicPartition("cut", 0, sorted(before.values())[2] - 1)
-    leading.admin.delete_records([inside])[inside].result(30)
+    inside = sorted(before.values())[2] - 1
+    leading.cut("cut", inside)
     told = ask("cut", "0", "--segments")
     assert sorted(row["end_offset"] for row in told) == sorted(before.values())[:2]
     assert deleted_of(leading, topic_id, before, 2) == ids(told)
     (row,) = ask("cut")
-    assert (row["certainty"], row["segments"], row["log_start_offset"]) == ("all", 0, inside.offset)
+    assert (row["certainty"], row["segments"], row["log_start_offset"]) == ("all", 0, inside)
 
 
 @pytest.mark.rare
-def test_each_partition_has_its_own_leader(leading: Leading, ask: Callable[..., Any]) -> None:
+def test_each_partition_has_its_own_leader(leading: Leading, ask: Ask) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "two", 2)
     for partition, old in ((0, 2), (1, 4)):
         write(leading, "two", [3 * HOUR_MS] * old + [0] * 4, partition)
@@ -233,11 +172,11 @@ def test_each_partition_has_its_own_leader(leading: Leading, ask: Callable[..., 
 
 
 @pytest.mark.rare
-def test_a_deletion_that_failed_is_tried_again(leading: Leading, ask: Callable[..., Any]) -> None:
+def test_a_deletion_that_failed_is_tried_again(leading: Leading, ask: Ask) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "failing", 1)
     write(leading, "failing", [3 * HOUR_MS] * 3 + [0] * 4)
     before = copied(leading, "failing", topic_id, SEGMENTS)
-    leading.kafka.faults.fail("delete")
+    leading.faults.fail("delete")
     try:
         leading.set("failing", retention_ms=str(2 * HOUR_MS))
         begun = deleted_of(leading, topic_id, before, 1)
@@ -248,13 +187,13 @@ def test_a_deletion_that_failed_is_tried_again(leading: Leading, ask: Callable[.
         assert by_reason["DELETION_RETRIED"] == begun
         assert len(ids(told)) == 3
     finally:
-        leading.kafka.faults.heal()
+        leading.faults.heal()
     assert deleted_of(leading, topic_id, before, 3) == ids(told)
     assert ask("failing")[0]["segments"] == 0
 
 
 @pytest.mark.rare
-def test_time_and_size_together_take_at_least_what_is_told(leading: Leading, ask: Callable[..., Any]) -> None:
+def test_time_and_size_together_take_at_least_what_is_told(leading: Leading, ask: Ask) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "both", 1)
     write(leading, "both", [3 * HOUR_MS] * 2 + [0] * 6)
     before = copied(leading, "both", topic_id, SEGMENTS + 1)
@@ -265,8 +204,64 @@ def test_time_and_size_together_take_at_least_what_is_told(leading: Leading, ask
 
 
 @pytest.mark.rare
+def test_an_old_leader_counts_what_lies_below_the_log_start(
+    leading: Leading, ask: Ask, request: pytest.FixtureRequest
+) -> None:
+    """It has found all segments valid once, and does not look again (`isAllSegmentsValid`)."""
+    topic_id = tiering.create_tiered_topic(leading.kafka, "old", 1)
+    write(leading, "old", [0] * 7)
+    before = all_copied(leading, "old", topic_id)
+    leading.set("old", retention_bytes=str(int(5.5 * tiering.SEGMENT_BYTES)))
+    deleted_until_quiet(leading, topic_id, before, 1, PASS_MS)
+    before = leading.segments(topic_id)
+    # With the next segment there is one too many; without those below the log start there are fewer than may be.
+    write(leading, "old", [0])
+    leading.cut("old", sorted(before.values())[1] + 1)
+    told = ask("old", "0", "--segments")
+    assert [(row["reason"], row["certainty"]) for row in told] == [("LOG_START_OFFSET", "at least")] * 2
+    gone = deleted_until_quiet(leading, topic_id, before, 2, PASS_MS)
+    say(request, "an old leader, after its log start was moved", ids(told), gone)
+    assert ids(told) < gone
+
+
+@pytest.mark.rare
+def test_transactions_open_and_aborted_change_nothing(leading: Leading, ask: Ask) -> None:
+    topic_id = tiering.create_tiered_topic(leading.kafka, "transacted", 1)
+    for name, end in (("aborted", "abort"), ("committed", "commit")):
+        with_transaction(leading, "transacted", name, [3 * HOUR_MS] * 2, end)
+    all_copied(leading, "transacted", topic_id)
+    write(leading, "transacted", [0] * 2)
+    all_copied(leading, "transacted", topic_id)
+    open_one = with_transaction(leading, "transacted", "open", [3 * HOUR_MS] * 2, None)
+    before = leading.segments(topic_id)
+    # A marker is of now: the segments before the first one are old enough.
+    leading.set("transacted", retention_ms=str(2 * HOUR_MS))
+    told = ask("transacted", "0", "--segments")
+    assert {(row["reason"], row["certainty"]) for row in told} == {("RETENTION_MS", "all")}
+    assert deleted_until_quiet(leading, topic_id, before, len(told), PASS_MS) == ids(told) != set()
+    open_one.abort_transaction(30)
+
+
+def with_transaction(leading: Leading, topic: str, name: str, ages_ms: list[int], end: str | None) -> Producer:
+    """Fill a segment for each age in a transaction that is committed, aborted, or left open."""
+    now_ms = int(time.time() * 1000)
+    producer = Producer(leading.kafka.client_config(linger_ms=0, batch_num_messages=1, transactional_id=name))
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for age_ms in ages_ms:
+        for _ in range(tiering.RECORDS_PER_SEGMENT):
+            producer.produce(topic, VALUE, b"0", 0, timestamp=now_ms - age_ms)
+    assert producer.flush(120) == 0
+    if end == "commit":
+        producer.commit_transaction(60)
+    elif end == "abort":
+        producer.abort_transaction(60)
+    return producer
+
+
+@pytest.mark.rare
 def test_all_topics_are_told_and_hardly_anything_is_asked_again(
-    leading: Leading, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    leading: Leading, ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "of-all", 2)
     for partition in (0, 1):
@@ -311,12 +306,12 @@ def test_a_leader_tells_its_own_epoch_before_it_has_written_anything(leading: Le
 
 @pytest.mark.rare
 def test_a_leader_that_does_not_get_on_is_named_hours_later(
-    leading: Leading, ask: Callable[..., Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    leading: Leading, ask: Ask, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     topic_id = tiering.create_tiered_topic(leading.kafka, "stuck", 1)
     write(leading, "stuck", [3 * HOUR_MS] * 2 + [0] * 4)
     before = copied(leading, "stuck", topic_id, 5)
-    leading.kafka.faults.fail("delete")
+    leading.faults.fail("delete")
     try:
         leading.set("stuck", retention_ms=str(2 * HOUR_MS))
         deleted_of(leading, topic_id, before, 1)
@@ -336,7 +331,7 @@ def test_a_leader_that_does_not_get_on_is_named_hours_later(
         assert (late["partition"], late["segments"]) == (0, 2)
         assert f"in the log of broker {late['leader']}, its leader" in printed.err
     finally:
-        leading.kafka.faults.heal()
+        leading.faults.heal()
     deleted_of(leading, topic_id, before, 2)
     await_condition(lambda: ask("stuck")[0]["segments"] == 0, "the leader gets on", 60)
     assert ask("stuck")[0]["overdue_segments"] == 0
