@@ -20,6 +20,7 @@ _LEADERS = "core/log/kafka/test_leaders.py"
 _TESTS = "features/retention/test_expiration.py"
 _RECORDED = f"{_TESTS}::test_what_kafkas_own_task_deleted"
 _ORDER = f"{_TESTS}::test_where_the_order_of_hashes_decides_nothing_is_certain"
+_REFERENCED = f"{_TESTS}::test_a_segment_that_reaches_into_the_earliest_epoch_is_referenced"
 _UNDECIDED = f"{_TESTS}::test_what_a_leader_epoch_index_does_not_tell_is_undecided"
 
 
@@ -68,8 +69,10 @@ EXPIRATION = [
         " and all(e <= earliest for e, _ in segment.segment_leader_epochs)",
         "",
     ),
-    _mutation("a segment goes with one epoch below the lineage", "last = max(epoch for", "last = min(epoch for"),
-    _mutation("the earliest epoch is unreferenced", "if last < earliest and", "if last <= earliest and"),
+    _mutation(
+        "a segment goes with one epoch below the lineage", "last = max(epoch for", "last = min(epoch for", _REFERENCED
+    ),
+    _mutation("the earliest epoch is unreferenced", "if last < earliest and", "if last <= earliest and", _REFERENCED),
     _mutation(
         "the earliest epoch is that of before the pass",
         "truncate_from_start(_log_start_after(leader, walked)).entries",

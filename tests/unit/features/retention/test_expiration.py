@@ -167,6 +167,13 @@ def test_copies_of_a_lost_leader_go_as_soon_as_the_log_begins_behind_its_epoch(l
     assert found.exact
 
 
+def test_a_segment_that_reaches_into_the_earliest_epoch_is_referenced() -> None:
+    cache = cache_of([added(1, 0, 7), added(2, 8, 19, (0, 8), (2, 10))])
+    found = first_pass(view(cache, (0, 0), (2, 10), log_start_offset=11))
+    assert expired(found) == [(1, Reason.UNREFERENCED_EPOCH, True)]
+    assert kept(found) == [(2, Standing.VALID, None)]
+
+
 def test_what_nobody_can_tell_cuts_no_lineage_for_certain() -> None:
     """Two failed copies in any order: behind the one that may stay no epoch is unreferenced for certain."""
     started = [added(2, 10, 19), added(3, 10, 29)]
