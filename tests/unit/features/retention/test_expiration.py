@@ -149,6 +149,9 @@ def test_what_a_leader_epoch_index_does_not_tell_is_undecided() -> None:
     assert kept(found) == [(4, Standing.UNDECIDED, None), (5, Standing.VALID, None)]
     assert not found.exact
     assert first_pass(replace(leader, undecided=frozenset(), known_end=None)).exact
+    without_limits = first_pass(replace(leader, retention_ms=-1, retention_bytes=-1))
+    assert not without_limits.exact
+    assert not without_limits.outruns_lineage
 
 
 @pytest.mark.parametrize(
