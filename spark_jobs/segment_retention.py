@@ -31,11 +31,12 @@ from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.core.plans.refusals import Refusal
+from airflow_provider_rlmm.core.records.era import LogEra
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT, RecordAges, ToldAge
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE, EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.cluster import verify_spark_cluster
-from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
+from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import next_generation, write_generation
@@ -46,6 +47,7 @@ from airflow_provider_rlmm.features.retention.spark.java_client import (
     require_driver,
 )
 from airflow_provider_rlmm.features.retention.spark.job_report import READ, JobReport
+from airflow_provider_rlmm.features.retention.spark.leaders_again import changed_leaders
 from airflow_provider_rlmm.features.retention.spark.log_refusals import refusals_of_log
 from airflow_provider_rlmm.features.retention.spark.orphans import look_for_orphans
 from airflow_provider_rlmm.features.retention.spark.plan import PlanHeader, save_plan
@@ -183,6 +185,8 @@ def make_plan(
         # Whatever is asked of the cluster is asked after the read: a name may come and go.
         with work.stage("ask"):
             orphans = look_for_orphans(spark, cluster, topic_range, written.data_set.unlisted)
+            era, leaders = LogEra.of(written.generation.era), written.data_set.leaders
+            changed = changed_leaders(spark, cluster, topic_range.topic, cluster_state, leaders, era)
         header = PlanHeader(
             plan_id=arguments.plan_id,
             cluster_id=cluster.cluster_id,
@@ -197,7 +201,7 @@ def make_plan(
             ),
             job=work,
         )
-        summary = save_plan(spark, written.data_set, orphans.absent, folder, header)
+        summary = save_plan(spark, written.data_set, orphans.absent, folder, header, changed)
     work.say(log)
     return summary
 
@@ -253,8 +257,21 @@ def report(summary: PlanSummary, output: str) -> None:
     planned = summary.planned
     log.info("known: %d segments, %d bytes, not finished", summary.known.segments, summary.known.bytes)
     for reason, count in summary.by_reason.items():
-        estimated = " (estimated: leaders are expected to delete them)" if Reason(reason).is_estimated else ""
-        log.info("%s: %d segments, %d bytes%s", reason, count.segments, count.bytes, estimated)
+        of_leaders = " (of leaders)" if Reason(reason).is_of_leaders else ""
+        log.info("%s: %d segments, %d bytes%s", reason, count.segments, count.bytes, of_leaders)
+    if (told := summary.leaders) is not None:
+        log.info(
+            "leaders of user partitions: all is told of %d, at least what is told goes of %d, %d are unresolved; they delete "
+            "%d segments, %d bytes for certain, and %d segments are an estimate",
+            told.all,
+            told.at_least,
+            told.unresolved,
+            told.goes.segments,
+            told.goes.bytes,
+            summary.estimated_of_leaders.segments,
+        )
+        for why, partitions in told.why.items():
+            log.info("unresolved: %d user partitions: %s", partitions, why)
     for refusal in summary.refusals:
         log.warning("refused (%s): %s: %s; %s", refusal.kind, refusal.what, refusal.why, refusal.what_to_do)
     log.info("plan %s: %d segments, %d bytes, in %s", summary.plan_id, planned.segments, planned.bytes, output)

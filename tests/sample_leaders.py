@@ -6,6 +6,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from airflow_provider_rlmm.core.log.answers import CopyConfigs
+from airflow_provider_rlmm.core.plans.certainty import Certainty
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.records import (
@@ -16,7 +17,7 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.features.retention.expiration import ExpiredSegment
 from airflow_provider_rlmm.features.retention.leader_document import ReportedLeaders
-from airflow_provider_rlmm.features.retention.leader_pass import Certainty, PartitionPass, Stays
+from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass, Stays
 from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention
 from airflow_provider_rlmm.features.retention.overdue import Overdue
 

@@ -84,7 +84,7 @@ def _say_what_is_not_told(
 
 
 def _say_why_of_each(invocation: Invocation, done: LeaderRetention) -> None:
-    from airflow_provider_rlmm.features.retention.leader_pass import Certainty
+    from airflow_provider_rlmm.core.plans.certainty import Certainty
 
     for one in done.partitions:
         for why in one.why:
@@ -149,7 +149,7 @@ def _words(count: Count) -> str:
 
 
 def _topic_row(one: TopicSum) -> dict[str, Any]:
-    from airflow_provider_rlmm.features.retention.leader_pass import Certainty
+    from airflow_provider_rlmm.core.plans.certainty import Certainty
 
     late = one.overdue_count
     return {

@@ -27,11 +27,11 @@ def cluster_state(invocation: Invocation, output: Path | None) -> None:
     this listing, so make it anew for each run.
     """
     from airflow_provider_rlmm.core.base.file_systems import replace_file
-    from airflow_provider_rlmm.core.runs.observing import observe
+    from airflow_provider_rlmm.features.retention.told_leaders import observe_with_leaders
 
     access, work_uri = invocation.access(), invocation.work_uri
     with working():
-        state = observe(access, work_uri)
+        state = observe_with_leaders(access, work_uri)
     document = f"{state.to_json()}\n"
     if output is None:
         click.echo(document, nl=False)

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.core.base.file_systems import replace_file
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.plans.counts import NOTHING
 from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refusals_of_era
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
@@ -372,9 +373,9 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         self, hook: RemoteLogMetadataHook, folder: str, name: str, read: _RetentionArguments
     ) -> dict[str, str]:
         """Observe the cluster, write down what was seen, and return what the job is told, without the client properties."""
-        from airflow_provider_rlmm.core.runs.observing import observe
+        from airflow_provider_rlmm.features.retention.told_leaders import observe_with_leaders
 
-        state = observe(hook, work_uri())
+        state = observe_with_leaders(hook, work_uri())
         for settings in read.what_if:
             Scenario.parse(settings).applied(state)
         replace_file(f"{folder}/cluster_state.json", [state.to_json().encode()])
@@ -410,8 +411,9 @@ class PublishRetentionPlanOperator(CheckedOperator[_PublishArguments]):
 
     :param rlmm_conn_id: connection of type ``rlmm``, for the run's summary and for a look at its metadata topic.
     :return: segments per reason, those that this package may delete (``to_delete``), those that leaders are expected to
-        delete, which is an estimate (``expected_of_leaders_estimated``), all segments known, the plan's directory, and of a
-        Spark job's plan how many records were read since which generation (``read_on_from``).
+        delete for certain (``expected_of_leaders``) and as an estimate (``expected_of_leaders_estimated``), all segments
+        known, the plan's directory, and of a Spark job's plan how many records were read since which generation
+        (``read_on_from``).
     :raises PlanError: if the job left no plan.
     :raises EventLogError: if the metadata topic cannot be read.
     :raises AirflowFailException: naming how many things need a person, and the first of them; also if the run's summary
@@ -438,7 +440,8 @@ class PublishRetentionPlanOperator(CheckedOperator[_PublishArguments]):
         counts: dict[str, Any] = {reason.lower(): count.segments for reason, count in summary.by_reason.items()}
         counts |= {
             "to_delete": summary.to_delete.segments,
-            "expected_of_leaders_estimated": summary.expected_of_leaders.segments,
+            "expected_of_leaders_estimated": summary.estimated_of_leaders.segments,
+            "expected_of_leaders": NOTHING.segments if summary.leaders is None else summary.leaders.goes.segments,
         }
         counts |= {"known": summary.known.segments, "unresolved": summary.unresolved, "plan": uri}
         if summary.job:

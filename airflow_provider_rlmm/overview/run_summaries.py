@@ -97,8 +97,10 @@ def retention_summary(facts: RunFacts, plan: PlanSummary, judgement: Judgement) 
     :param plan: what the job planned.
     :param judgement: what fails the run.
     """
-    planned, expected = plan.to_delete, plan.expected_of_leaders
+    planned, expected, leaders = plan.to_delete, plan.estimated_of_leaders, plan.leaders
     done = f"{planned.segments:,} of {plan.known.segments:,} segments, {human_bytes(planned.bytes)} are planned"
+    if leaders is not None and leaders.goes.segments:
+        done += f"; leaders delete {leaders.goes.segments:,}, {human_bytes(leaders.goes.bytes)}"
     if expected.segments:
         amount = f"{expected.segments:,}, {human_bytes(expected.bytes)}"
         done += f"; leaders are expected to delete {amount} (estimated)"

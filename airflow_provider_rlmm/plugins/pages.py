@@ -33,13 +33,13 @@ NO_SHELL = Shell()
 REASONS = {
     Reason.ORPHANED: "the topic no longer exists",
     Reason.DANGLING: "copy or deletion never finished",
-    Reason.DELETION_RETRIED: "a deletion that was started (estimated: its leader is expected to try again)",
-    Reason.LOG_START_OFFSET: "below the log start offset (estimated: its leader is expected to delete it)",
-    Reason.RETENTION_MS: "older than retention.ms (estimated: its leader is expected to delete it)",
-    Reason.RETENTION_BYTES: "beyond retention.bytes (estimated: its leader is expected to delete it)",
-    Reason.UNREFERENCED_EPOCH: "of leader epochs that its leader does not have (estimated: it is expected to delete it)",
+    Reason.DELETION_RETRIED: "a deletion that was started, and its leader tries again",
+    Reason.LOG_START_OFFSET: "below the log start offset, its leader deletes it",
+    Reason.RETENTION_MS: "older than retention.ms, its leader deletes it",
+    Reason.RETENTION_BYTES: "beyond retention.bytes, its leader deletes it",
+    Reason.UNREFERENCED_EPOCH: "of leader epochs below those of its leader, which deletes it",
 }
-"""Why a segment is in a plan, in the words of the page."""
+"""Why a segment is in a plan, in the words of the page; what is an estimate is said beside it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def parquet_chunks(work_uri: str, plan: str, file: PlanFile) -> Iterator[bytes]:
 def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[bytes]:
     """
     Yield the rows of a plan as CSV, the names of the columns first; ids are in Kafka's text form. The last column says
-    whether the row is an estimate of what the leader of a living topic deletes.
+    whether the row is an estimate of what the leader of a living topic deletes: nobody could tell.
 
     A text that a spreadsheet would calculate has an apostrophe before it: whoever can write to the metadata topic chooses the
     names of topics.
@@ -55,16 +55,17 @@ def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[bytes
         expected = Expected(file.rows, file.bytes, file.sha256)
         with parquet(work_uri, plan, file.name, schema=plan_schema(), expected=expected) as source:
             for rows in source.slices(range(len(source.groups)), names):
-                told = rows.append_column("estimated", _estimated(rows.column("reason")))
+                told = rows.append_column("estimated", _estimated(rows))
                 yield csv_lines(told, ids=_IDS, names={"state": _STATES})
 
 
-def _estimated(reasons: Any) -> Any:
-    """Ask each different reason once."""
+def _estimated(rows: Any) -> Any:
+    """Return of each row whether nobody knows if a leader does that; each different reason is asked once."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     chunks = [
-        pa.array([Reason(text).is_estimated for text in chunk.dictionary.to_pylist()], pa.bool_()).take(chunk.indices)
-        for chunk in reasons.chunks
+        pa.array([Reason(text).is_of_leaders for text in chunk.dictionary.to_pylist()], pa.bool_()).take(chunk.indices)
+        for chunk in rows.column("reason").chunks
     ]
-    return pa.chunked_array(chunks, pa.bool_())
+    return pc.and_not(pa.chunked_array(chunks, pa.bool_()), rows.column("exact"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
-from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.overview.inventories import id_of
@@ -46,6 +46,7 @@ class PlannedTopicRow:
     segments: int
     bytes: int
     oldest_ms: int
+    estimated: bool  # whether nobody knows if the leader of a living topic does that
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class PlannedSegmentRow:
     bytes: int
     reason: str
     metadata_partition: int
+    estimated: bool  # whether nobody knows if the leader of a living topic does that
 
 
 def planned_topics(
@@ -78,7 +80,7 @@ def planned_topics(
     rows: int = 100,
 ) -> Rows:
     """
-    Return what a plan names, a :class:`PlannedTopicRow` for each topic and reason, and how many there are in all.
+    Return what a plan names, a :class:`PlannedTopicRow` for each topic, reason and certainty, and how many there are in all.
 
     :param work_uri: the work folder.
     :param plan: name of the plan.
@@ -93,7 +95,7 @@ def planned_topics(
     :raises DocumentError: if a file is not the one that the summary names, or there are more than :data:`MAX_ROWS` rows.
     """
     table = _table(work_uri, plan, summary)
-    grouped = table.group_by(["topic", "topic_id", "reason"]).aggregate(
+    grouped = table.group_by(["topic", "topic_id", "reason", "exact"]).aggregate(
         [("partition", "count_distinct"), ([], "count_all"), (_BYTES, "sum"), ("max_timestamp_ms", "min")]
     )
     named = grouped.select(
@@ -105,8 +107,9 @@ def planned_topics(
             "count_all",
             f"{_BYTES}_sum",
             "max_timestamp_ms_min",
+            "exact",
         ]
-    ).rename_columns(["topic", "topic_id", "reason", "partitions", "segments", "bytes", "oldest_ms"])
+    ).rename_columns(["topic", "topic_id", "reason", "partitions", "segments", "bytes", "oldest_ms", "exact"])
     by, down = (sort, descending) if sort in TOPIC_SORTS else ("bytes", True)
     return _page(named, search, reason, by, down, start, rows, _topic_row)
 
@@ -174,13 +177,19 @@ def _page(
 
 
 def _topic_row(row: Mapping[str, Any]) -> PlannedTopicRow:
-    return PlannedTopicRow(**{**row, "topic_id": _id_text(row["topic_id"])})
+    known = {name: row[name] for name in PlannedTopicRow.__slots__ if name in row}
+    return PlannedTopicRow(**{**known, "topic_id": _id_text(row["topic_id"]), "estimated": _is_estimated(row)})
 
 
 def _segment_row(row: Mapping[str, Any]) -> PlannedSegmentRow:
-    known = {name: row[name] for name in PlannedSegmentRow.__slots__}
+    known = {name: row[name] for name in PlannedSegmentRow.__slots__ if name in row}
     ids = {name: _id_text(row[name]) for name in ("topic_id", "segment_id")}
-    return PlannedSegmentRow(**{**known, **ids, "state": RemoteLogSegmentState(row["state"]).name})
+    state = RemoteLogSegmentState(row["state"]).name
+    return PlannedSegmentRow(**{**known, **ids, "state": state, "estimated": _is_estimated(row)})
+
+
+def _is_estimated(row: Mapping[str, Any]) -> bool:
+    return Reason(row["reason"]).is_of_leaders and not row["exact"]
 
 
 def _id_text(value: object) -> str:

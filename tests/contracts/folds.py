@@ -43,8 +43,8 @@ from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import KINDS, QUARANTINED, SEGMENT, UNRESOLVED
 from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import segment_rows
+from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
-from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from tests.property.written_topics import NOW_MS, Record, WrittenTopic
 

@@ -66,7 +66,7 @@ def test_a_leader_deletes_what_kafkas_task_deletes(
             numbers += by_leader_epoch_index(world, leader, theirs, where)
     counted.update(numbers)
     assert all(kinds[kind] for kind in (*KINDS, ALL)), kinds
-    assert reasons.keys() == {reason for reason in Reason if reason.is_estimated}
+    assert reasons.keys() == {reason for reason in Reason if reason.is_of_leaders}
     known = numbers["of them in an order that is known"]
     assert 0.8 * WORLDS_PER_ROUND < known < WORLDS_PER_ROUND
 

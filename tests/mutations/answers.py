@@ -109,7 +109,7 @@ ANSWERS = [
         PLAN,
         "        return self.by_reason.get(Reason.ORPHANED.value, Count(0, 0))",
         "        return self.planned",
-        "core/plans/test_plan.py::test_what_leaders_delete_is_estimated_and_counted_apart",
+        "core/plans/test_plan.py::test_what_leaders_delete_is_counted_apart_and_what_is_estimated_of_it",
     ),
     Mutation(
         "figures",
@@ -117,7 +117,7 @@ ANSWERS = [
         PLAN,
         "return self not in (Reason.ORPHANED, Reason.DANGLING)",
         "return False",
-        "core/plans/test_plan.py::test_what_leaders_delete_is_estimated_and_counted_apart",
+        "core/plans/test_plan.py::test_what_leaders_delete_is_counted_apart_and_what_is_estimated_of_it",
     ),
     # -- what helps
     Mutation(

@@ -9,6 +9,7 @@ FILES = "features/retention/spark/executor/files.py"
 FOLDING = "features/retention/spark/executor/folding.py"
 TASK = "features/retention/spark/executor/metadata_partition.py"
 FRAME_ROWS = "features/retention/spark/executor/frame_rows.py"
+JUDGING = "features/retention/spark/executor/judging.py"
 ROWS = "features/retention/spark/executor/rows.py"
 MANIFEST = "features/retention/spark/generation.py"
 STORE = "features/retention/spark/generation_store.py"
@@ -136,7 +137,7 @@ GENERATIONS = [
     Mutation(
         "generations",
         "says of a segment that is not certain that it would go",
-        ROWS,
+        JUDGING,
         "    codes[segments.uncertain] = NONE\n",
         "",
         "features/retention/test_what_if.py::test_a_segment_that_is_not_certain_never_goes",

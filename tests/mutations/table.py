@@ -20,6 +20,7 @@ from tests.mutations.generations import GENERATIONS
 from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
 from tests.mutations.kill_switch import KILL_SWITCH
+from tests.mutations.leader_walk import LEADER_WALK
 from tests.mutations.living_leader import LIVING_LEADER
 from tests.mutations.log_directories import LOG_DIRECTORIES
 from tests.mutations.lost_records import LOST_RECORDS
@@ -56,6 +57,7 @@ MUTATIONS = [
     *SPARK,
     *SPARK_STORES,
     *EXPIRATION,
+    *LEADER_WALK,
     *GENERATIONS,
     *SCRUBS,
     *KILL_SWITCH,

@@ -41,7 +41,7 @@ from airflow_provider_rlmm.features.cleanup.report_document import read_report
 from airflow_provider_rlmm.features.cleanup.reports import read_marking, read_part
 from airflow_provider_rlmm.features.doctor.diagnosis import read_diagnosis
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
-from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
+from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import _manifest, _newest

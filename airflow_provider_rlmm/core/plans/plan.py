@@ -18,6 +18,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.plans.certainty import LeadersTold
 from airflow_provider_rlmm.core.plans.counts import NOTHING, Count
 from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan, PlanForm
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -75,8 +76,8 @@ class Reason(StrEnum):
     UNREFERENCED_EPOCH = "UNREFERENCED_EPOCH"  # all its leader epochs lie below the earliest of its leader's lineage
 
     @property
-    def is_estimated(self) -> bool:
-        """Whether the leader of a living topic is expected to delete it: brokers know more, so that is an estimate."""
+    def is_of_leaders(self) -> bool:
+        """Whether the leader of a living topic deletes it: for certain where its row is exact, else that is an estimate."""
         return self not in (Reason.ORPHANED, Reason.DANGLING)
 
 
@@ -141,6 +142,7 @@ class PlanSummary(DeletionPlan):
         waiting: refused, held, or left for later runs.
     :param files: metadata partition → its file, for exactly those of ``by_metadata_partition``.
     :param job: what the Spark job says of its own work, plain JSON; empty where another program made the plan.
+    :param leaders: what the Spark job tells of the leaders of living topics; ``None`` where another program made the plan.
     """
 
     read_until: Mapping[int, int]
@@ -154,6 +156,7 @@ class PlanSummary(DeletionPlan):
     tails: Mapping[int, ReadTail] = field(default_factory=dict)
     job: PlainJson = field(default_factory=dict)
     left: Annotated[Mapping[int, Count], AbsentAs({})] = field(default_factory=dict)
+    leaders: Annotated[LeadersTold | None, AbsentAs(None)] = None
 
     FORM: ClassVar[PlanForm] = PLAN_FORM
 
@@ -169,8 +172,14 @@ class PlanSummary(DeletionPlan):
 
     @property
     def expected_of_leaders(self) -> Count:
-        """Those of living topics that their leaders are expected to delete: an estimate."""
-        return Count.sum(count for reason, count in self.by_reason.items() if Reason(reason).is_estimated)
+        """Those of living topics that their leaders delete for certain, or are expected to."""
+        return Count.sum(count for reason, count in self.by_reason.items() if Reason(reason).is_of_leaders)
+
+    @property
+    def estimated_of_leaders(self) -> Count:
+        """Those of living topics of which nobody can tell whether their leaders delete them."""
+        expected, certain = self.expected_of_leaders, NOTHING if self.leaders is None else self.leaders.goes
+        return Count(expected.segments - certain.segments, expected.bytes - certain.bytes)
 
     def check_valid(self, cluster_id: str, now_ms: int) -> None:
         """
@@ -212,6 +221,9 @@ class PlanSummary(DeletionPlan):
             raise ValueError("more is planned than known")
         if self.waiting.segments > self.known.segments or self.waiting.bytes > self.known.bytes:
             raise ValueError("more is waiting than known")
+        told = NOTHING if self.leaders is None else self.leaders.goes
+        if told.segments > self.expected_of_leaders.segments:
+            raise ValueError("leaders delete more for certain than is planned")
         if self.files.keys() != parts.keys():
             raise ValueError(f"files are those of {sorted(self.files)}, planned is {sorted(parts)}")
         for metadata_partition, file in self.files.items():

@@ -10,15 +10,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, reader_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class ToldLeader:
+    """
+    What the leader of a user partition has told, and the lineage that it has confirmed to an earlier run.
+
+    :param leader_epoch: in which it leads; whoever asks again and hears of another one knows nothing of the lineage.
+    :param log_start_offset: of the user partition, inclusive.
+    :param log_end_offset: its high watermark, exclusive.
+    :param lineage: (leader epoch, its first offset), ascending, cut at the log start offset; never empty.
+    :param known_up_to: last leader epoch and last offset, inclusive, of the segment that keeps the lineage; ``None`` where
+        the lineage knows the epoch in which the leader leads, so that it is whole.
+    """
+
+    leader_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    lineage: tuple[tuple[int, int], ...]
+    known_up_to: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +52,9 @@ class ListedTopic:
     :param retention_bytes: ``retention.bytes`` per partition; negative means unlimited.
     :param log_start_offsets: partition → log start offset. A partition that is missing here (no leader, for instance)
         is still live; only the log start offset rule does not apply to it.
+    :param tiered: whether it has remote storage; ``None`` where nobody asked.
+    :param leaders: partition → what its leader has told.
+    :param untold: partition → why nothing is told of its leader.
     """
 
     topic_id: Annotated[UUID, _topic_id]
@@ -39,6 +62,9 @@ class ListedTopic:
     retention_ms: Annotated[int, strict.signed]
     retention_bytes: Annotated[int, strict.signed]
     log_start_offsets: Mapping[int, Annotated[int, strict.signed]]
+    tiered: Annotated[bool | None, AbsentAs(None)] = None
+    leaders: Annotated[Mapping[int, ToldLeader], AbsentAs({})] = field(default_factory=dict)
+    untold: Annotated[Mapping[int, LongText], AbsentAs({})] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +77,8 @@ class ClusterState:
         with it: a topic may be newer than the listing.
     :param topics: every topic that may be described, internal ones included.
     :param explained_gaps: offsets of the metadata topic that hold no record and of which a person has said why.
+    :param passed_ms: a time that has passed for certain, by the brokers' clocks, ms since the epoch; ``None`` where no broker
+        has said any.
     :raises ConfigurationError: if it has no cluster id or names a topic id twice.
     """
 
@@ -58,6 +86,7 @@ class ClusterState:
     observed_at_ms: Annotated[int, strict.signed]
     topics: tuple[ListedTopic, ...]
     explained_gaps: Annotated[tuple[HistoryGap, ...], AbsentAs([])] = ()
+    passed_ms: Annotated[int | None, AbsentAs(None)] = None
 
     def __post_init__(self) -> None:
         if not self.cluster_id:
@@ -94,18 +123,8 @@ class ClusterState:
 
     def to_json(self) -> str:
         """Return the document that :meth:`from_json` reads; topic ids in Kafka's text form."""
-        topics = [
-            asdict(t)
-            | {"topic_id": kafka_uuid_str(t.topic_id)}
-            | {"log_start_offsets": {str(p): o for p, o in t.log_start_offsets.items()}}
-            for t in self.topics
-        ]
-        document = {
-            "cluster_id": self.cluster_id,
-            "observed_at_ms": self.observed_at_ms,
-            "topics": topics,
-            "explained_gaps": [asdict(gap) for gap in self.explained_gaps],
-        }
+        document = asdict(self)
+        document["topics"] = [asdict(t) | {"topic_id": kafka_uuid_str(t.topic_id)} for t in self.topics]
         return json.dumps(document, indent=2, sort_keys=True)
 
     @classmethod

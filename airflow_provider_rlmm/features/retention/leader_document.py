@@ -17,10 +17,11 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AtMost, LongText, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
+from airflow_provider_rlmm.core.plans.certainty import Certainty
 from airflow_provider_rlmm.core.plans.counts import NOTHING, Count, added_up
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Attention
-from airflow_provider_rlmm.features.retention.leader_pass import Certainty, PartitionPass
+from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
 from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention, TopicSum
 
 LEADER_RETENTION_DOCUMENT: Final = "leader-retention.json"

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold, PartitionLook
+from airflow_provider_rlmm.core.plans.certainty import Certainty
 from airflow_provider_rlmm.core.plans.counts import NOTHING, Count, added_up
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
@@ -24,14 +24,6 @@ from airflow_provider_rlmm.features.retention.expiration import (
 )
 from airflow_provider_rlmm.features.retention.leader_lineage import KnownLineage, NotConfirmed
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE, UNFINISHED_STEPS
-
-
-class Certainty(StrEnum):
-    """How much of what a leader deletes is told."""
-
-    ALL = "all"  # what is told is all of it
-    AT_LEAST = "at least"  # it may delete more
-    UNRESOLVED = "unresolved"  # nothing is told
 
 
 @dataclass(frozen=True, slots=True)

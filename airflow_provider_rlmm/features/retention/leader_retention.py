@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from airflow_provider_rlmm.core.plans.certainty import Certainty
 from airflow_provider_rlmm.core.plans.counts import Count, added_up
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.features.retention.leader_pass import Certainty, PartitionPass
+from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
 from airflow_provider_rlmm.features.retention.overdue import Overdue
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.log.floors import ExplainedGap, FloorFiles
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
@@ -38,6 +39,16 @@ def topics(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Topics:
     monkeypatch.setattr(RemoteLogAccess, "get_cluster", lambda self, *_: SimpleNamespace(cluster_id=CLUSTER))
     monkeypatch.setattr(RemoteLogAccess, "get_cluster_topics", lambda self: found)
     return found
+
+
+@pytest.fixture(autouse=True)
+def no_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can be asked but the cluster."""
+
+    def refuse(*_: object) -> None:
+        raise EventLogUnavailableError("no broker answers")
+
+    monkeypatch.setattr(RemoteLogAccess, "open_leaders", refuse)
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:

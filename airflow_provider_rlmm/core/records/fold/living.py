@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from airflow_provider_rlmm.core.records.decoding.layout import Array
+from airflow_provider_rlmm.core.records.fold.index import spread
+from airflow_provider_rlmm.core.records.fold.overlaps import finished_over
 from airflow_provider_rlmm.core.records.fold.store import Store
 from airflow_provider_rlmm.core.records.fold.tables import partitions_at, rank_of, segments_at
 
@@ -75,6 +77,22 @@ class LivingSegments:
         """
         values: Array = self._store.segments[column].take(self._rows[some])
         return values
+
+    @cached_property
+    def finished_over(self) -> Array:
+        """Of each user partition, see :func:`~airflow_provider_rlmm.core.records.fold.overlaps.finished_over`."""
+        return finished_over(self._store, self._rows, self._first)
+
+    def leader_epochs(self, some: Array) -> tuple[Array, Array, Array]:
+        """
+        Return how many leader epochs some segments have, and of all of these, one after the other, the epoch and the offset
+        from which it is in its segment.
+
+        :param some: which of these segments.
+        """
+        count, epochs = self.numbers("epochs_count", some), self._store.tables["epochs"]
+        at, _ = spread(self.numbers("epochs_at", some), count)
+        return count, epochs["leader_epoch"].take(at), epochs["start_offset"].take(at)
 
     def table(self, some: slice | Array, names: Collection[str]) -> Any:
         """

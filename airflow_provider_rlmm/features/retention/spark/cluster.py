@@ -87,7 +87,7 @@ def verify_spark_cluster(
         for address in addresses:
             alone = {**properties, BOOTSTRAP_SERVERS: address}
             with _noting(failures, alone, topic):
-                asked[address] = admins.enter_context(_admin(spark, alone)).describeCluster()
+                asked[address] = admins.enter_context(admin_of(spark, alone)).describeCluster()
         for address, answer in asked.items():
             with _noting(failures, {**properties, BOOTSTRAP_SERVERS: address}, topic):
                 nodes = jvm_of(spark).java.util.ArrayList(answer.nodes().get())
@@ -144,7 +144,7 @@ def describe_topics(
     ordered = sorted({*names} - {metadata_topic})
     answers: dict[str, TopicAnswer] = {}
     witnesses: set[UUID] = set()
-    with kafka_errors(cluster.properties, metadata_topic), _admin(spark, cluster.properties) as admin:
+    with kafka_errors(cluster.properties, metadata_topic), admin_of(spark, cluster.properties) as admin:
         for start in range(0, len(ordered) or 1, CHUNK):
             asked = [metadata_topic, *ordered[start : start + CHUNK]]
             described = _describe(jvm_of(spark), admin, asked)
@@ -171,7 +171,7 @@ def topic_era(spark: SparkSession, cluster: SparkCluster, metadata_topic: str) -
     config = jvm.org.apache.kafka.common.config
     resource = config.ConfigResource(config.ConfigResource.Type.TOPIC, metadata_topic)
     try:
-        with kafka_errors(cluster.properties, metadata_topic), _admin(spark, cluster.properties) as admin:
+        with kafka_errors(cluster.properties, metadata_topic), admin_of(spark, cluster.properties) as admin:
             asked = jvm.java.util.Collections.singleton(resource)
             entry = admin.describeConfigs(asked).all().get().get(resource).get("cleanup.policy")
     except EventLogAccessError as e:
@@ -234,7 +234,8 @@ def _noting(failures: list[RlmmError], properties: Mapping[str, str], topic: str
 
 
 @contextmanager
-def _admin(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[Any]:
+def admin_of(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[Any]:
+    """Return Kafka's Admin client in the driver's JVM; it is closed when the block ends."""
     jvm = jvm_of(spark)
     admin = jvm.org.apache.kafka.clients.admin.AdminClient.create(java_settings(jvm, properties))
     try:

@@ -73,13 +73,14 @@ WHAT_IF_COLUMNS: tuple[tuple[str, str], ...] = (
 PLANNED_COLUMNS: tuple[tuple[str, str], ...] = (
     ("metadata_partition", "int32"),
     ("reason", "string"),
+    ("exact", "bool"),
     ("segments", "int64"),
     ("bytes", "int64"),
     ("file", "string"),
     ("file_bytes", "int64"),
     ("sha256", "string"),
 )
-"""Name and Arrow type of what tasks tell of a plan: the segments per reason, and the file that lists them."""
+"""Name and Arrow type of what tasks tell of a plan: the segments per reason and certainty, and the file that lists them."""
 
 UNLISTED_COLUMNS: tuple[tuple[str, str], ...] = (
     ("topic_id", "binary"),
@@ -106,6 +107,20 @@ AGE_COLUMNS: tuple[tuple[str, str], ...] = (
     ("bytes", "int64"),
 )
 """Name and Arrow type of what tasks tell of topics: their segments by the age of the newest record."""
+
+LEADER_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("topic_id", "binary"),
+    ("topic", "string"),
+    ("partition", "int32"),
+    ("certainty", "string"),  # a Certainty, or NOT_TIERED
+    ("why", "string"),  # why nothing is told, null where something is
+    ("segments", "int64"),  # that the leader deletes for certain; of a topic that is not tiered: all
+    ("bytes", "int64"),
+)
+"""Name and Arrow type of what tasks tell of the user partitions of listed topics: what is known of their leaders."""
+
+NOT_TIERED = "not tiered"
+"""In the place of a certainty: the topic has no remote storage any more, so no leader deletes anything of it."""
 
 _SPARK_TYPES = {
     "int8": "byte",

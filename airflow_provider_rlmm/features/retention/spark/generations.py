@@ -26,7 +26,7 @@ from airflow_provider_rlmm.features.retention.spark.task_report import TaskRepor
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
+    from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 
 log = logging.getLogger(__name__)
 

@@ -37,6 +37,7 @@ _ENTRIES = (
     "airflow_provider_rlmm.features.retention.spark.frames",
     "airflow_provider_rlmm.features.retention.spark.generations",
     "airflow_provider_rlmm.features.retention.spark.job_report",
+    "airflow_provider_rlmm.features.retention.spark.leaders_again",
     "airflow_provider_rlmm.features.retention.spark.log_refusals",
     "airflow_provider_rlmm.features.retention.spark.orphans",
     "airflow_provider_rlmm.features.retention.spark.package",

@@ -3,28 +3,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import name_in_text
-from airflow_provider_rlmm.core.plans.counts import sums_by
+from airflow_provider_rlmm.core.plans.certainty import MAX_REASONS, Certainty, LeadersTold
+from airflow_provider_rlmm.core.plans.counts import Count, sums_by
 from airflow_provider_rlmm.core.plans.plan import (
     MAX_PLAN_FILE_BYTES,
     MAX_REFUSALS,
     SUMMARY_NAME,
     PlanFile,
     PlanSummary,
+    Reason,
     first_refusals,
     plan_file_name,
 )
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.told_era import ToldEra
-from airflow_provider_rlmm.features.retention.spark.columns import PLANNED_COLUMNS
+from airflow_provider_rlmm.features.retention.spark.columns import NOT_TIERED, PLANNED_COLUMNS
 from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
 from airflow_provider_rlmm.features.retention.spark.job_report import JobReport
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
@@ -56,6 +60,7 @@ def save_plan(
     absent: Collection[tuple[UUID, str]],
     folder: PlanFolder,
     header: PlanHeader,
+    changed: Mapping[tuple[bytes, int], str] = MappingProxyType({}),
 ) -> PlanSummary:
     """
     Write ``metadata-partition-<n>.parquet`` and, last, ``summary.json``: without it there is no plan.
@@ -69,11 +74,12 @@ def save_plan(
         found them: nothing else is ever called orphaned.
     :param folder: the folder of the plan, cleared.
     :param header: what the summary says beside its counts.
+    :param changed: (topic id, user partition) → why nothing that its leader said before the read is certain.
     :raises PlanError: if another try writes a plan there at the same time, the folder cannot be used, or a file is larger
         than what is read.
     """
     with folder.new_rows() as rows, header.job.stage("plan"):
-        planned = _write_rows(spark, segments, absent, f"{folder.uri}/{rows}")
+        planned = _write_rows(spark, segments, absent, changed, f"{folder.uri}/{rows}")
         files = dict(sorted(_take(folder, rows, told) for told in _by_metadata_partition(planned)))
     summary = PlanSummary(
         plan_id=header.plan_id,
@@ -90,21 +96,56 @@ def save_plan(
         files=files,
         job=header.job.document(),
         era=header.era,
+        leaders=leaders_told(segments.leaders, planned, changed),
     )
     folder.create(SUMMARY_NAME, summary.to_json().encode())
     return summary
 
 
+def leaders_told(leaders: pa.Table, planned: Iterable[Any], changed: Mapping[tuple[bytes, int], str]) -> LeadersTold:
+    """
+    Return what a plan tells of the leaders of living topics.
+
+    :param leaders: what tasks told, by :data:`~airflow_provider_rlmm.features.retention.spark.columns.LEADER_COLUMNS`.
+    :param planned: the rows that were written, counted by :data:`PLANNED_COLUMNS`.
+    :param changed: (topic id, user partition) → why nothing that its leader said before the read is certain.
+    """
+    certainties, why = Counter[str](), Counter[str]()
+    not_tiered = []
+    for row in leaders.to_pylist():
+        reason = changed.get((row["topic_id"], row["partition"]))
+        certainty = row["certainty"] if reason is None else Certainty.UNRESOLVED.value
+        certainties[certainty] += 1
+        if certainty == Certainty.UNRESOLVED.value:
+            why[reason or row["why"]] += 1
+        elif certainty == NOT_TIERED:
+            not_tiered.append(Count(row["segments"], row["bytes"]))
+    goes = (row for row in planned if row["exact"] and Reason(row["reason"]).is_of_leaders)
+    return LeadersTold(
+        all=certainties[Certainty.ALL.value],
+        at_least=certainties[Certainty.AT_LEAST.value],
+        unresolved=certainties[Certainty.UNRESOLVED.value],
+        goes=Count.sum(Count(row["segments"], row["bytes"]) for row in goes),
+        not_tiered=Count.sum(not_tiered),
+        why=dict(why.most_common(MAX_REASONS)),
+    )
+
+
 def _write_rows(
-    spark: SparkSession, segments: SegmentDataSet, absent: Collection[tuple[UUID, str]], target: str
+    spark: SparkSession,
+    segments: SegmentDataSet,
+    absent: Collection[tuple[UUID, str]],
+    changed: Collection[tuple[bytes, int]],
+    target: str,
 ) -> list[Any]:
     """Write the rows that are to go, a file per metadata partition; return the :data:`PLANNED_COLUMNS` of all."""
     source, deleted = segments.folder, frozenset((topic_id.bytes, name) for topic_id, name in absent)
+    untold = frozenset(changed)
 
     def task(file: GenerationFile) -> Iterable[pa.RecordBatch]:
         from airflow_provider_rlmm.features.retention.spark.executor.plan_file import write_plan_file
 
-        return write_plan_file(source, file, deleted, target, f"{uuid4().hex}.parquet")
+        return write_plan_file(source, file, deleted, untold, target, f"{uuid4().hex}.parquet")
 
     return per_piece(spark, segments.files, task, PLANNED_COLUMNS)
 

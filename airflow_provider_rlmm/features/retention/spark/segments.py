@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.features.retention.spark.columns import (
     AGE_COLUMNS,
+    LEADER_COLUMNS,
     UNCERTAIN_COLUMNS,
     UNLISTED_COLUMNS,
     arrow_schema,
@@ -32,14 +33,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
     from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
-    from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
 
 log = logging.getLogger(__name__)
 
 Piece = TypeVar("Piece")
 
-_TABLES = {"unlisted": UNLISTED_COLUMNS, "uncertain": UNCERTAIN_COLUMNS, "ages": AGE_COLUMNS}
+_TABLES = {
+    "unlisted": UNLISTED_COLUMNS,
+    "uncertain": UNCERTAIN_COLUMNS,
+    "ages": AGE_COLUMNS,
+    "leaders": LEADER_COLUMNS,
+}
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class SegmentDataSet:
     unlisted: pa.Table  # UNLISTED_COLUMNS
     uncertain: pa.Table  # UNCERTAIN_COLUMNS
     ages: pa.Table  # AGE_COLUMNS
+    leaders: pa.Table  # LEADER_COLUMNS
 
     @property
     def files(self) -> list[GenerationFile]:
@@ -69,6 +76,7 @@ class Told:
     unlisted: pa.Table  # UNLISTED_COLUMNS
     uncertain: pa.Table  # UNCERTAIN_COLUMNS
     ages: pa.Table  # AGE_COLUMNS
+    leaders: pa.Table  # LEADER_COLUMNS
 
     def data_set(self, folder: str) -> SegmentDataSet:
         """Return what they wrote, by the URI that the names of files are below."""
@@ -82,6 +90,7 @@ class Told:
             self.unlisted,
             self.uncertain,
             self.ages,
+            self.leaders,
         )
 
 

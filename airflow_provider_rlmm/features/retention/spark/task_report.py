@@ -16,11 +16,13 @@ TOLD_COLUMNS: tuple[tuple[str, str], ...] = (
     ("unlisted", "binary"),
     ("uncertain", "binary"),
     ("ages", "binary"),
+    ("leaders", "binary"),
 )
 """
 Name and Arrow type of the columns that tasks return: a :class:`TaskReport` each row, and as Arrow IPC streams the topics that
 the listing lacks (:data:`UNLISTED_COLUMNS`), the user partitions of which something is not certain
-(:data:`UNCERTAIN_COLUMNS`) and how old the segments of topics are (:data:`AGE_COLUMNS`).
+(:data:`UNCERTAIN_COLUMNS`), how old the segments of topics are (:data:`AGE_COLUMNS`), and what is known of leaders
+(:data:`LEADER_COLUMNS`).
 """
 
 

@@ -226,7 +226,7 @@ def what_if(
     :raises ConfigurationError: if a scenario means no topic of it.
     :raises SnapshotRefusedError: if a file of the generation is not the one that its manifest names.
     """
-    from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation
+    from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 
     if state.cluster_id != generation.cluster_id:
         raise ClusterMismatchError(

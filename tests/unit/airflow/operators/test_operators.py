@@ -774,6 +774,11 @@ def observed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterState:
     monkeypatch.setattr(
         "airflow_provider_rlmm.core.world.cluster_look.observe_cluster", lambda topics, metadata_topic, clock: state
     )
+
+    def refuse(*_: object) -> None:
+        raise EventLogUnavailableError("no leader answers")
+
+    monkeypatch.setattr(RemoteLogMetadataHook, "open_leaders", refuse)
     monkeypatch.setenv(
         "AIRFLOW_CONN_SPARK_DEFAULT",
         json.dumps({"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}),
@@ -936,7 +941,8 @@ def test_the_counts_of_a_plan_are_published(cluster: Cluster, work: Path) -> Non
     asset, ctx = Asset("plan"), context()
     counts = PublishRetentionPlanOperator(task_id="publish", outlets=[asset]).execute(ctx)
     assert counts == {
-        "orphaned": 6, "to_delete": 6, "expected_of_leaders_estimated": 0, "known": 8, "unresolved": 0,
+        "orphaned": 6, "to_delete": 6, "expected_of_leaders_estimated": 0,
+        "expected_of_leaders": 0, "known": 8, "unresolved": 0,
         "plan": str(work / "dag.run"),
     }  # fmt: skip
     assert ctx["outlet_events"][asset].extra == counts

@@ -55,7 +55,7 @@ def plan_of(topics: list[str]) -> tuple[pa.Table, PlanSummary]:
             "event_timestamp_ms": 1_700_000_000_000,
             "segment_size_in_bytes": (number + 1) * 1_000,
             "reason": (Reason.RETENTION_MS if number % 2 else Reason.ORPHANED).value,
-            "exact": True,
+            "exact": number % 4 != 1,
         }
         for number, name in enumerate(topics)
         for partition in range(2)
@@ -114,8 +114,16 @@ def test_topics_the_largest_first_with_what_goes_and_why(client: TestClient) -> 
     assert "1–100 of 150" in html
 
 
-def test_every_reason_has_words_that_say_whether_it_is_estimated() -> None:
-    assert {reason: "estimated" in words for reason, words in REASONS.items()} == {r: r.is_estimated for r in Reason}
+def test_every_reason_has_words_that_say_whether_leaders_delete_it() -> None:
+    assert {reason: "its leader" in words for reason, words in REASONS.items()} == {r: r.is_of_leaders for r in Reason}
+
+
+def test_what_is_an_estimate_says_so(client: TestClient) -> None:
+    for by in ("topic", "segment"):
+        html = client.get(PATH, params={"by": by, "search": "topic-005"}).text
+        assert "older than retention.ms, its leader deletes it (estimated)" in html
+        html = client.get(PATH, params={"by": by, "search": "topic-007"}).text
+        assert "older than retention.ms, its leader deletes it</td>" in html
 
 
 def test_a_plan_is_searched_sorted_and_filtered(client: TestClient) -> None:
@@ -149,9 +157,11 @@ def test_all_rows_as_csv(client: TestClient) -> None:
     assert answer.headers["cache-control"] == "no-store"
     rows = list(csv.DictReader(StringIO(answer.text)))
     assert [*rows[0]] == [*(name for name, _ in PLAN_COLUMNS), "estimated"]
-    # What a leader deletes is an estimate.
-    assert {row["reason"]: row["estimated"] for row in rows} == {
-        reason: "false" if reason in ("ORPHANED", "DANGLING") else "true" for reason in {row["reason"] for row in rows}
+    # What a leader deletes is an estimate where nobody could tell.
+    assert {(row["reason"], row["exact"]): row["estimated"] for row in rows} == {
+        ("ORPHANED", "true"): "false",
+        ("RETENTION_MS", "true"): "false",
+        ("RETENTION_MS", "false"): "true",
     }
     assert len(rows) == 600
     assert sum(int(row["segment_size_in_bytes"]) for row in rows) == 4_000 * sum(range(1, 151))

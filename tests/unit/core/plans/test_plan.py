@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.base.strict_json import checksum
 from airflow_provider_rlmm.core.plans import plan as plan_module
+from airflow_provider_rlmm.core.plans.certainty import LeadersTold
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import (
@@ -246,15 +247,25 @@ def test_a_plan_that_nothing_ties_to_the_log_is_refused() -> None:
         SUMMARY.tail_of(4)
 
 
-def test_what_leaders_delete_is_estimated_and_counted_apart() -> None:
+def test_what_leaders_delete_is_counted_apart_and_what_is_estimated_of_it() -> None:
     counts = {reason.value: Count(n, 10 * n) for n, reason in enumerate(Reason, 1)}
     found = replace(SUMMARY, by_reason=counts)
-    assert [reason.name for reason in Reason if reason.is_estimated] == [
+    assert [reason.name for reason in Reason if reason.is_of_leaders] == [
         "DELETION_RETRIED", "LOG_START_OFFSET", "RETENTION_MS", "RETENTION_BYTES", "UNREFERENCED_EPOCH"
     ]  # fmt: skip
     # Of what only dangles neither this package nor a leader deletes anything before its topic goes.
     assert (found.to_delete, found.expected_of_leaders) == (Count(1, 10), Count(3 + 4 + 5 + 6 + 7, 250))
     assert found.planned == Count(28, 280)
+    assert found.estimated_of_leaders == Count(25, 250)
+    certain = replace(found, leaders=LeadersTold(all=3, goes=Count(20, 200)))
+    assert certain.estimated_of_leaders == Count(5, 50)
+    with pytest.raises(ValueError, match="leaders delete more for certain than is planned"):
+        replace(
+            found,
+            known=Count(28, 280),
+            by_metadata_partition={0: Count(28, 280)},
+            leaders=LeadersTold(goes=Count(26, 200)),
+        ).check_numbers()
 
 
 def test_a_plan_tells_its_era_and_one_that_does_not_keeps_its_checksum() -> None:

@@ -22,8 +22,9 @@ import pyarrow as pa
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.executor import metadata_partition
+from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
-from airflow_provider_rlmm.features.retention.spark.executor.rows import EvaluatedState, Evaluation
+from airflow_provider_rlmm.features.retention.spark.executor.rows import EvaluatedState
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from benchmarks.workload import generate
 

@@ -78,7 +78,7 @@ def test_what_kafkas_own_task_deleted(world: dict[str, Any]) -> None:
 
 def test_every_reason_of_a_leader_was_recorded() -> None:
     reasons = {reason for world in RECORDED for _, reason in world["deleted"]}
-    assert reasons == {reason for reason in Reason if reason.is_estimated}
+    assert reasons == {reason for reason in Reason if reason.is_of_leaders}
 
 
 def test_a_partition_without_segments_and_a_lineage_without_epochs() -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import RemoteObjectNotFoundError, StorageUnavailableError
+from airflow_provider_rlmm.core.plans.certainty import Certainty
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -28,7 +29,7 @@ from airflow_provider_rlmm.features.retention.leader_lineage import (
     WantedLineage,
     lineages_of_leaders,
 )
-from airflow_provider_rlmm.features.retention.leader_pass import Certainty, PassTimes
+from airflow_provider_rlmm.features.retention.leader_pass import PassTimes
 from airflow_provider_rlmm.features.retention.leader_sweep import LeaderSweep
 from tests.unit.core.log.kafka.asked_cluster import AskedCluster
 from tests.unit.features.retention.in_process_leaders import InProcessLeaders

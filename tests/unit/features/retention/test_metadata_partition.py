@@ -20,12 +20,13 @@ import pytest
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import KINDS, QUARANTINED, SEGMENT, UNRESOLVED
-from airflow_provider_rlmm.features.retention.spark.executor import frame_rows, metadata_partition
+from airflow_provider_rlmm.features.retention.spark.executor import frame_rows, judging, metadata_partition
 from airflow_provider_rlmm.features.retention.spark.executor import rows as rows_module
 from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding
 from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import segment_rows
+from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
-from airflow_provider_rlmm.features.retention.spark.executor.rows import SCHEMA, Evaluation
+from airflow_provider_rlmm.features.retention.spark.executor.rows import SCHEMA
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from tests.examples import examples
 from tests.spark.events import Segment, Topic, random_topic
@@ -111,7 +112,7 @@ def test_rows_that_are_made_a_few_at_a_time_are_those_that_are_made_at_once(
     expected, told_at_once = found(batches_of(records))
     for module in (rows_module, frame_rows):
         monkeypatch.setattr(module, "ROWS_AT_ONCE", rows_at_once)
-    monkeypatch.setattr(rows_module, "_JUDGED_AT_ONCE", judged_at_once)
+    monkeypatch.setattr(judging, "_JUDGED_AT_ONCE", judged_at_once)
     rows, reports = found(batches_of(records))
     assert rows == expected
     assert all(rows.values())

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -37,8 +38,10 @@ def written(topic: Topic, folder: Path) -> list[GenerationFile]:
     return [report.part.rows for report in reports if report.part.rows is not None]
 
 
-def planned(folder: Path, file: GenerationFile, absent: set[tuple[bytes, str]]) -> list[dict[str, Any]]:
-    batches = write_plan_file(str(folder), file, absent, str(folder / "plan"), f"{file.sha256}.parquet")
+def planned(
+    folder: Path, file: GenerationFile, absent: set[tuple[bytes, str]], changed: Collection[tuple[bytes, int]] = ()
+) -> list[dict[str, Any]]:
+    batches = write_plan_file(str(folder), file, absent, changed, str(folder / "plan"), f"{file.sha256}.parquet")
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -62,10 +65,27 @@ def test_the_file_holds_what_has_a_reason_to_go_and_what_is_told_is_what_it_hold
         data = path.read_bytes()
         [described] = {(row["file"], row["file_bytes"], row["sha256"]) for row in told_of}
         assert described == (path.name, len(data), hashlib.sha256(data).hexdigest())
-        assert {row["reason"]: row["segments"] for row in told_of} == Counter(row["reason"] for row in goes)
+        counted = {(row["reason"], row["exact"]): row["segments"] for row in told_of}
+        assert counted == Counter((row["reason"], row["exact"]) for row in goes)
         assert sum(row["bytes"] for row in told_of) == sum(row["segment_size_in_bytes"] for row in goes)
         orphaned.update(row["topic"] for row in goes if row["reason"] == "ORPHANED")
     assert set(orphaned) == {"dead"}, "never under a name that was not asked for"
+
+
+def test_nothing_is_certain_where_the_leader_says_something_else_now(tmp_path: Path) -> None:
+    topic = Topic(PARTITIONS)
+    for number in range(3):
+        s = Segment(*DEAD, number, number.to_bytes(16, "big"))
+        topic.put_home(s, s.add(1))
+    files = written(topic, tmp_path)
+    for changed, expected in (
+        ((), {True: 3}),
+        ({(DEAD[0], 1), (DEAD[0], 12), (bytes(16), 2)}, {True: 2, False: 1}),
+    ):
+        counted = Counter[bool]()
+        for file in files:
+            counted.update({row["exact"]: row["segments"] for row in planned(tmp_path, file, {DEAD}, changed)})
+        assert counted == expected
 
 
 def test_where_nothing_is_to_go_there_is_no_file(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from airflow_provider_rlmm.features.retention.spark.columns import arrow_schema
 from airflow_provider_rlmm.features.retention.spark.executor.ages import AGES, ages_of
 from airflow_provider_rlmm.features.retention.spark.executor.files import new_file
 from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding, ipc_of
+from airflow_provider_rlmm.features.retention.spark.executor.judging import LEADERS, Evaluation
 from airflow_provider_rlmm.features.retention.spark.executor.rows import (
     SCHEMA,
     UNCERTAIN,
     UNLISTED,
     EvaluatedState,
-    Evaluation,
     evaluate_state,
 )
 from airflow_provider_rlmm.features.retention.spark.executor.versions import software
@@ -124,20 +124,36 @@ class _Task:
             with self._step("fold"):
                 self._folding.end(self._order.ends[self.number])
         unlisted, uncertain, ages = UNLISTED.empty_table(), UNCERTAIN.empty_table(), AGES.empty_table()
+        leaders = LEADERS.empty_table()
         if self._folding is None or self._refused is not None:
             report = TaskReport(self.number, GenerationPart(self._order.ends[self.number]), refused=self._refused)
         else:
             with self._step("evaluate"):
-                found = evaluate_state(self._folding.state, self._evaluation, self._folding.quarantined.num_rows)
-                unlisted, uncertain = found.unlisted, found.uncertain
+                found = evaluate_state(
+                    self._folding.state,
+                    self._evaluation,
+                    self._folding.quarantined.num_rows,
+                    self._doubt(self._folding),
+                )
+                unlisted, uncertain, leaders = found.unlisted, found.uncertain, found.judgement.leaders
                 ages = ages_of(found.segments, self._evaluation.limits.now_ms)
             report = self._written(self._folding, found)
         spent = {name: round(milliseconds) for name, milliseconds in self._milliseconds.items()}
         # For records, and for whoever takes these rows.
         spent["wait"] = max(0, round((time.perf_counter() - self._begun) * 1000) - sum(spent.values()))
         told = replace(report, milliseconds=spent, versions=software())
-        columns = [told.to_json(), ipc_of(unlisted), ipc_of(uncertain), ipc_of(ages)]
+        columns = [told.to_json(), *map(ipc_of, (unlisted, uncertain, ages, leaders))]
         return pa.RecordBatch.from_arrays([pa.array([column]) for column in columns], schema=TOLD)
+
+    def _doubt(self, folding: Folding) -> str | None:
+        """Say why the segments of this metadata partition are not all known for certain; ``None`` where they are."""
+        if folding.quarantined.num_rows:
+            return f"records of metadata partition {self.number} cannot be applied"
+        explained = [g for g in self._evaluation.cluster_state.explained_gaps if g.metadata_partition == self.number]
+        said = all(any(hole.within(gap.start, gap.end) for gap in explained) for hole in folding.holes)
+        if self._order.begins.get(self.number, 0) > 0 or folding.more_holes or not said:
+            return f"metadata partition {self.number} has lost records, or holds none at some offsets"
+        return None
 
     def _written(self, folding: Folding, found: EvaluatedState) -> TaskReport:
         quarantined = folding.quarantined

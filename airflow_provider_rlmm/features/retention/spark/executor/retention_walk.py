@@ -17,15 +17,22 @@ import numpy as np
 
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.features.retention.rules import PartitionLimits, SegmentFacts, evaluate
+from airflow_provider_rlmm.features.retention.rules import EvaluationLimits, PartitionLimits, SegmentFacts, evaluate
 
 Array = Any
 
-REASONS = (Reason.DANGLING, Reason.LOG_START_OFFSET, Reason.RETENTION_MS, Reason.RETENTION_BYTES)
+REASONS = (
+    Reason.DANGLING,
+    Reason.LOG_START_OFFSET,
+    Reason.RETENTION_MS,
+    Reason.RETENTION_BYTES,
+    Reason.DELETION_RETRIED,
+    Reason.UNREFERENCED_EPOCH,
+)
 NONE = -1
 """The code of a segment that stays; that of any other is a place in :data:`REASONS`."""
 
-_DANGLING, _LOG_START_OFFSET, _RETENTION_MS, _RETENTION_BYTES = range(len(REASONS))
+DANGLING, LOG_START_OFFSET, RETENTION_MS, RETENTION_BYTES, DELETION_RETRIED, UNREFERENCED_EPOCH = range(len(REASONS))
 FIELDS = ("state", "start_offset", "end_offset", "max_timestamp_ms", "event_timestamp_ms", "segment_size_in_bytes")
 """Columns of numbers that the walk goes by."""
 
@@ -55,9 +62,26 @@ class WalkedSegments:
         return np.diff(self.first, append=self.columns["state"].size)
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """
+    What a walk does at each segment.
+
+    :param reason: the code of the limit that the segment is past whatever becomes of others, :data:`NONE` without one.
+    :param counts: whether its bytes are of the partition's.
+    :param stops: whether the walk ends there in any case.
+    :param skips: whether the walk goes on, and leaves it.
+    """
+
+    reason: Array
+    counts: Array
+    stops: Array
+    skips: Array
+
+
 def reasons_of(segments: WalkedSegments, limits: Sequence[PartitionLimits]) -> Array:
     """
-    Return the code of each segment's reason.
+    Return the code of each segment's reason, by what can be told without the lineages of leaders.
 
     :param segments: the segments.
     :param limits: one for each user partition, all with the same evaluation.
@@ -65,10 +89,10 @@ def reasons_of(segments: WalkedSegments, limits: Sequence[PartitionLimits]) -> A
     codes = np.full(segments.columns["state"].size, NONE, np.int8)
     if not segments.first.size:
         return codes
-    dangling = _dangling(segments, limits[0])
-    walked = _walk(segments, limits, dangling)
+    dangling = dangling_of(segments.columns, limits[0].evaluation)
+    walked = walk(segments, _steps(segments, limits, dangling), by_partition(limits, "retention_bytes"))
     codes[walked != NONE] = walked[walked != NONE]
-    codes[dangling] = _DANGLING
+    codes[dangling] = DANGLING
     # Sizes below zero mean nothing, and with them bytes come back: the rules themselves say what becomes of such a partition.
     for number in np.unique(segments.partition[segments.columns["segment_size_in_bytes"] < 0]).tolist():
         some = slice(int(segments.first[number]), int(segments.first[number] + segments.sizes[number]))
@@ -76,46 +100,68 @@ def reasons_of(segments: WalkedSegments, limits: Sequence[PartitionLimits]) -> A
     return codes
 
 
-def _dangling(segments: WalkedSegments, limits: PartitionLimits) -> Array:
-    before_ms = max(limits.evaluation.now_ms - limits.evaluation.min_age_ms, _NEVER)
-    state = segments.columns["state"]
-    unfinished_step = (state == S.COPY_SEGMENT_STARTED) | (state == S.DELETE_SEGMENT_STARTED)
-    dangling: Array = unfinished_step & (segments.columns["event_timestamp_ms"] < before_ms)
+def dangling_of(columns: Mapping[str, Array], limits: EvaluationLimits) -> Array:
+    """
+    Return of each segment whether its copy or deletion was started more than the minimum age ago, and not finished.
+
+    :param columns: of the segments, ``state`` and ``event_timestamp_ms`` among them.
+    :param limits: time and minimum age.
+    """
+    before_ms = max(limits.now_ms - limits.min_age_ms, _NEVER)
+    unfinished_step = (columns["state"] == S.COPY_SEGMENT_STARTED) | (columns["state"] == S.DELETE_SEGMENT_STARTED)
+    dangling: Array = unfinished_step & (columns["event_timestamp_ms"] < before_ms)
     return dangling
 
 
-def _walk(segments: WalkedSegments, limits: Sequence[PartitionLimits], dangling: Array) -> Array:
+def _steps(segments: WalkedSegments, limits: Sequence[PartitionLimits], dangling: Array) -> Step:
     columns, partition = segments.columns, segments.partition
     state = columns["state"]
-    size = columns["segment_size_in_bytes"].astype(np.int64)
     # The broker tries a deletion that it has started again, and takes nothing off the bytes for it.
-    passed = state == S.DELETE_SEGMENT_STARTED
-    below_start = columns["end_offset"] < _by_partition(limits, "log_start_offset").take(partition)
-    old = ~below_start & (columns["max_timestamp_ms"] < _by_partition(limits, "cleanup_until_ms").take(partition))
-    taken = np.where(passed | below_start, 0, size)
-    over = _bytes_over(segments, limits, size).take(partition) - _sums_before(taken, segments)
-    too_large = ~below_start & ~old & (over > 0) & (over >= size)
-    being_copied = (state == S.COPY_SEGMENT_STARTED) & ~dangling
-    stops = ~passed & (being_copied | ~(below_start | old | too_large))
-    walking = ~passed & ~stops & (_sums_before(stops, segments) == 0)
-    codes = np.full(state.size, NONE, np.int8)
-    for reason, applies in ((_LOG_START_OFFSET, below_start), (_RETENTION_MS, old), (_RETENTION_BYTES, too_large)):
-        codes[walking & applies] = reason
+    skips = state == S.DELETE_SEGMENT_STARTED
+    below_start = columns["end_offset"] < by_partition(limits, "log_start_offset").take(partition)
+    old = ~below_start & (columns["max_timestamp_ms"] < by_partition(limits, "cleanup_until_ms").take(partition))
+    reason = np.full(state.size, NONE, np.int8)
+    reason[old] = RETENTION_MS
+    reason[below_start] = LOG_START_OFFSET
+    reason[skips] = NONE
+    stops = (state == S.COPY_SEGMENT_STARTED) & ~dangling
+    return Step(reason, state == S.COPY_SEGMENT_FINISHED, stops, skips)
+
+
+def walk(segments: WalkedSegments, step: Step, retention_bytes: Array) -> Array:
+    """
+    Return the code of the limit that each segment is past, up to where the walk of its user partition ends.
+
+    :param segments: the segments; no size is below zero.
+    :param step: what happens at each of them.
+    :param retention_bytes: of each user partition, negative for unlimited.
+    """
+    size = segments.columns["segment_size_in_bytes"].astype(np.int64)
+    own = (step.reason == NONE) | (step.reason == RETENTION_MS)
+    taken = np.where(own & ~step.skips, size, 0)
+    over = _bytes_over(segments, np.where(step.counts, size, 0), retention_bytes).take(segments.partition)
+    over -= _sums_before(taken, segments)
+    open_to_size = (step.reason == NONE) & ~step.skips & ~step.stops
+    too_large = open_to_size & (over > 0) & (over >= size)
+    stops = step.stops | (open_to_size & ~too_large)
+    walking = ~stops & (_sums_before(stops, segments) == 0)
+    codes = np.full(size.size, NONE, np.int8)
+    codes[walking] = step.reason[walking]
+    codes[walking & too_large] = RETENTION_BYTES
     return codes
 
 
-def _by_partition(limits: Sequence[PartitionLimits], name: str) -> Array:
+def by_partition(limits: Sequence[Any], name: str) -> Array:
+    """Return a number of each user partition: what it has by that name, and one that nothing lies below for ``None``."""
     values = (getattr(limit, name) for limit in limits)
     return np.fromiter((_NEVER if value is None else value for value in values), np.int64, len(limits))
 
 
-def _bytes_over(segments: WalkedSegments, limits: Sequence[PartitionLimits], size: Array) -> Array:
+def _bytes_over(segments: WalkedSegments, counted: Array, retention_bytes: Array) -> Array:
     """Return how many bytes each user partition has above its limit, 0 without one."""
-    copied = np.where(segments.columns["state"] == S.COPY_SEGMENT_FINISHED, size, 0)
-    allowed = _by_partition(limits, "retention_bytes")
     # Sizes below zero are walked one by one, so nothing can overflow.
-    over = np.maximum(np.add.reduceat(copied, segments.first), 0) - np.maximum(allowed, 0)
-    return np.where(allowed >= 0, np.maximum(over, 0), 0)
+    over = np.maximum(np.add.reduceat(counted, segments.first), 0) - np.maximum(retention_bytes, 0)
+    return np.where(retention_bytes >= 0, np.maximum(over, 0), 0)
 
 
 def _sums_before(values: Array, segments: WalkedSegments) -> Array:

@@ -7,9 +7,8 @@ The segments are judged where they lie, and turned into rows a few at a time: bo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,6 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.records.columnar import ColumnarState
 from airflow_provider_rlmm.core.records.fold.living import LivingSegments
-from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
-from airflow_provider_rlmm.features.retention.rules import EvaluationLimits, PartitionLimits
 from airflow_provider_rlmm.features.retention.spark.columns import (
     QUARANTINED,
     SEGMENT,
@@ -28,13 +25,14 @@ from airflow_provider_rlmm.features.retention.spark.columns import (
     UNRESOLVED,
     arrow_schema,
 )
-from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import (
-    FIELDS,
-    NONE,
-    REASONS,
-    WalkedSegments,
-    reasons_of,
+from airflow_provider_rlmm.features.retention.spark.executor.judging import (
+    Evaluation,
+    Judgement,
+    judge,
+    listed_topics,
+    pieces,
 )
+from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import NONE, REASONS
 
 Array = Any
 
@@ -43,79 +41,11 @@ SCHEMA = arrow_schema(SEGMENT_COLUMNS)
 
 ROWS_AT_ONCE = 16_384
 """So many rows are made, and written as one group, at a time: a few megabytes."""
-_JUDGED_AT_ONCE = 65_536
-"""So many segments are judged at a time, or those of one user partition where these are more."""
-
-
 UNLISTED = arrow_schema(UNLISTED_COLUMNS)
 """Of what is told of topics that the listing lacks."""
 
 UNCERTAIN = arrow_schema(UNCERTAIN_COLUMNS)
 """Of what is told of user partitions with segments whose state is not certain."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What a task must know beside the records."""
-
-    num_partitions: int  # how many metadata partitions the topic has
-    cluster_state: ClusterState  # the listing of the cluster
-    limits: EvaluationLimits  # time and minimum age
-
-    @cached_property
-    def topics(self) -> Mapping[bytes, ListedTopic]:
-        """The listed topics by their ids."""
-        return {topic.topic_id.bytes: topic for topic in self.cluster_state.topics}
-
-    def partition_limits(self, topic: ListedTopic, partition: int) -> PartitionLimits:
-        """Return what holds for a user partition, by its number."""
-        return PartitionLimits(
-            self.limits,
-            True,
-            self.cluster_state.observed_at_ms,
-            topic.log_start_offsets.get(partition),
-            topic.retention_ms,
-            topic.retention_bytes,
-        )
-
-
-def listed_topics(segments: LivingSegments, evaluation: Evaluation) -> list[ListedTopic | None]:
-    """Return the topic of each user partition, ``None`` where the listing does not have it."""
-    return [evaluation.topics.get(topic_id) for topic_id in segments.partitions["topic_id"].to_pylist()]
-
-
-def reason_codes(segments: LivingSegments, evaluation: Evaluation) -> Array:
-    """
-    Return the code of each segment's reason, :data:`NONE` for those of topics that are not listed, and those whose state is
-    not certain.
-
-    :param segments: the segments.
-    :param evaluation: what holds.
-    """
-    codes = np.full(segments.size, NONE, np.int8)
-    topics = listed_topics(segments, evaluation)
-    numbers = segments.partitions["partition"].to_pylist()
-    for partitions, some in _pieces(segments):
-        listed = [(topic, n) for topic, n in zip(topics[partitions], numbers[partitions], strict=True) if topic]
-        lives = np.array([topic is not None for topic in topics[partitions]], bool)
-        sizes = segments.sizes[partitions]
-        at = np.flatnonzero(lives.repeat(sizes)) + some.start
-        walked = WalkedSegments(
-            {name: segments.numbers(name, at) for name in FIELDS}, np.cumsum(sizes[lives]) - sizes[lives]
-        )
-        codes[at] = reasons_of(walked, [evaluation.partition_limits(topic, number) for topic, number in listed])
-    codes[segments.uncertain] = NONE
-    return codes
-
-
-def _pieces(segments: LivingSegments) -> Iterator[tuple[slice, slice]]:
-    """Yield ranges of whole user partitions, and of their segments."""
-    ends = [*segments.first[1:].tolist(), segments.size]
-    begin = at = 0
-    for number, end in enumerate(ends):
-        if end - at >= _JUDGED_AT_ONCE or (end == segments.size and end > at):
-            yield slice(begin, number + 1), slice(at, end)
-            begin, at = number + 1, end
 
 
 @dataclass(frozen=True)
@@ -125,7 +55,7 @@ class EvaluatedState:
     segments: LivingSegments  # the segments that are not finished
     unresolved: pa.Table  # segments whose state is not certain
     is_listed: Array  # of each user partition
-    codes: Array  # of each segment, of its reason
+    judgement: Judgement  # what becomes of the segments of listed topics
     may_be_orphaned: Array  # of each segment
     exact: bool  # whether what may be orphaned is that for certain
     bytes: int  # sizes of the segments, summed
@@ -172,7 +102,7 @@ class EvaluatedState:
         topic is not listed (:func:`as_listed` says what holds of any other), of segments whose state is not certain, and of
         the metadata partition's records that cannot be applied.
         """
-        told = np.flatnonzero((self.codes != NONE) | ~self.is_listed.repeat(self.segments.sizes))
+        told = np.flatnonzero((self.judgement.codes != NONE) | ~self.is_listed.repeat(self.segments.sizes))
         for start in range(0, told.size, ROWS_AT_ONCE):
             yield _rows(SEGMENT, self._judged(told[start : start + ROWS_AT_ONCE]))
         yield from _in_pieces(UNRESOLVED, self.unresolved)
@@ -182,24 +112,33 @@ class EvaluatedState:
     def _judged(self, some: Array) -> pa.Table:
         table = self.segments.table(some, SCHEMA.names)
         partition = np.searchsorted(self.segments.first, some, "right") - 1
-        listed, codes = self.is_listed.take(partition), self.codes[some]
+        listed, codes = self.is_listed.take(partition), self.judgement.codes[some]
         reasons = pa.array([reason.value for reason in REASONS], pa.string())
         judged = {
             "listed": listed,
             "may_be_orphaned": self.may_be_orphaned[some],
             "reason": reasons.take(pa.array(codes, mask=codes == NONE)),
-            "exact": ~listed & self.exact,
+            "exact": np.where(listed, self.judgement.exact[some], self.exact),
         }
         columns = {name: table[name] for name in table.schema.names}
         return pa.table({**columns, **{name: pa.array(values) for name, values in judged.items()}})
 
 
-def evaluate_state(state: ColumnarState, evaluation: Evaluation, quarantined: int) -> EvaluatedState:
-    """Evaluate what is known of one metadata partition, of which some records cannot be applied."""
+def evaluate_state(
+    state: ColumnarState, evaluation: Evaluation, quarantined: int, doubt: str | None = None
+) -> EvaluatedState:
+    """
+    Evaluate what is known of one metadata partition.
+
+    :param state: what is known.
+    :param evaluation: what holds.
+    :param quarantined: how many of its records cannot be applied.
+    :param doubt: why nothing is told of leaders, whatever they say; ``None`` where nothing stands against it.
+    """
     segments, unresolved = state.living(), state.unresolved
     is_listed = np.array([topic is not None for topic in listed_topics(segments, evaluation)], bool)
     may_be_orphaned, size = np.zeros(segments.size, bool), 0
-    for partitions, some in _pieces(segments):
+    for partitions, some in pieces(segments):
         is_older = segments.numbers("event_timestamp_ms", some) < evaluation.cluster_state.observed_at_ms
         may_be_orphaned[some] = is_older & ~is_listed[partitions].repeat(segments.sizes[partitions])
         size += int(segments.numbers("segment_size_in_bytes", some).sum(dtype=np.int64))
@@ -211,8 +150,8 @@ def evaluate_state(state: ColumnarState, evaluation: Evaluation, quarantined: in
     )
     # Beside a record that cannot be applied nobody knows for certain what a segment has become.
     exact = quarantined == 0
-    codes = reason_codes(segments, evaluation)
-    return EvaluatedState(segments, told, is_listed, codes, may_be_orphaned, exact, size)
+    judgement = judge(segments, evaluation, unresolved, doubt)
+    return EvaluatedState(segments, told, is_listed, judgement, may_be_orphaned, exact, size)
 
 
 def as_listed(segments: pa.Table) -> pa.Table:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from airflow_provider_rlmm.core.records.fold.living import LivingSegments
 from airflow_provider_rlmm.features.retention.spark.columns import WHAT_IF_COLUMNS, arrow_schema
 from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding
+from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation, judge
 from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import NONE, REASONS
-from airflow_provider_rlmm.features.retention.spark.executor.rows import Evaluation, reason_codes
 from airflow_provider_rlmm.features.retention.spark.generation import NumberedPart
 
 SCHEMA = arrow_schema(WHAT_IF_COLUMNS)
@@ -29,9 +29,10 @@ def count_what_goes(folder: str, numbered: NumberedPart, evaluations: Sequence[E
     :raises SnapshotRefusedError: if a file is not the one that its manifest names.
     """
     number, part = numbered
-    segments = Folding(number, evaluations[0].num_partitions, part, folder).state.living()
+    state = Folding(number, evaluations[0].num_partitions, part, folder).state
+    segments, unresolved = state.living(), state.unresolved
     for scenario, evaluation in enumerate(evaluations):
-        yield _counted(scenario, segments, reason_codes(segments, evaluation))
+        yield _counted(scenario, segments, judge(segments, evaluation, unresolved).codes)
 
 
 def _counted(number: int, segments: LivingSegments, codes: Any) -> pa.RecordBatch:
