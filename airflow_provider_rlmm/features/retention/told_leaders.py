@@ -13,7 +13,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_rlmm.core.base.errors import EventLogError
+from airflow_provider_rlmm.core.base.errors import (
+    ClockSkewError,
+    ConfigurationError,
+    EventLogError,
+    UnprovenClockError,
+)
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.log.answers import NotTold, PartitionLook, TopicLook
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
@@ -25,6 +30,7 @@ from airflow_provider_rlmm.features.retention.leader_pass import obstacle_of
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.living_leader import LivingLeaders
+    from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
     from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 
 logger = logging.getLogger(__name__)
@@ -50,8 +56,7 @@ def observe_with_leaders(access: RemoteLogAccess, work_uri: str) -> ClusterState
     topic_id = next(topic.topic_id for topic in state.topics if topic.name == metadata_topic)
     try:
         with access.open_leaders(state.cluster_id, topic_id) as leaders, access.get_event_log() as log:
-            passed_ms = access.get_proven_clock(log, dry_run=True).not_before_ms()
-            told = with_leaders(replace(state, passed_ms=passed_ms), leaders, kept)
+            told = with_leaders(replace(state, passed_ms=_passed_ms(access, log)), leaders, kept)
     except EventLogError as e:
         logger.warning("nothing is told of leaders, as they cannot be asked: %s", e)
         return state
@@ -59,6 +64,15 @@ def observe_with_leaders(access: RemoteLogAccess, work_uri: str) -> ClusterState
     untold = sum(len(topic.untold) for topic in told.topics)
     logger.info("%d leaders have told what they know, nothing is told of %d", leaders_told, untold)
     return told
+
+
+def _passed_ms(access: RemoteLogAccess, log: MetadataLogReader) -> int | None:
+    """Return a time that has passed for certain; ``None`` where nobody says any: then nothing is due by time for certain."""
+    try:
+        return access.get_proven_clock(log, dry_run=True).not_before_ms()
+    except (ClockSkewError, UnprovenClockError, ConfigurationError) as e:
+        logger.warning("no segment is told to be due by time, as no time is proven: %s", e)
+        return None
 
 
 def with_leaders(state: ClusterState, leaders: LivingLeaders, kept: KeptLineages) -> ClusterState:

@@ -4,14 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import ClockSkewError, EventLogUnavailableError
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold
 from airflow_provider_rlmm.core.plans.certainty import Certainty, LeadersTold
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -21,6 +25,7 @@ from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic, ToldLeader
 from airflow_provider_rlmm.features.retention.kept_lineages import KeptLineages
 from airflow_provider_rlmm.features.retention.leader_lineage import KnownLineage
+from airflow_provider_rlmm.features.retention.leader_memory import keep_lineages
 from airflow_provider_rlmm.features.retention.spark import leaders_again
 from airflow_provider_rlmm.features.retention.spark.cluster import SparkCluster
 from airflow_provider_rlmm.features.retention.spark.columns import LEADER_COLUMNS, NOT_TIERED, arrow_schema
@@ -37,7 +42,8 @@ from airflow_provider_rlmm.features.retention.spark.leaders_again import (
     told_partitions,
 )
 from airflow_provider_rlmm.features.retention.spark.plan import leaders_told
-from airflow_provider_rlmm.features.retention.told_leaders import NOT_KEPT, with_leaders
+from airflow_provider_rlmm.features.retention.told_leaders import NOT_KEPT, observe_with_leaders, with_leaders
+from tests.unit.core.world.test_observing import METADATA_TOPIC, TOPICS, Topics
 from tests.unit.features.retention.in_process_leaders import InProcessLeaders
 
 ORDERS, LOCAL = UUID(int=2), UUID(int=3)
@@ -124,6 +130,69 @@ def test_of_a_topic_that_was_made_anew_or_hides_nothing_is_known(leaders: InProc
             leaders.configs["orders"] = configs
         found = told(leaders)
         assert (found.tiered, found.leaders, found.untold) == (None, {}, {})
+
+
+class Access:
+    """What opens a cluster of one tiered topic, whose leaders answer."""
+
+    def __init__(self, leaders: InProcessLeaders) -> None:
+        self.leaders = leaders
+        self.clock: Callable[[], int | None] = lambda: 77
+        self.topics = Topics(TOPICS, cluster_id="cluster-1", metadata_topic_id=UUID(int=1))
+
+    def check_cluster(self) -> str:
+        return "cluster-1"
+
+    def get_connection_settings(self) -> Any:
+        return SimpleNamespace(metadata_topic=METADATA_TOPIC)
+
+    def naming_connection(self) -> Any:
+        return nullcontext()
+
+    def get_cluster_topics(self) -> Topics:
+        return self.topics
+
+    def open_leaders(self, cluster_id: str, topic_id: UUID) -> Any:
+        assert (cluster_id, topic_id) == ("cluster-1", UUID(int=1))
+        return nullcontext(self.leaders)
+
+    def get_event_log(self) -> Any:
+        return nullcontext()
+
+    def get_proven_clock(self, _: object, *, dry_run: bool) -> Any:
+        assert dry_run
+        return SimpleNamespace(not_before_ms=self.clock)
+
+
+def test_a_listing_says_what_leaders_say_and_which_time_has_passed(leaders: InProcessLeaders, tmp_path: Path) -> None:
+    access: Any = Access(leaders)
+    kept = KeptLineages("cluster-1").with_lineages({orders(): WHOLE}, None)
+    keep_lineages(f"{tmp_path}/{cluster_folder('cluster-1')}", kept)
+    found = {topic.name: topic for topic in observe_with_leaders(access, str(tmp_path)).topics}
+    assert found["orders"].leaders == {0: TOLD}
+    assert found["orders"].untold == {1: NOT_KEPT}
+    assert observe_with_leaders(access, str(tmp_path)).passed_ms == 77
+
+
+def test_clocks_that_contradict_each_other_end_no_listing(leaders: InProcessLeaders, tmp_path: Path) -> None:
+    access: Any = Access(leaders)
+
+    def skewed() -> int:
+        raise ClockSkewError("two clocks differ by a year")
+
+    access.clock = skewed
+    state = observe_with_leaders(access, str(tmp_path))
+    assert (state.passed_ms, state.topics[-1].tiered) == (None, True)
+
+
+def test_leaders_that_cannot_be_asked_end_no_listing(leaders: InProcessLeaders, tmp_path: Path) -> None:
+    def silent(_: str) -> None:
+        raise EventLogUnavailableError("no broker answers")
+
+    leaders.before = silent
+    access: Any = Access(leaders)
+    state = observe_with_leaders(access, str(tmp_path))
+    assert [topic.tiered for topic in state.topics] == [None] * 3
 
 
 LISTED = replace(STATE.topics[0], tiered=True, leaders={0: TOLD, 1: TOLD})
