@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class ToldLeader:
     :param lineage: (leader epoch, its first offset), ascending, cut at the log start offset; never empty.
     :param known_up_to: last leader epoch and last offset, inclusive, of the segment that keeps the lineage; ``None`` where
         the lineage knows the epoch in which the leader leads, so that it is whole.
+    :raises ValueError: if the lineage is none.
     """
 
     leader_epoch: int
@@ -39,6 +41,10 @@ class ToldLeader:
     log_end_offset: int
     lineage: tuple[tuple[int, int], ...]
     known_up_to: tuple[int, int] | None
+
+    def __post_init__(self) -> None:
+        if not LeaderEpochCheckpoint(self.lineage).entries:
+            raise ValueError("a leader has told something, and its lineage has no leader epoch")
 
 
 @dataclass(frozen=True, slots=True)

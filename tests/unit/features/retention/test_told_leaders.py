@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,7 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.core.base.errors import ClockSkewError, EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import ClockSkewError, ConfigurationError, EventLogUnavailableError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold
 from airflow_provider_rlmm.core.plans.certainty import Certainty, LeadersTold
@@ -88,6 +89,15 @@ def test_a_leader_and_the_lineage_that_is_kept_of_it(leaders: InProcessLeaders) 
     leaders.change(orders(), log_start_offset=20)
     expected = ToldLeader(4, 20, 100, ((1, 20), (3, 50)), (3, 80))
     assert told(leaders, SHORT).leaders == {0: expected}
+
+
+@pytest.mark.parametrize("lineage", [[], [[4, 60], [3, 70]], [[4, 60], [5, 60]]])
+def test_a_listing_whose_lineages_are_none_is_refused(leaders: InProcessLeaders, lineage: list[list[int]]) -> None:
+    kept = KeptLineages("cluster-1").with_lineages({orders(): WHOLE}, None)
+    document = json.loads(with_leaders(STATE, leaders, kept).to_json())
+    document["topics"][0]["leaders"]["0"]["lineage"] = lineage
+    with pytest.raises(ConfigurationError, match="list the cluster again"):
+        ClusterState.from_json(json.dumps(document))
 
 
 CHANGES: dict[str, tuple[Callable[[InProcessLeaders], None], str]] = {
