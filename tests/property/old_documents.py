@@ -16,7 +16,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import reader_of
 from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, Approval, ApprovalRequest
+from airflow_provider_rlmm.core.plans.certainty import LeadersTold
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, Reason
@@ -28,7 +30,7 @@ from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.runs.run_decision import RunDecision
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
-from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic, ToldLeader
 from airflow_provider_rlmm.features.archiving.archive_manifest import (
     ArchivedFile,
     ArchivedRecords,
@@ -163,6 +165,7 @@ _ERA = _record(ToldEra, {"name": strict.one_of(EraName), "why": strict.string})
 _GAP = _record(HistoryGap, _each(strict.integer, "metadata_partition", "start", "end"))
 _PLAN: Readers = {
     "era": strict.optional(_ERA),
+    "leaders": strict.optional(reader_of(LeadersTold)),
     **_each(strict.string, "plan_id", "cluster_id", "clock"),
     **_each(strict.integer, "created_at_ms", "expires_at_ms", "unresolved"),
     **_each(strict.by_partition(strict.integer), "read_until", "quarantined"),
@@ -216,13 +219,19 @@ _LISTED_TOPIC = _record(
         "name": strict.string,
         **_each(_integer, "retention_ms", "retention_bytes"),
         "log_start_offsets": strict.by_partition(_integer),
+        # These came after the tables by hand.
+        "tiered": strict.optional(strict.boolean),
+        "leaders": strict.by_partition(reader_of(ToldLeader)),
+        "untold": strict.by_partition(strict.text),
     },
+    {"tiered": None, "leaders": {}, "untold": {}},
 )
 _LISTING: Readers = {
     "cluster_id": strict.string,
     "observed_at_ms": _integer,
     "topics": strict.array(_LISTED_TOPIC),
     "explained_gaps": strict.array(_GAP),
+    "passed_ms": strict.optional(strict.integer),
 }
 _INVENTORY: Readers = {
     **_each(strict.string, "cluster_id", "connection", "artifact", "generation"),
@@ -393,13 +402,13 @@ _WATCH: Readers = {**_each(strict.string, "cluster_id", "connection"), "since_ms
 
 OLD_READERS: Final[Mapping[type, Reader]] = {
     CleaningProgress: _record(CleaningProgress, _PROGRESS),
-    PlanSummary: _record(PlanSummary, _PLAN, {"left": {}, "era": None}),
+    PlanSummary: _record(PlanSummary, _PLAN, {"left": {}, "era": None, "leaders": None}),
     PlanArchive: _record(PlanArchive, _PLAN_ARCHIVE),
     ApprovalRequest: _record(ApprovalRequest, _ASKED),
     Approval: _record(Approval, _ANSWERED),
     RunDecision: _record(RunDecision, _DECIDED),
     TaskFailure: _record(TaskFailure, _FAILURE),
-    ClusterState: _record(ClusterState, _LISTING, {"explained_gaps": []}),
+    ClusterState: _record(ClusterState, _LISTING, {"explained_gaps": [], "passed_ms": None}),
     Inventory: _record(Inventory, _INVENTORY),
     ScrubSummary: _record(ScrubSummary, _SCRUB, {"era": None}),
     ScrubPlan: _record(ScrubPlan, _SCRUB_PLAN, {"era": None}),

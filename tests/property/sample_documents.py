@@ -84,6 +84,10 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "state": "running",
     },
     PlanSummary: {
+        "leaders": {
+            "all": 1, "at_least": 2, "unresolved": 1, "goes": {"segments": 0, "bytes": 0},
+            "not_tiered": {"segments": 1, "bytes": 2}, "why": {"it hides": 1},
+        },
         "era": _ERA,
         "plan_id": "p", "cluster_id": "cluster", "created_at_ms": 1, "expires_at_ms": 2, "read_until": {"0": 5, "1": 6},
         "known": _COUNT, "by_reason": {"ORPHANED": _COUNT, "DANGLING": {"segments": 0, "bytes": 0}},
@@ -113,11 +117,18 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "dag_id": "dag", "run_id": "run", "task_id": "clean", "map_index": 0, "failed_at_ms": 1, "error": "it failed",
     },
     ClusterState: {
-        "cluster_id": "cluster", "observed_at_ms": 1,
+        "cluster_id": "cluster", "observed_at_ms": 1, "passed_ms": 1,
         "topics": [
             {
                 "topic_id": _ID, "name": "lives", "retention_ms": -1, "retention_bytes": 100,
-                "log_start_offsets": {"0": 5, "1": -1},
+                "log_start_offsets": {"0": 5, "1": -1}, "tiered": True,
+                "leaders": {
+                    "0": {
+                        "leader_epoch": 4, "log_start_offset": 5, "log_end_offset": 90, "lineage": [[2, 5], [3, 40]],
+                        "known_up_to": [3, 80],
+                    }
+                },
+                "untold": {"1": "it has no leader"},
             }
         ],
     },
