@@ -25,7 +25,8 @@ OVERRIDES = {
     "settle_missing": "finish segments whose objects were never seen",
     "settle_changed_prefix": "finish segments whose deletion no record of ours tells and that are at none of several places",
     "move_stamp": "write the stamp of the storage root anew where it names another location",
-    "missing_living_segments": "go on although some of the newest copies of living topics are missing",
+    "missing_living_segments": "go on although some of the newest copies of living topics, or of those that may not be "
+    "described, are missing",
     "unproven_root": "go on below a storage root that no living topic and no stamp proves",
     "versioned_bucket": "delete in a bucket that keeps what is deleted for good",
     "events_by_hand": "write single events that start or finish a deletion, under the cleaner's conditions",

@@ -407,6 +407,8 @@ def _of_all_that_lives(
         freshness = look_for_freshness(topic, living, storage)
     if hidden and freshness.verdict(storage.layout.places[0].name) is FreshnessVerdict.NOTHING_LIVES:
         raise _nobody_tells(denied)
+    if not hidden:
+        return freshness, living
     missing = check_samples(topic, _newest_copied(topic, hidden, storage, MOST_SAMPLES), storage).missing
     freshness = replace(
         freshness,
