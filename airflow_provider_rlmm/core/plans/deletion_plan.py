@@ -181,5 +181,9 @@ class DeletionPlan(ABC):
         :raises PlanError: if it is not, to the letter.
         """
 
+    def _plain(self) -> dict[str, Any]:
+        """Return what the document says; what earlier releases did not say is left out where it says nothing."""
+        return without_unsaid_era(plain_of(self))
+
     def _sealed(self) -> dict[str, Any]:
-        return strict.sealed(without_unsaid_era(plain_of(self)), self.FORM.version)
+        return strict.sealed(self._plain(), self.FORM.version)

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, reader_of, value_of
@@ -211,6 +211,12 @@ class PlanSummary(DeletionPlan):
     def from_json(cls, text: str) -> PlanSummary:
         """See :class:`~airflow_provider_rlmm.core.plans.deletion_plan.DeletionPlan`."""
         return PLAN_FORM.read(text, _READ)
+
+    def _plain(self) -> dict[str, Any]:
+        plain = DeletionPlan._plain(self)
+        if self.leaders is None:
+            del plain["leaders"]
+        return plain
 
     def check_numbers(self) -> None:
         """See :class:`~airflow_provider_rlmm.core.plans.deletion_plan.DeletionPlan`."""

@@ -130,7 +130,7 @@ def test_a_topic_that_comes_back_leaves_the_others_of_its_batch_alone(cluster: C
     looks = iter(range(100))
 
     def come_back(effect: str, detail: object) -> None:
-        if effect == "describe_topics" and next(looks) == 4:
+        if effect == "describe_topics" and next(looks) == 5:
             cluster.topics.create("gone-05", tip("gone-05", 0, 105).topic_id)
 
     cluster.topics.on_effect = come_back
