@@ -18,7 +18,6 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.core.base.file_systems import replace_file
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-from airflow_provider_rlmm.core.plans.counts import NOTHING
 from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refusals_of_era
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
@@ -441,7 +440,7 @@ class PublishRetentionPlanOperator(CheckedOperator[_PublishArguments]):
         counts |= {
             "to_delete": summary.to_delete.segments,
             "expected_of_leaders_estimated": summary.estimated_of_leaders.segments,
-            "expected_of_leaders": NOTHING.segments if summary.leaders is None else summary.leaders.goes.segments,
+            "expected_of_leaders": 0 if summary.leaders is None else summary.leaders.goes.segments,
         }
         counts |= {"known": summary.known.segments, "unresolved": summary.unresolved, "plan": uri}
         if summary.job:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -53,6 +53,20 @@ def with_gaps(
     """
     named = (*holes, *found)
     return named[:MAX_HOLES], more_holes + len(named[MAX_HOLES:])
+
+
+def unexplained(
+    metadata_partition: int, holes: Iterable[HistoryGap], explained: Iterable[HistoryGap]
+) -> list[HistoryGap]:
+    """
+    Return the gaps of a metadata partition of which nobody has said why they hold no record.
+
+    :param metadata_partition: which one.
+    :param holes: its gaps.
+    :param explained: the offsets that people have explained, of whatever metadata partition.
+    """
+    said = [gap for gap in explained if gap.metadata_partition == metadata_partition]
+    return [hole for hole in holes if not any(hole.within(gap.start, gap.end) for gap in said)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era, refus
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.era import Era, LogEra
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
-from airflow_provider_rlmm.features.retention.spark.generation import Generation
+from airflow_provider_rlmm.features.retention.spark.generation import Generation, unexplained
 
 
 def refusals_of_log(generation: Generation, explained: Collection[HistoryGap]) -> list[Refusal]:
@@ -25,8 +25,7 @@ def refusals_of_log(generation: Generation, explained: Collection[HistoryGap]) -
         # There every offset may be missing: that is said of the whole log.
         return refused
     for number, part in sorted(generation.parts.items()):
-        said = [gap for gap in explained if gap.metadata_partition == number]
-        unsaid = [hole for hole in part.holes if not any(hole.within(gap.start, gap.end) for gap in said)]
+        unsaid = unexplained(number, part.holes, explained)
         if part.more_holes and not unsaid:
             # Which offsets those are is not known any more, so nobody's word covers them.
             unsaid = list(part.holes[-1:])

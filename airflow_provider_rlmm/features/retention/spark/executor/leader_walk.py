@@ -10,10 +10,8 @@ the walk, which goes epoch by epoch, meets all of them, by start offset. Of any 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,25 +142,22 @@ def pass_of_leaders(
     codes = _codes(segments, standing, partitions, certain_ms)
     later = codes if certain_ms == now_ms else _codes(segments, standing, partitions, now_ms)
     codes[~told.take(number)] = NONE
-    sums, begins = _counter(segments), _log_starts_after(segments, codes, partitions)
-    known = by_partition(partitions, "known_end")
-    outruns = (begins > known) & (sums(codes == NONE) > 0)
+    begins, known = _log_starts_after(segments, codes, partitions), by_partition(partitions, "known_end")
+    outruns = (begins > known) & (_count(codes == NONE, segments) > 0)
     return LeadersPass(
         codes,
         told,
         standing.stale,
-        sums(state == S.COPY_SEGMENT_STARTED),
-        sums(standing.undecided),
-        np.maximum(sums(later != NONE) - sums(codes != NONE), 0),
+        _count(state == S.COPY_SEGMENT_STARTED, segments),
+        _count(standing.undecided, segments),
+        np.maximum(_count(later != NONE, segments) - _count(codes != NONE, segments), 0),
         outruns,
     )
 
 
-def _counter(segments: WalkedSegments) -> Any:
-    def count(which: Array) -> Array:
-        return np.add.reduceat(which.astype(np.int64), segments.first)
-
-    return count
+def _count(which: Array, segments: WalkedSegments) -> Array:
+    """Return of each user partition how many of its segments are some."""
+    return np.add.reduceat(which.astype(np.int64), segments.first)
 
 
 def _codes(segments: WalkedSegments, standing: _Standing, partitions: Sequence[ToldPartition], now_ms: int) -> Array:
@@ -196,9 +191,8 @@ def _log_starts_after(segments: WalkedSegments, codes: Array, partitions: Sequen
 
 
 def _earliest_epoch(partition: ToldPartition, log_start_offset: int) -> int:
-    entries = partition.lineage.entries
-    count = bisect_right(entries, log_start_offset, key=itemgetter(1))
-    return entries[max(count, 1) - 1][0]
+    epoch = partition.lineage.epoch_for_offset(log_start_offset)
+    return partition.lineage.entries[0][0] if epoch is None else epoch
 
 
 def _beside(which: Array, segments: WalkedSegments) -> Array:

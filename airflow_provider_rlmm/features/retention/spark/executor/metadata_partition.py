@@ -27,7 +27,7 @@ from airflow_provider_rlmm.features.retention.spark.executor.rows import (
     evaluate_state,
 )
 from airflow_provider_rlmm.features.retention.spark.executor.versions import software
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
+from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart, unexplained
 from airflow_provider_rlmm.features.retention.spark.task_report import TOLD_COLUMNS, TaskReport
 
 TOLD = arrow_schema(TOLD_COLUMNS)
@@ -149,9 +149,8 @@ class _Task:
         """Say why the segments of this metadata partition are not all known for certain; ``None`` where they are."""
         if folding.quarantined.num_rows:
             return f"records of metadata partition {self.number} cannot be applied"
-        explained = [g for g in self._evaluation.cluster_state.explained_gaps if g.metadata_partition == self.number]
-        said = all(any(hole.within(gap.start, gap.end) for gap in explained) for hole in folding.holes)
-        if self._order.begins.get(self.number, 0) > 0 or folding.more_holes or not said:
+        unsaid = unexplained(self.number, folding.holes, self._evaluation.cluster_state.explained_gaps)
+        if self._order.begins.get(self.number, 0) > 0 or folding.more_holes or unsaid:
             return f"metadata partition {self.number} has lost records, or holds none at some offsets"
         return None
 
