@@ -25,6 +25,8 @@ from tests.simulation.model import FINISHED, OURS, Event, LogModel, View
 from tests.simulation.roots import HERE, Roots
 
 GONE = "gone"
+_NOT_SHOWN = "storage lists no object of it below a root that nothing shows to be up to date"
+"""Why nobody but a person can say what became of a segment."""
 
 
 class Content(Roots):
@@ -198,15 +200,29 @@ class Content(Roots):
         Tell whether others have deleted a segment's objects while the outcome of our start was not known, and a person was
         told of that very segment: nothing is on record then of what there was to delete.
         """
-        started = [
+        left = segment.id in self.model.readable(segment.topic_id_partition).unfinished
+        told = any(said.startswith(f"{segment}: ") for said in needs_person)
+        return left and told and self._starters_of(segment)[:1] == [OURS]
+
+    def _ended_by_a_leader(self, tip: TopicIdPartition, needs_person: Collection[str]) -> set[RemoteLogSegmentId]:
+        """
+        Return the segments whose deletion a leader has started, of which no object is left, and of which a person was told
+        because nothing shows that the root is up to date: the records that name living copies are lost, or there is none.
+        """
+        if not (self.lonely or any(self.model.begins.values())):
+            return set()
+        left = (RemoteLogSegmentId(tip, segment) for segment in self.model.readable(tip).unfinished)
+        begun = {segment for segment in left if self._starters_of(segment)[:1] not in ([], [OURS])}
+        return {s for s in begun if any(said.startswith(f"{s}: ") and _NOT_SHOWN in said for said in needs_person)}
+
+    def _starters_of(self, segment: RemoteLogSegmentId) -> list[int]:
+        """Return who has written that the deletion of a segment is started, by offset."""
+        return [
             event.broker_id
             for record in self.model.log_of(segment.topic_id_partition).records
             if isinstance(event := record.event, RemoteLogSegmentMetadataUpdate)
             and (event.remote_log_segment_id, event.state) == (segment, S.DELETE_SEGMENT_STARTED)
         ]
-        left = segment.id in self.model.readable(segment.topic_id_partition).unfinished
-        told = any(said.startswith(f"{segment}: ") for said in needs_person)
-        return left and told and started[:1] == [OURS]
 
     def _objects_of(self, tips: list[TopicIdPartition]) -> set[str]:
         prefixes = tuple(self.layout.partition_prefix(tip) for tip in tips)
@@ -228,7 +244,8 @@ class Content(Roots):
                 assert told, f"I12: nobody was told why {tip} is left: {partition}"
                 continue
             assert not self._objects_of([tip]), f"I5: objects of {tip} are left"
-            missing = {segment.id for segment in lost if segment.topic_id_partition == tip}
+            untold = lost | self._ended_by_a_leader(tip, needs_person)
+            missing = {segment.id for segment in untold if segment.topic_id_partition == tip}
             assert set(partition.unfinished) == missing, f"I5: {tip} has unfinished segments: {partition}"
             # Where objects were lost, a human has to say so; where nothing was ever left to delete, nothing is marked.
             assert partition.deletion in ({0, 1} if missing else {FINISHED, None}), f"I5: {tip} is left {partition}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.protections import PROTECTIONS, switched_off
-from tests.simulation.runs import play_many, remembered_decoding
+from tests.simulation.runs import play, play_many, remembered_decoding
 from tests.simulation.stories import CLEANER
 from tests.simulation.witness import Process
 from tests.simulation.world import World
@@ -47,6 +47,11 @@ def test_a_crash_at_every_effect_converges(exhaustive_seed: int) -> None:
 def test_every_protection_is_where_it_is_switched_off(name: str) -> None:
     with switched_off(name):
         assert World(1).happened == {}
+
+
+def test_what_a_leader_has_deleted_below_a_root_that_nothing_proves_is_a_persons() -> None:
+    """The records of all living copies are lost: a leader's deletion and an old copy of the storage look alike."""
+    assert play(700_218_814).happened["beginning lost"]
 
 
 @pytest.mark.timeout(0)  # --seeds decides how long it takes
