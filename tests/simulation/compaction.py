@@ -155,9 +155,9 @@ def compacted(records: Records, dirty: int, horizon: int) -> list[Record]:
     return [record for record in records if stays(record)]
 
 
-def segment_event_of(record: Record, *, keyed: bool = False) -> SegmentEvent | None:
+def event_of(record: Record, *, keyed: bool = False) -> RemoteLogMetadata | None:
     """
-    Return what a record says of a segment, ``None`` where it says nothing of one.
+    Return what a record says, ``None`` where it says nothing.
 
     :param record: of whatever kind, of which nobody knows that it can be decoded.
     :param keyed: whether it is read as one with a key is.
@@ -165,9 +165,19 @@ def segment_event_of(record: Record, *, keyed: bool = False) -> SegmentEvent | N
     if record.value is None:
         return None
     try:
-        event: RemoteLogMetadata = deserialize(record.value, keyed=keyed)
+        return deserialize(record.value, keyed=keyed)
     except MalformedMetadataError:
         return None
+
+
+def segment_event_of(record: Record, *, keyed: bool = False) -> SegmentEvent | None:
+    """
+    Return what a record says of a segment, ``None`` where it says nothing of one.
+
+    :param record: as for :func:`event_of`.
+    :param keyed: whether it is read as one with a key is.
+    """
+    event = event_of(record, keyed=keyed)
     return event if isinstance(event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate) else None
 
 

@@ -5,7 +5,8 @@ The law of the next Kafka's metadata topic, over stories: what keys change, and 
 With nothing to refuse writes, a log with keys is cleaned as the same log without them, event by event. A log that was
 compacted is cleaned of no more than that: nothing is finished that would not have been, but for a deletion that somebody
 started again behind its end. A plain log drops that start; where its key took the place of the first one, brokers see a
-deletion under way, and so do we: it is repeated, over objects that are gone. And where keys name an end offset, a deletion
+deletion under way, and so do we: it is repeated, over objects that are gone. A marker behind DELETE_PARTITION_FINISHED alike:
+in a plain log it does nothing unless segments have appeared since. And where keys name an end offset, a deletion
 that ended without a start is uncertain, compacted or not, which a plain log drops: less is cleaned then. With the refusal
 nothing is written.
 """
@@ -27,8 +28,13 @@ from airflow_provider_rlmm.core.log.in_process import (
 )
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, era_of_policy, era_of_records
-from airflow_provider_rlmm.core.records.records import RemoteLogMetadata
-from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.core.records.records import (
+    RemoteLogMetadata,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadataSnapshot,
+)
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.effects import RealEffects
@@ -42,6 +48,7 @@ from tests.simulation.compaction import (
     KeyForm,
     Records,
     compacted,
+    event_of,
     events_behind,
     log_of,
     records_of,
@@ -54,6 +61,12 @@ from tests.simulation.roots import CLUSTER_ID
 from tests.simulation.runs import draw_process, trouble_of
 from tests.simulation.witness import MIN_ABSENCE_MS
 from tests.simulation.world import World
+
+_SEGMENT_BEGUN, _SEGMENT_ENDED = S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED
+_PARTITION_BEGUN, _PARTITION_ENDED = (
+    (P.DELETE_PARTITION_MARKED, P.DELETE_PARTITION_STARTED),
+    P.DELETE_PARTITION_FINISHED,
+)
 
 DELETE, COMPACT = ("delete",), ("compact",)
 LONG_MS = 2 * max(CLOCKS_AHEAD_MS)
@@ -80,10 +93,8 @@ class Outcome:
 
     @property
     def finished(self) -> set[Any]:
-        """What was finished: segments and user partitions."""
-        segments = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
-        partitions = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
-        return {_about(e) for e in self.events if e.state in (segments, partitions) and type(e.state) is not int}
+        """The user partitions that were finished, and the segments whose deletion was finished or begun."""
+        return {_about(e) for e in self.events if _is_one_of(e, _SEGMENT_BEGUN, _SEGMENT_ENDED, _PARTITION_ENDED)}
 
     def said(self) -> list[tuple[Any, ...]]:
         """The events, without the times that a run gave them."""
@@ -91,13 +102,15 @@ class Outcome:
 
 
 def started_behind_their_end(partitions: Sequence[Records]) -> set[Any]:
-    """Return the ids of the segments whose deletion somebody started again after it was finished."""
+    """Return the segments and user partitions whose deletion somebody started or marked again after it was finished."""
     ended: set[Any] = set()
     again: set[Any] = set()
-    for event in filter(None, (segment_event_of(record) for records in partitions for record in records)):
-        if event.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+    for event in filter(None, (event_of(record) for records in partitions for record in records)):
+        if isinstance(event, RemoteLogSegmentMetadataSnapshot):
+            continue
+        if _is_one_of(event, _SEGMENT_ENDED, _PARTITION_ENDED):
             ended.add(_about(event))
-        elif event.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED and _about(event) in ended:
+        elif _is_one_of(event, _SEGMENT_BEGUN, *_PARTITION_BEGUN) and _about(event) in ended:
             again.add(_about(event))
     return again
 
@@ -106,11 +119,16 @@ def ended_without_start(partitions: Sequence[Records]) -> bool:
     """Tell whether somebody finished a deletion that nobody had started."""
     started: set[Any] = set()
     for event in filter(None, (segment_event_of(record) for records in partitions for record in records)):
-        if event.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+        if event.state is S.DELETE_SEGMENT_STARTED:
             started.add(_about(event))
-        elif event.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED and _about(event) not in started:
+        elif event.state is S.DELETE_SEGMENT_FINISHED and _about(event) not in started:
             return True
     return False
+
+
+def _is_one_of(event: Any, *states: S | P) -> bool:
+    """Tell whether an event has one of some states; states of segments and of partitions are equal by their numbers."""
+    return any(event.state is state for state in states)
 
 
 def _about(event: Any) -> Any:
@@ -242,7 +260,8 @@ class Story:
             left.append(compacted(records, dirty, drawn.choice([0, drawn.randint(0, dirty)])))
         where = f"seed {seed}, compacted, keys name {form.value}"
         found = remains.clean(remains.log(left, ends, COMPACT), Memory())
-        again = {(s.topic_id_partition.topic_id, s.topic_id_partition.partition, s.id) for s in self._again}
+        segments = (about for about in self._again if isinstance(about, RemoteLogSegmentId))
+        again = {(s.topic_id_partition.topic_id, s.topic_id_partition.partition, s.id) for s in segments}
         planned, finished = found.planned - plain.planned - again, found.finished - plain.finished - self._again
         assert not planned, f"{where}: planned besides: {planned}"
         assert not finished, f"{where}: finished besides: {finished}"
