@@ -174,17 +174,18 @@ class LogFollower:
         # Where the log is compacted every offset may be missing: that is said of the whole log.
         return () if found and self._log.era.era is Era.COMPACTED else found
 
-    def advance(self, apply: Callable[[Any], object]) -> None:
+    def advance(self, apply: Callable[[Any], object], most: int = sys.maxsize) -> None:
         """
         Read on, up to the high watermarks as of now.
 
         :param apply: takes a batch of one metadata partition, as columns; where it raises, that batch is read again by the
             next call.
+        :param most: most offsets to read, the sum over all metadata partitions.
         :raises EventLogUnavailableError: if the log could not be read whole; the next call goes on where this one stopped.
         :raises OffsetOutOfRangeError: if the log has lost records since it was read.
         :raises LogReplacedError: if it is not the log that was read before.
         """
-        for chunk in self.chunks(self.ends(), ONE_BATCH):
+        for chunk in self.chunks(self.ends(most=most), ONE_BATCH):
             if chunk.batches:
                 apply(chunk.decode(self._log.partition_count))
             self.take(chunk)

@@ -10,6 +10,7 @@ time can be relied on says by when it was there (:class:`_MarkerBounds`).
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -284,23 +285,27 @@ class MetadataPartitionReplay(MetadataPartitionView):
         self._first_unread_deletion: int | None = None
         self._marker_bounds = _MarkerBounds()
         self._quarantine = Quarantine()
+        self.records_read = 0
+        """Number of records that were read, of whatever topic."""
 
-    def advance(self) -> None:
+    def advance(self, until: int = sys.maxsize) -> None:
         """
         Read on, up to the high watermark as of now, beginning with the last records that were read before.
 
+        :param until: read no further than up to this offset, exclusive.
         :raises EventLogUnavailableError: if the range could not be read whole.
         :raises OffsetOutOfRangeError: if the log has lost records since it was read, at its beginning or at its end.
         :raises LogReplacedError: if it is not the log that was read before.
         """
         try:
-            self._follower.advance(self._apply_all)
+            self._follower.advance(self._apply_all, max(0, until - self._follower.positions[self.metadata_partition]))
         finally:
             self.quarantined = self._quarantine.records()
             self.end = self._follower.positions[self.metadata_partition]
             self.holes, self.era = self._follower.open_holes(), self._log.era
 
     def _apply_all(self, decoded: Any) -> None:
+        self.records_read += decoded.num_rows
         for offset, timestamp_ms, event in self._good_events(decoded):
             self.apply(event, offset, timestamp_ms)
         self._forget(decoded)

@@ -69,6 +69,15 @@ def test_it_follows_only_what_it_was_told_to() -> None:
     assert (reader.seen, reader.follower.positions) == ({1: [0, 1, 2, 3]}, {1: 4})
 
 
+def test_it_stops_where_it_is_told_to_and_goes_on_there() -> None:
+    reader = Reader(LogFollower.from_beginning(new_log(5), [0]))
+    for most, end in ((2, 2), (0, 2), (1, 3)):
+        reader.follower.advance(reader.apply, most)
+        assert (reader.seen, reader.follower.positions) == ({0: list(range(end))}, {0: end})
+    reader.advance()
+    assert reader.seen == {0: [0, 1, 2, 3, 4]}
+
+
 @pytest.mark.slow
 def test_what_could_not_be_applied_is_read_again_and_what_was_before_it_is_not() -> None:
     log = new_log(2 * BATCH_ROWS + 1)
