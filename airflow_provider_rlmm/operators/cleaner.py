@@ -75,7 +75,8 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
     :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
         person confirms that; ``None`` confirms none.
     :return: counts: ``marked`` (in a dry run ``would_mark``), ``already_marked``, ``refused``; ``dry_run``; and
-        ``records_read``, of the metadata topic: what an earlier task's snapshot held is not read again.
+        ``records_read``, of the metadata topic: what an earlier task's snapshot held is not read again, but in the metadata
+        partitions in which a marker is due.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
 

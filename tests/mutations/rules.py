@@ -21,6 +21,7 @@ from tests.mutations.mutation import (
     LOG_TAIL,
     LOOK,
     LOST_RECORDS,
+    MARKER,
     PARTITION_WORK,
     PLAN,
     PLAN_FILES,
@@ -35,6 +36,7 @@ from tests.mutations.mutation import (
     switched_off,
 )
 
+_BEHIND = "features/cleanup/test_marker_behind_snapshots.py::"
 _SAMPLED = "core/log/test_quarantine.py::test_what_is_asked_of_the_sample_is_answered_as_if_all_were_kept"
 
 SESSION = "core/runs/cleaner_session.py"
@@ -122,6 +124,61 @@ RULES = [
         "        replay.histories |= topic.view(metadata_partition, wanted).histories\n",
         "core/world/test_topic_view.py::test_what_a_snapshot_leaves_out_is_not_declared_deleted",
         simulated=True,
+    ),
+    switched_off(
+        MARKER,
+        "I14",
+        "marks by what a snapshot says",
+        "            if decided.events and topic.known_from is not None:",
+        f"{_BEHIND}test_a_forged_snapshot_leads_to_no_event_that_the_log_does_not",
+        simulated=True,
+    ),
+    Mutation(
+        "I14",
+        "reads the log before it marks, and goes by what a snapshot says",
+        MARKER,
+        "                decided = self._decide_by_the_log(",
+        "                self._decide_by_the_log(",
+        f"{_BEHIND}test_a_forged_snapshot_leads_to_no_event_that_the_log_does_not",
+    ),
+    Mutation(
+        "I14",
+        "shows the guard what a snapshot says",
+        MARKER,
+        "        return replace(anew, refusals=refusals, read_anew=replay.records_read)",
+        "        return replace(anew, refusals=refusals, read_anew=replay.records_read, belief=decided.belief)",
+        f"{_BEHIND}test_a_partition_of_strangers_is_refused_whatever_a_snapshot_says_of_its_routing",
+    ),
+    Mutation(
+        "I14",
+        "asks the cluster for the names that a topic id had before it was read anew",
+        MARKER,
+        "        names = replay.names({tip.topic_id for tip in replay.histories})\n",
+        "        names = known.names({tip.topic_id for tip in replay.histories})\n",
+        f"{_BEHIND}test_a_name_that_comes_while_it_is_read_anew_is_asked_for",
+    ),
+    switched_off(
+        MARKER,
+        "I14",
+        "a snapshot that the log contradicts stays green",
+        "        if contradicted:",
+        f"{_BEHIND}test_what_was_invented_alone_is_said_and_leads_to_no_event_at_all",
+    ),
+    Mutation(
+        "I14",
+        "what is written while it is read anew contradicts a snapshot",
+        MARKER,
+        "        replay.advance(known.end)\n",
+        "",
+        f"{_BEHIND}test_what_others_write_while_it_is_read_anew_counts_and_contradicts_nobody",
+    ),
+    Mutation(
+        "I14",
+        "marks by what was there before it was read anew",
+        MARKER,
+        "        replay.advance()\n",
+        "",
+        f"{_BEHIND}test_what_others_write_while_it_is_read_anew_counts_and_contradicts_nobody",
     ),
     Mutation(
         "I14",

@@ -179,9 +179,9 @@ class Process:
             for begin in sorted(begins if from_the_log else remembered)
         ]
 
-    def _judge(self, tip: TopicIdPartition, rule: Callable[[View], None], *, from_the_log: bool) -> View:
-        """Apply a rule to what the process can know; any of several beginnings will do."""
-        views = self._views(self.world.model.metadata_partition_of.get(tip, 0), from_the_log)
+    def _judge(self, tip: TopicIdPartition, rule: Callable[[View], None]) -> View:
+        """Apply a rule to what the process has read of the log itself; any of several beginnings will do."""
+        views = self._views(self.world.model.metadata_partition_of.get(tip, 0), from_the_log=True)
         assert views, f"I14: something is done to {tip} that was not read from the log itself"
         *others, last = views
         for view in others:
@@ -218,12 +218,7 @@ class Process:
         self._require_absent(tip, event)
         if int(event.state) == FINISHED and isinstance(event, RemotePartitionDeleteMetadata):
             del self.read[effect.metadata_partition][:-1]
-        of_the_partition = isinstance(event, RemotePartitionDeleteMetadata) and int(event.state) != FINISHED
-        view = self._judge(
-            tip,
-            lambda view: judge(event, view, self.world.now_ms, MIN_ABSENCE_MS),
-            from_the_log=not of_the_partition,
-        )
+        view = self._judge(tip, lambda view: judge(event, view, self.world.now_ms, MIN_ABSENCE_MS))
         self._judged[effect.value] = view
         if isinstance(event, RemotePartitionDeleteMetadata):
             if int(event.state) == FINISHED:
@@ -252,7 +247,7 @@ class Process:
         self.trail.judge_deletion(key, segment, BATCH_SEGMENTS)
         tip = segment.topic_id_partition
         self._require_absent(tip, f"deleting {key}")
-        self._judge(tip, lambda view: self._judge_deletion(key, segment, view), from_the_log=True)
+        self._judge(tip, lambda view: self._judge_deletion(key, segment, view))
         self._touched_since_look.add(segment)
         assert len(self._touched_since_look) <= BATCH_SEGMENTS, "I7: more than a batch deleted after one look"
 

@@ -4,7 +4,7 @@ The whole metadata topic as the tasks of a run see it: read once, as columns, wi
 decision is due.
 
 What one task has read the next one need not read again: it goes on from a snapshot. A snapshot may only narrow the work:
-before anything is deleted the cleaner rebuilds the partitions concerned from the log itself.
+before anything is written or deleted marker and cleaner rebuild the partitions concerned from the log itself.
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ class TopicReplay:
         self._prefixes = None if layout is None else NamedPrefixes(layout, self._topic.key_prefixes)
         self.resumed_at: Mapping[int, int] = dict(self._topic.next_offsets)
         """Metadata partition → first offset that is not in the snapshot, inclusive; 0 where there was none."""
+        self.known_from = None if snapshots is None or self._topic.refusal is not None else str(snapshots)
+        """Where an earlier task has left what was not read here; ``None`` where all that is known was read here."""
         self.records_read = 0
         """Number of records that were read here: those of the snapshot are not among them."""
         self.is_behind = True

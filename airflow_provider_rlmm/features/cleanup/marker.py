@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, check_e
 from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata
+from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.absence import PRESENCE_KINDS, Observation, Presence, first_observation
 from airflow_provider_rlmm.core.world.cluster_look import look
@@ -29,7 +29,7 @@ from airflow_provider_rlmm.core.world.diskless import DISKLESS_ADVICE
 from airflow_provider_rlmm.core.world.effects import describe_event
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
-from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionView
+from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionReplay, MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.questions import MARKER
 
@@ -41,6 +41,16 @@ PRESENCE_ADVICE = {
 }
 
 ROUTING_ADVICE = "compare the metadata topic's partition count with the brokers' configuration; the others were marked"
+
+CONTRADICTION_ADVICE = (
+    "remove {known_from}, so that the next run reads the whole metadata topic, and find out who has changed it"
+)
+FORGOTTEN_ADVICE = (
+    "compare storage and metadata: what the log does not name any more is marked by nobody; then remove {known_from}, so "
+    "that the next run goes by what the log still holds"
+)
+MOST_NAMED = 5
+"""Most user partitions that a refusal names one by one."""
 
 _STARTED = RemotePartitionDeleteState.DELETE_PARTITION_STARTED
 
@@ -56,7 +66,8 @@ class MarkReport:
     :param already_marked: partitions whose observation stands.
     :param refusals: what was not marked, and why.
     :param dry_run: whether nothing was written.
-    :param records_read: records of the metadata topic that were read for it; an earlier task's snapshot spares the others.
+    :param records_read: records of the metadata topic that were read for it, those twice that were read once more before
+        something was written; an earlier task's snapshot spares the others.
     """
 
     marked: tuple[str, ...]
@@ -115,6 +126,28 @@ class DryRunMarkerEffects:
 
 
 @dataclass(frozen=True, slots=True)
+class _Decision:
+    """What is due in a metadata partition, by what is known of it and by one look at the cluster."""
+
+    belief: Belief[MetadataPartitionView]  # what it rests on
+    observations: Mapping[UUID, Observation]  # what the look has shown, by topic id
+    events: tuple[RemotePartitionDeleteMetadata, ...]  # what is due
+    standing: int  # number of user partitions whose observation stands
+    refusals: tuple[Refusal, ...]  # what is left, and why
+    read_anew: int = 0  # records that were read for it a second time
+
+    def due_by(
+        self, replay: MetadataPartitionView, event: RemotePartitionDeleteMetadata
+    ) -> RemotePartitionDeleteMetadata | None:
+        """Return what another replay would have called due in an event's place, by the same look at the same time."""
+        tip = event.topic_id_partition
+        history = replay.histories.get(tip)
+        if history is None:
+            return None
+        return due_observation(history, self.observations[tip.topic_id], event.event_timestamp_ms)
+
+
+@dataclass(frozen=True, slots=True)
 class DeletedPartitionMarker:
     """
     :param topic: the metadata topic.
@@ -134,13 +167,14 @@ class DeletedPartitionMarker:
         Mark the partitions of every absent topic id that still has unfinished segments.
 
         The metadata is read before the cluster is looked at: a topic that is created in between then cannot look
-        orphaned, as its records were not read.
+        orphaned, as its records were not read. Where an earlier task has left what it has read, that only says where there
+        may be something to write: such a metadata partition is read from its beginning before anything is written there.
 
         :param only: mark only these (topic id, partition), as a plan names them; ``None`` for all.
         :raises EventLogError: if the topic or the cluster cannot be read; what was marked before stays marked.
         """
         marked: list[str] = []
-        already = 0
+        already = read_anew = 0
         refusals: list[Refusal] = []
         topic = self.topic
         topic.advance()
@@ -159,9 +193,12 @@ class DeletedPartitionMarker:
             # What others have written meanwhile counts, and what was read is still there.
             topic.advance({metadata_partition})
             names = {topic_id: topic.names_of(metadata_partition, topic_id) for topic_id in gone}
-            found: list[Refusal] = []
+            decided = self._decide(topic.view(metadata_partition, gone), names, only)
+            if decided.events and topic.known_from is not None:
+                decided = self._decide_by_the_log(decided, gone, only, topic.known_from)
+            found = [*decided.refusals]
             try:
-                done, standing = self._mark_metadata_partition(topic.view(metadata_partition, gone), names, only, found)
+                done, standing = self._publish(decided, found), decided.standing
             except PartitionerMismatchError as e:
                 done, standing = [], 0
                 found.append(
@@ -170,16 +207,18 @@ class DeletedPartitionMarker:
             refusals += [replace(r, metadata_partition=metadata_partition) for r in found]
             marked += done
             already += standing
-        return MarkReport(tuple(marked), already, tuple(refusals), self.effects.is_dry, topic.records_read)
+            read_anew += decided.read_anew
+        return MarkReport(tuple(marked), already, tuple(refusals), self.effects.is_dry, topic.records_read + read_anew)
 
-    def _mark_metadata_partition(
+    def _decide(
         self,
         replay: MetadataPartitionView,
         names: Mapping[UUID, frozenset[str]],
         only: frozenset[tuple[UUID, int]] | None,
-        refusals: list[Refusal],
-    ) -> tuple[list[str], int]:
+    ) -> _Decision:
+        """Look at the cluster, and decide what is due by that and by what is known of a metadata partition."""
         now_ms = self.clock()
+        refusals: list[Refusal] = []
         work = [
             h
             for h in replay.histories.values()
@@ -193,9 +232,46 @@ class DeletedPartitionMarker:
         # The time is taken after the look: an observation must not claim to be older than it is.
         events = [e for h, o in looked_at if (e := due_observation(h, o, self.clock())) is not None]
         standing = sum(1 for h in work if _observation_stands(h, now_ms))
-        outcomes = self.effects.publish(events, Belief(replay, seen.proof))
+        return _Decision(Belief(replay, seen.proof), seen.observations, tuple(events), standing, tuple(refusals))
+
+    def _decide_by_the_log(
+        self,
+        decided: _Decision,
+        topic_ids: frozenset[UUID],
+        only: frozenset[tuple[UUID, int]] | None,
+        known_from: str,
+    ) -> _Decision:
+        """
+        Decide anew by the log itself, read from its beginning (I14).
+
+        :param decided: what is due by what an earlier task has left.
+        :param topic_ids: the topics that it is about.
+        :param only: as :meth:`mark` takes it.
+        :param known_from: where the earlier task has left it.
+        """
+        known = decided.belief.replay
+        number = known.metadata_partition
+        logger.info(
+            "metadata partition %d: %d markers are due by what %s says; it is read from its beginning before any is written",
+            number, len(decided.events), known_from,
+        )  # fmt: skip
+        replay = MetadataPartitionReplay(self.topic.log, number, topic_ids)
+        # What was written since contradicts nobody: the two are compared where both end.
+        replay.advance(known.end)
+        contradicted = [e.topic_id_partition for e in decided.events if decided.due_by(replay, e) != e]
+        replay.advance()
+        names = replay.names({tip.topic_id for tip in replay.histories})
+        anew = self._decide(replay, names, only)
+        refusals = anew.refusals
+        if contradicted:
+            refusals = (_contradiction(replay, contradicted, known_from), *refusals)
+        return replace(anew, refusals=refusals, read_anew=replay.records_read)
+
+    def _publish(self, decided: _Decision, refusals: list[Refusal]) -> list[str]:
+        """Write what is due, or say it; return in words what was written, and add to the refusals what was not."""
         done = []
-        for event, outcome in zip(events, outcomes, strict=True):
+        outcomes = self.effects.publish(decided.events, decided.belief)
+        for event, outcome in zip(decided.events, outcomes, strict=True):
             if isinstance(outcome, Acked):
                 done.append(describe_event(event))
                 logger.info("%s%s", "would write " if self.effects.is_dry else "", done[-1])
@@ -204,7 +280,7 @@ class DeletedPartitionMarker:
                 refusals.append(
                     Refusal(describe_event(event), outcome.reason, "run the marker again", kind, topic=topic)
                 )
-        return done, standing
+        return done
 
     def _not_held(
         self, work: Sequence[UserPartitionHistory], names: Mapping[UUID, frozenset[str]], refusals: list[Refusal]
@@ -267,3 +343,26 @@ def _presence_refusals(work: Iterable[UserPartitionHistory], observations: Mappi
         for h in work
         if (presence := observations[h.topic_id_partition.topic_id].presence) is not Presence.ABSENT
     ]
+
+
+def _contradiction(replay: MetadataPartitionView, tips: Sequence[TopicIdPartition], known_from: str) -> Refusal:
+    """
+    Return what is said where the log does not show what an earlier task has left.
+
+    :param replay: the log, read from its beginning.
+    :param tips: the user partitions that would have been marked, or marked otherwise.
+    :param known_from: where the earlier task has left it.
+    """
+    number, named = replay.metadata_partition, sorted(map(str, tips))
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    why = (
+        f"{known_from}, which an earlier task has left, does not agree with the log about {', '.join(named[:MOST_NAMED])}"
+        f"{more}: they are marked as the log says, or not at all"
+    )
+    what, offset, kind, advice = f"metadata partition {number}", None, RefusalKind.OTHER, CONTRADICTION_ADVICE
+    if (lost := replay.lost_beginning) is not None or not replay.copied_is_known:
+        # The earlier task has read what nobody can read any more.
+        kind, advice = RefusalKind.LOST_RECORDS, FORGOTTEN_ADVICE
+        if lost is not None:
+            why, offset = f"{why}; {lost.why}", lost.offset
+    return Refusal(what, why, advice.format(known_from=known_from), kind, number, offset)

@@ -55,6 +55,17 @@ def test_the_next_task_reads_what_is_new(cluster: Cluster) -> None:
     assert read_and_keep(cluster).records_read == 0
 
 
+def test_it_says_where_it_knows_from_what_it_has_not_read(cluster: Cluster) -> None:
+    assert read_and_keep(cluster).known_from is None, "there was no snapshot yet"
+    assert cluster.topic().known_from == str(cluster.snapshots)
+    cluster.log.truncate(0, cluster.log.high_water_marks()[0])
+    cluster.segment(GONE, 9)
+    cluster.log.truncate(0, cluster.log.high_water_marks()[0])
+    assert cluster.topic().known_from is None, "the snapshot does not fit the log"
+    cluster.snapshots = None
+    assert cluster.topic().known_from is None
+
+
 def test_a_whole_run_deletes_the_same_with_snapshots(cluster: Cluster) -> None:
     cluster.mark_and_wait()
     read_and_keep(cluster)
