@@ -29,6 +29,8 @@ from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
+from airflow_provider_rlmm.core.generations.manifest import Generation
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.era import LogEra
@@ -37,8 +39,6 @@ from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT, 
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE, EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.cluster import verify_spark_cluster
 from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
-from airflow_provider_rlmm.features.retention.spark.generation import Generation
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import next_generation, write_generation
 from airflow_provider_rlmm.features.retention.spark.handed_over import read_handed_over
 from airflow_provider_rlmm.features.retention.spark.java_client import (

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.clock import duration_in_words, system_cloc
 from airflow_provider_rlmm.core.base.file_systems import read_file
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.features.retention.spark.generation import Generation
+    from airflow_provider_rlmm.core.generations.manifest import Generation
     from airflow_provider_rlmm.features.retention.spark.what_if import WhatWouldGo
 
 GIGABYTE = 2**30
@@ -54,10 +54,10 @@ def what_if(
     """
     from functools import partial
 
+    from airflow_provider_rlmm.core.generations.store import GenerationStore
     from airflow_provider_rlmm.core.world.cluster_state import ClusterState
     from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
     from airflow_provider_rlmm.features.retention.spark import what_if as spark_what_if
-    from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
     from airflow_provider_rlmm.features.retention.spark.log_refusals import refusals_of_log
 
     scenarios = [spark_what_if.AS_LISTED, *map(spark_what_if.Scenario.parse, settings)]

@@ -18,13 +18,13 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.core.base.file_systems import replace_file
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.generations.store import GenerationStore, newest_readable
 from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refusals_of_era
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore, newest_readable
 from airflow_provider_rlmm.features.retention.spark.memory import ExecutorMemory, TaskMemory
 from airflow_provider_rlmm.features.retention.spark.package import (
     build_py_files,

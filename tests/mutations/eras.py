@@ -24,7 +24,7 @@ _GUARD = "core/log/test_write_guard.py::"
 _ONCE = f"{_FLOOR}test_a_topic_that_was_compacted_once_stays_compacted"
 _KEY = f"{_FLOOR}test_a_key_that_names_its_record_is_seen_and_remembered_and_no_reason_for_less_than_compaction"
 
-FOLDING = "features/retention/spark/executor/folding.py"
+FOLDING = "core/generations/folding.py"
 FOLLOWER = "core/log/follower.py"
 _GAPS = "features/retention/test_log_gaps.py::"
 REPLAY = "core/world/replay.py"

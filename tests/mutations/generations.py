@@ -5,18 +5,18 @@ from __future__ import annotations
 
 from tests.mutations.mutation import STRICT_JSON, Mutation, switched_off
 
-FILES = "features/retention/spark/executor/files.py"
-FOLDING = "features/retention/spark/executor/folding.py"
+FILES = "core/generations/files.py"
+FOLDING = "core/generations/folding.py"
 TASK = "features/retention/spark/executor/metadata_partition.py"
 FRAME_ROWS = "features/retention/spark/executor/frame_rows.py"
 JUDGING = "features/retention/spark/executor/judging.py"
 ROWS = "features/retention/spark/executor/rows.py"
-MANIFEST = "features/retention/spark/generation.py"
-STORE = "features/retention/spark/generation_store.py"
+MANIFEST = "core/generations/manifest.py"
+STORE = "core/generations/store.py"
 
-_READING_ON = "features/retention/test_reading_on.py"
+_READING_ON = "core/generations/test_reading_on.py"
 _FRAME_ROWS = "features/retention/test_frame_rows.py"
-_GENERATION = "features/retention/test_generation.py"
+_GENERATION = "core/generations/test_manifest.py"
 
 GENERATIONS = [
     switched_off(

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import reader_of
+from airflow_provider_rlmm.core.generations.manifest import Anchor, Generation, GenerationFile, GenerationPart
 from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, Approval, ApprovalRequest
 from airflow_provider_rlmm.core.plans.certainty import LeadersTold
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
@@ -39,7 +40,6 @@ from airflow_provider_rlmm.features.archiving.archive_manifest import (
 )
 from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun, NamedManifest, NamedPartition, NamedSegment
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress, Left, ProgressState
-from airflow_provider_rlmm.features.retention.spark.generation import Anchor, Generation, GenerationFile, GenerationPart
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.generations.manifest import Generation
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
@@ -17,7 +18,6 @@ from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress
 from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
 from airflow_provider_rlmm.features.cleanup.reports import Marking, MetadataPartitionReport
-from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary

@@ -16,13 +16,13 @@ import pyarrow.dataset as pads
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.features.retention.spark import frames
 from airflow_provider_rlmm.features.retention.spark.cluster import SparkCluster
 from airflow_provider_rlmm.features.retention.spark.columns import KINDS, SEGMENT, SEGMENT_COLUMNS
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import next_generation
 from dev import tiering
 from dev.broker import LocalKafka

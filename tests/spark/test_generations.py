@@ -16,13 +16,13 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, PlanError
+from airflow_provider_rlmm.core.generations.manifest import MANIFEST_NAME
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.era import COMPACT, PLAIN_ERA, era_of_policy
 from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
 from airflow_provider_rlmm.features.retention.spark.executor import versions
 from airflow_provider_rlmm.features.retention.spark.executor.versions import software
-from airflow_provider_rlmm.features.retention.spark.generation import MANIFEST_NAME
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import WrittenGeneration, next_generation
 from airflow_provider_rlmm.features.retention.spark.segments import per_piece
 from airflow_provider_rlmm.features.retention.spark.what_if import (

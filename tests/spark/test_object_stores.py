@@ -17,11 +17,11 @@ import pytest
 
 from airflow_provider_rlmm.core.base import object_stores
 from airflow_provider_rlmm.core.base.file_systems import list_files, list_folders
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_named, read_plan
 from airflow_provider_rlmm.core.storage.handed_store import HandedStore
 from airflow_provider_rlmm.features.retention.spark import stores
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import WrittenGeneration
 from airflow_provider_rlmm.features.retention.spark.plan import save_plan
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder

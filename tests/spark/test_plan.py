@@ -19,6 +19,8 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.file_systems import remove_folder
+from airflow_provider_rlmm.core.generations.manifest import GenerationPart
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import (
     PLAN_COLUMNS,
@@ -39,8 +41,6 @@ from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import s
 from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import REASONS
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import write_generation
 from airflow_provider_rlmm.features.retention.spark.orphans import orphan_candidates
 from airflow_provider_rlmm.features.retention.spark.plan import PlanHeader, save_plan

@@ -24,14 +24,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from airflow_provider_rlmm.core.generations.manifest import Generation
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import KINDS
 from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import segment_rows
-from airflow_provider_rlmm.features.retention.spark.generation import Generation
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 from dev import ensure_spark_jars, tiering
 from dev.broker import LocalKafka, await_condition

@@ -24,6 +24,8 @@ HEAVY = {"airflow", "confluent_kafka", "numpy", "obstore", "pandas", "pyarrow", 
 ROOMS = ("cli", "core", "features", "library", "overview")
 COLUMNS = (
     "core.base.bounded_parquet",
+    "core.generations.files",
+    "core.generations.folding",
     "core.records.columnar",
     "core.records.decoding.*",
     "core.records.fold.*",

@@ -22,6 +22,8 @@ from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.generations.manifest import Generation
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
@@ -42,8 +44,6 @@ from airflow_provider_rlmm.features.cleanup.reports import read_marking, read_pa
 from airflow_provider_rlmm.features.doctor.diagnosis import read_diagnosis
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
-from airflow_provider_rlmm.features.retention.spark.generation import Generation
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import _manifest, _newest
 from airflow_provider_rlmm.features.retention.spark.source import TopicRange
 from airflow_provider_rlmm.features.scrub.scrub_files import read_scrub, read_table

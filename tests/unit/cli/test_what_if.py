@@ -13,14 +13,14 @@ import pytest
 
 from airflow_provider_rlmm.cli import what_if as module
 from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.core.generations.manifest import Generation, GenerationPart
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.records.era import COMPACT, era_of_policy
 from airflow_provider_rlmm.core.records.fold.ipc import VERSION
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE as AGE
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
-from airflow_provider_rlmm.features.retention.spark.generation import Generation, GenerationPart
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.what_if import AS_LISTED, Scenario
 from tests.spark.events import Topic, random_topic
 from tests.spark.plain_evaluation import evaluate_plan

@@ -21,6 +21,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.generations.manifest import Generation, NumberedPart
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.core.records.serde import (
     PARTITION_DELETE_API_KEY,
@@ -37,8 +39,6 @@ from airflow_provider_rlmm.features.retention.spark.columns import (
     SEGMENT_COLUMNS,
     spark_schema,
 )
-from airflow_provider_rlmm.features.retention.spark.generation import Generation, NumberedPart
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.generations import tasks_for
 from airflow_provider_rlmm.features.retention.spark.java_client import BOOTSTRAP_SERVERS, require_driver
 from airflow_provider_rlmm.features.retention.spark.segments import frame_per_piece

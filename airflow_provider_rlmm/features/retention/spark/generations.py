@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
-from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra, era_of_key
-from airflow_provider_rlmm.core.records.lost_records import holes_of
-from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.features.retention.spark.generation import (
+from airflow_provider_rlmm.core.generations.manifest import (
     Generation,
     GenerationPart,
     with_gaps,
 )
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.core.generations.store import GenerationStore
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra, era_of_key
+from airflow_provider_rlmm.core.records.lost_records import holes_of
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.retention.spark.memory import ExecutorMemory, TaskMemory, say_memory
 from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, Told, not_read, run_tasks
 from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, TopicRange

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from airflow_provider_rlmm.core.generations.manifest import Generation, unexplained
 from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era, refusals_of_holes
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.era import Era, LogEra
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
-from airflow_provider_rlmm.features.retention.spark.generation import Generation, unexplained
 
 
 def refusals_of_log(generation: Generation, explained: Collection[HistoryGap]) -> list[Refusal]:

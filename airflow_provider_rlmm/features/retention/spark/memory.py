@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.features.retention.spark.generation import Generation, GenerationPart
+from airflow_provider_rlmm.core.generations.manifest import Generation, GenerationPart
 
 logger = logging.getLogger(__name__)
 

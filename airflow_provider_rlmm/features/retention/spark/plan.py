@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import name_in_text
+from airflow_provider_rlmm.core.generations.manifest import GenerationFile
 from airflow_provider_rlmm.core.plans.certainty import MAX_REASONS, Certainty, LeadersTold
 from airflow_provider_rlmm.core.plans.counts import Count, sums_by
 from airflow_provider_rlmm.core.plans.plan import (
@@ -29,7 +30,6 @@ from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.features.retention.spark.columns import NOT_TIERED, PLANNED_COLUMNS
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
 from airflow_provider_rlmm.features.retention.spark.job_report import JobReport
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.features.retention.spark.segments import SegmentDataSet, per_piece

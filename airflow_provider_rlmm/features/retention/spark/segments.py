@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.generations.manifest import GenerationFile, GenerationPart
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.features.retention.spark.columns import (
     AGE_COLUMNS,
@@ -25,7 +26,6 @@ from airflow_provider_rlmm.features.retention.spark.columns import (
     arrow_schema,
     spark_schema,
 )
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile, GenerationPart
 from airflow_provider_rlmm.features.retention.spark.stores import stores_in_use
 from airflow_provider_rlmm.features.retention.spark.task_report import TOLD_COLUMNS, TaskReport
 

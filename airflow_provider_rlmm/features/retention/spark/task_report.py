@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart
+from airflow_provider_rlmm.core.generations.manifest import GenerationPart
 
 TOLD_COLUMNS: tuple[tuple[str, str], ...] = (
     ("told", "string"),

@@ -14,12 +14,12 @@ from airflow_provider_rlmm.core.base.declarations import Declared, Texts
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.base.values import MAX_INTEGER, refused
+from airflow_provider_rlmm.core.generations.manifest import Generation, NumberedPart
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.plans.counts import NOTHING, Count, sums_by
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import WHAT_IF_COLUMNS
-from airflow_provider_rlmm.features.retention.spark.generation import Generation, NumberedPart
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 
 if TYPE_CHECKING:
     import pyarrow as pa

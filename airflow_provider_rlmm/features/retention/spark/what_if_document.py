@@ -16,9 +16,9 @@ from typing import Annotated, Any, Final
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AtMost, LongText, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.generations.manifest import Generation
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.refusals import Refusal
-from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.what_if import MAX_SCENARIOS, Difference, WhatWouldGo
 
 WHAT_IF_DOCUMENT: Final = "what-if.json"

@@ -33,6 +33,8 @@ from airflow_provider_rlmm.core.base.errors import (
     WriteRefusedError,
 )
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.generations.manifest import Anchor, Generation, GenerationFile, GenerationPart
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.log.floors import ExplainedGap, FloorFiles
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
@@ -57,8 +59,6 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
-from airflow_provider_rlmm.features.retention.spark.generation import Anchor, Generation, GenerationFile, GenerationPart
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook

@@ -16,9 +16,9 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_provider_rlmm import __version__
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError, PlanError, SparkMasterError
+from airflow_provider_rlmm.core.generations.manifest import Generation
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
-from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.what_if import AS_LISTED, Scenario, WhatWouldGo
 from airflow_provider_rlmm.features.retention.spark.what_if_document import WHAT_IF_DOCUMENT, WhatIfDocument
 from airflow_provider_rlmm.hooks.spark_master import NOT_FOUND, SparkMaster

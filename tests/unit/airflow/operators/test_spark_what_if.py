@@ -10,11 +10,11 @@ import pytest
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.generations.manifest import Generation
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan_files import write_document
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
-from airflow_provider_rlmm.features.retention.spark.generation import Generation
 from airflow_provider_rlmm.features.retention.spark.what_if import AS_LISTED, Scenario, WhatWouldGo
 from airflow_provider_rlmm.features.retention.spark.what_if_document import WHAT_IF_DOCUMENT, WhatIfDocument
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, SnapshotRefusedError
+from airflow_provider_rlmm.core.generations.files import new_file
+from airflow_provider_rlmm.core.generations.manifest import GenerationPart, NumberedPart
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.features.retention.spark.columns import KINDS, QUARANTINED, SEGMENT, UNRESOLVED
-from airflow_provider_rlmm.features.retention.spark.executor.files import new_file
 from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import event_rows, segment_rows
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.features.retention.spark.frames import remote_log_events, remote_log_segments
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart, NumberedPart
 from tests.spark.events import Segment, Topic, random_topic
 from tests.spark.plain_evaluation import COPIED, UnusableError, home_of, parse
 from tests.unit.features.retention.test_metadata_partition import (

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_rlmm.core.generations.manifest import Generation, GenerationPart
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA
-from airflow_provider_rlmm.features.retention.spark.generation import Generation, GenerationPart
 from airflow_provider_rlmm.features.retention.spark.generations import WrittenGeneration
 from airflow_provider_rlmm.features.retention.spark.job_report import READ, JobReport
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport

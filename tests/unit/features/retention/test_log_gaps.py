@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_rlmm.core.generations.manifest import MAX_HOLES, Generation, GenerationPart
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.era import COMPACT, PLAIN_ERA, LogEra, era_of_key, era_of_policy
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.records import SegmentEvent
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
-from airflow_provider_rlmm.features.retention.spark.generation import MAX_HOLES, Generation, GenerationPart
 from airflow_provider_rlmm.features.retention.spark.log_refusals import refusals_of_log
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from tests.simulation.compaction import KeyForm, key_of
+from tests.unit.core.generations.test_reading_on import HOME, topic_of
 from tests.unit.features.retention.test_metadata_partition import Record, batches_of, told
-from tests.unit.features.retention.test_reading_on import HOME, topic_of
 
 
 def home_records(count: int = 60) -> list[Record]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_rlmm.core.generations.manifest import Generation, GenerationFile, GenerationPart
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA
-from airflow_provider_rlmm.features.retention.spark.generation import Generation, GenerationFile, GenerationPart
 from airflow_provider_rlmm.features.retention.spark.memory import (
     MIB,
     OVERHEAD,

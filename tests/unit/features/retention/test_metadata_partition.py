@@ -17,12 +17,12 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from airflow_provider_rlmm.core.generations.folding import Folding
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.columns import KINDS, QUARANTINED, SEGMENT, UNRESOLVED
 from airflow_provider_rlmm.features.retention.spark.executor import frame_rows, judging, metadata_partition
 from airflow_provider_rlmm.features.retention.spark.executor import rows as rows_module
-from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding
 from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import segment_rows
 from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches

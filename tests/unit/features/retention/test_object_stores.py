@@ -16,12 +16,12 @@ from airflow_provider_rlmm import __version__
 from airflow_provider_rlmm.core.base import object_stores
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, StorageAccessError
 from airflow_provider_rlmm.core.base.file_systems import list_files, list_folders, read_file, replace_file, writing
+from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess, StoreCredentials
 from airflow_provider_rlmm.core.storage.handed_store import HandedStore
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.spark import stores
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
 from airflow_provider_rlmm.features.retention.spark.stores import Stores, stores_in_use
 from dev.spark_job import load_job
@@ -30,7 +30,7 @@ from tests.moto_s3 import MotoS3
 from tests.stores.gcs_server import BUCKET as GOOGLES
 from tests.stores.gcs_server import running_gcs_server
 from tests.stores.recording_proxy import running_proxy
-from tests.unit.features.retention.test_generation import GENERATION
+from tests.unit.core.generations.test_manifest import GENERATION
 
 KEY, SECRET = "AKIAPLANTEDKEYID1234", "pl4nted/secret+value="
 

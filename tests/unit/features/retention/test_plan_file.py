@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.generations.manifest import GenerationFile
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS
 from airflow_provider_rlmm.core.plans.plan_files import plan_schema
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.features.retention.spark.executor.plan_file import write_plan_file
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
 from tests.spark.events import Segment, Topic, random_topic
 from tests.unit.features.retention.test_metadata_partition import (
     CLUSTER,

@@ -8,13 +8,13 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError
+from airflow_provider_rlmm.core.generations.manifest import Generation, GenerationPart
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 from airflow_provider_rlmm.features.retention.spark.executor.what_if import count_what_goes
-from airflow_provider_rlmm.features.retention.spark.generation import Generation, GenerationPart
 from airflow_provider_rlmm.features.retention.spark.what_if import AS_LISTED, PATTERN, Scenario, WhatWouldGo
 from airflow_provider_rlmm.features.retention.spark.what_if_document import MAX_LISTED, WhatIfDocument
 from tests.spark.events import Topic

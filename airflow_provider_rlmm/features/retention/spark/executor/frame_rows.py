@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.generations.files import read_whole
+from airflow_provider_rlmm.core.generations.folding import Folding
+from airflow_provider_rlmm.core.generations.manifest import GenerationFile, NumberedPart
 from airflow_provider_rlmm.core.records.columnar import decode
 from airflow_provider_rlmm.core.records.fold.living import LivingSegments
 from airflow_provider_rlmm.features.retention.spark.columns import EVENT_COLUMNS, SEGMENT, SEGMENT_COLUMNS, arrow_schema
-from airflow_provider_rlmm.features.retention.spark.executor.files import read_whole
-from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding
 from airflow_provider_rlmm.features.retention.spark.executor.rows import ROWS_AT_ONCE, as_listed
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile, NumberedPart
 
 EVENTS = arrow_schema(EVENT_COLUMNS)
 """Of single records."""

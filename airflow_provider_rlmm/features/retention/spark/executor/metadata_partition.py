@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.generations.files import new_file
+from airflow_provider_rlmm.core.generations.folding import Folding, ipc_of
+from airflow_provider_rlmm.core.generations.manifest import GenerationPart, unexplained
 from airflow_provider_rlmm.features.retention.spark.columns import arrow_schema
 from airflow_provider_rlmm.features.retention.spark.executor.ages import AGES, ages_of
-from airflow_provider_rlmm.features.retention.spark.executor.files import new_file
-from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding, ipc_of
 from airflow_provider_rlmm.features.retention.spark.executor.judging import LEADERS, Evaluation
 from airflow_provider_rlmm.features.retention.spark.executor.rows import (
     SCHEMA,
@@ -27,7 +28,6 @@ from airflow_provider_rlmm.features.retention.spark.executor.rows import (
     evaluate_state,
 )
 from airflow_provider_rlmm.features.retention.spark.executor.versions import software
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationPart, unexplained
 from airflow_provider_rlmm.features.retention.spark.task_report import TOLD_COLUMNS, TaskReport
 
 TOLD = arrow_schema(TOLD_COLUMNS)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_rlmm.core.generations.files import new_file, read_whole
+from airflow_provider_rlmm.core.generations.manifest import GenerationFile
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS, ROW_GROUP_ROWS, Reason
 from airflow_provider_rlmm.features.retention.spark.columns import PLANNED_COLUMNS, SEGMENT, arrow_schema
-from airflow_provider_rlmm.features.retention.spark.executor.files import new_file, read_whole
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
 
 SCHEMA = pa.schema([pa.field(name, pa.type_for_alias(kind), nullable=False) for name, kind in PLAN_COLUMNS])
 """Of a plan's file."""

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.generations.folding import Folding
+from airflow_provider_rlmm.core.generations.manifest import NumberedPart
 from airflow_provider_rlmm.core.records.fold.living import LivingSegments
 from airflow_provider_rlmm.features.retention.spark.columns import WHAT_IF_COLUMNS, arrow_schema
-from airflow_provider_rlmm.features.retention.spark.executor.folding import Folding
 from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation, judge
 from airflow_provider_rlmm.features.retention.spark.executor.retention_walk import NONE, REASONS
-from airflow_provider_rlmm.features.retention.spark.generation import NumberedPart
 
 SCHEMA = arrow_schema(WHAT_IF_COLUMNS)
 

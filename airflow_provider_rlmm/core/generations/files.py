@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, SnapshotRefusedError
 from airflow_provider_rlmm.core.base.file_systems import read_file, reading_in_order, writing
-from airflow_provider_rlmm.features.retention.spark.generation import GenerationFile
+from airflow_provider_rlmm.core.generations.manifest import GenerationFile
 
 _READ_AT_ONCE = 2**20
 

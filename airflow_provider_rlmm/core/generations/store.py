@@ -16,7 +16,7 @@ from airflow_provider_rlmm.core.base.file_systems import (
     remove_file,
     remove_folder,
 )
-from airflow_provider_rlmm.features.retention.spark.generation import MANIFEST_NAME, MAX_MANIFEST_BYTES, Generation
+from airflow_provider_rlmm.core.generations.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Generation
 
 log = logging.getLogger(__name__)
 

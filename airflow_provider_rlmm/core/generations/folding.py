@@ -12,11 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.base.errors import MetadataError, SnapshotRefusedError
-from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
-from airflow_provider_rlmm.core.records.era import keyed_offset
-from airflow_provider_rlmm.core.records.lost_records import holes_of
-from airflow_provider_rlmm.features.retention.spark.executor.files import HashedFile, new_file, opened
-from airflow_provider_rlmm.features.retention.spark.generation import (
+from airflow_provider_rlmm.core.generations.files import HashedFile, new_file, opened
+from airflow_provider_rlmm.core.generations.manifest import (
     GENERATION_FORMAT,
     MAX_ANCHORS,
     Anchor,
@@ -24,6 +21,9 @@ from airflow_provider_rlmm.features.retention.spark.generation import (
     GenerationPart,
     with_gaps,
 )
+from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
+from airflow_provider_rlmm.core.records.era import keyed_offset
+from airflow_provider_rlmm.core.records.lost_records import holes_of
 
 QUARANTINE = pa.schema([("event_offset", pa.int64()), ("error", pa.string())])
 """Columns of the records that cannot be applied."""

@@ -14,17 +14,17 @@ import pytest
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.core.base.file_systems import files_below, local_path
-from airflow_provider_rlmm.core.records.lost_records import HistoryGap
-from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
-from airflow_provider_rlmm.features.retention.spark.executor.files import new_file, opened, read_whole
-from airflow_provider_rlmm.features.retention.spark.generation import (
+from airflow_provider_rlmm.core.generations.files import new_file, opened, read_whole
+from airflow_provider_rlmm.core.generations.manifest import (
     MANIFEST_NAME,
     Anchor,
     Generation,
     GenerationFile,
     GenerationPart,
 )
-from airflow_provider_rlmm.features.retention.spark.generation_store import GenerationStore
+from airflow_provider_rlmm.core.generations.store import GenerationStore
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap
+from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.features.retention.spark.plan_folder import PlanFolder
 from tests.moto_s3 import MotoS3
 

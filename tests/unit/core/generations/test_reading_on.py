@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from airflow_provider_rlmm.core.generations import folding
+from airflow_provider_rlmm.core.generations.files import new_file
+from airflow_provider_rlmm.core.generations.manifest import Anchor, GenerationPart
 from airflow_provider_rlmm.features.retention.spark.columns import QUARANTINED, SEGMENT, UNRESOLVED
-from airflow_provider_rlmm.features.retention.spark.executor import folding
-from airflow_provider_rlmm.features.retention.spark.executor.files import new_file
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
-from airflow_provider_rlmm.features.retention.spark.generation import Anchor, GenerationPart
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from tests.examples import examples
 from tests.spark.events import Segment, Topic, random_topic
