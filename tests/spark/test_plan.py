@@ -63,7 +63,7 @@ NAMES = [name for name, _ in PLAN_COLUMNS]
 LIMITS = EvaluationLimits(NOW, MIN_AGE, allow_low_min_age=True)
 RECORDS = pa.schema({"metadata_partition": "int32", "offset": "int64", "key": "binary", "value": "binary"})
 
-RECORDS_SCHEMA = "metadata_partition int, offset long, key binary, value binary"
+RECORDS_SCHEMA = "metadata_partition int, offset long, timestamp timestamp, key binary, value binary"
 
 FOREVER = ListedTopic(UUID(int=1), "forever", -1, -1, {0: 0, 1: 0, 2: 0})
 TIMED = ListedTopic(UUID(int=2), "timed", 4_000, -1, {0: 0, 1: 0})
@@ -92,7 +92,8 @@ def write_records(rows: list[tuple[int, int, bytes | None, bytes | None]], path:
     path.parent.mkdir(parents=True, exist_ok=True)
     names = [field.name for field in RECORDS]
     columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(RECORDS)]
-    pq.write_table(pa.table(columns, names=names), path)
+    times = pa.array([row[1] * 1_000 for row in rows], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table([*columns, times], names=[*names, "timestamp"]), path)
 
 
 def written_rows(output: Path) -> list[dict[str, Any]]:

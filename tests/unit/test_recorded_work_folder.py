@@ -199,7 +199,8 @@ def test_a_job_reads_the_topic_anew_where_its_generations_do_not_say_what_the_lo
     store = GenerationStore(str(data_set))
     assert store.numbers() == [2, 1]
     topic_range = TopicRange("__remote_log_metadata", UUID(int=1), {0: 0}, {0: 0})
-    now = _manifest(3, topic_range, Evaluation(1, ClusterState("cluster", 1, ()), EvaluationLimits(1)), {}, PLAIN_ERA)
+    evaluation = Evaluation(1, ClusterState("cluster", 1, ()), EvaluationLimits(1))
+    now = _manifest(3, topic_range, evaluation, {}, PLAIN_ERA, None)
     newest, why_all, era = _newest(store, store.numbers(), now, topic_range)
     assert (newest, era) == (None, PLAIN_ERA)
     assert why_all.startswith("generation 2 is not used: its manifest cannot be read (format_version is 1")

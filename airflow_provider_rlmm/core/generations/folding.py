@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,14 +22,33 @@ from airflow_provider_rlmm.core.generations.manifest import (
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
 from airflow_provider_rlmm.core.records.era import keyed_offset
 from airflow_provider_rlmm.core.records.lost_records import holes_of
+from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES
+from airflow_provider_rlmm.core.records.read_tail import digests
 
-QUARANTINE = pa.schema([("event_offset", pa.int64()), ("error", pa.string())])
-"""Columns of the records that cannot be applied."""
+QUARANTINE = pa.schema(
+    [
+        ("event_offset", pa.int64()),
+        ("error", pa.string()),
+        ("code", pa.int8()),
+        ("cause", pa.string()),
+        ("topic_id", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+    ]
+)
+"""
+Columns of the records that cannot be applied: where; why in words, by the number of an
+:class:`~airflow_provider_rlmm.core.records.outcomes.ErrorCode`, and as the decoding says it; the user partition that they are
+about, null where that is not certain.
+"""
 
 _FORMAT = {b"format": b"airflow-provider-rlmm generation", b"version": str(GENERATION_FORMAT).encode()}
 _STATE = QUARANTINE.with_metadata(_FORMAT)
 """Of the head of a state file; the state itself lies behind it."""
-_CHANGES = pa.schema([("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())], metadata=_FORMAT)
+_CHANGES = pa.schema(
+    [("offset", pa.int64()), ("timestamp_ms", pa.int64()), ("key", pa.binary()), ("value", pa.binary())],
+    metadata=_FORMAT,
+)
 """Of the records behind a state, as the log has them: whoever applies them comes to the state behind them."""
 _NO_PART = GenerationPart(0)
 
@@ -63,6 +80,8 @@ class Folding:
         self._known = deque(self._before.anchors)
         self._anchors = deque(self._before.anchors, maxlen=MAX_ANCHORS)
         self._next_offset = max(begin, self._before.next_offset)
+        self.begin = begin if before is None else before.begin
+        self.routed, self.keyed = self._before.routed, self._before.keyed
         self.holes, self.more_holes = self._before.holes, self._before.more_holes
         self.keyed_at = self._before.keyed_at
         self._changes = _Changes(0)
@@ -76,6 +95,8 @@ class Folding:
             for batch in read_changes(folder, self._before.changes):
                 self._changes.add(batch)
                 self._fold(batch)
+            # The part has counted them already.
+            self.routed, self.keyed = self._before.routed, self._before.keyed
 
     @property
     def quarantined(self) -> pa.Table:
@@ -91,7 +112,7 @@ class Folding:
         """
         Apply records; those that were read before must be the same, and are not applied again.
 
-        :param records: ``metadata_partition``, ``offset``, ``key``, ``value``; at least one record.
+        :param records: ``metadata_partition``, ``offset``, ``timestamp_ms``, ``key``, ``value``; at least one record.
         :raises SnapshotRefusedError: if the log does not hold the records that it was known by.
         """
         offsets = records["offset"].to_numpy()
@@ -159,13 +180,16 @@ class Folding:
             keys=records["key"],
             metadata_partition=self.number,
             offset=records["offset"],
+            timestamp_ms=records["timestamp_ms"],
             num_partitions=self._num_partitions,
         )
         self.state, report = self.state.apply(decoded)
+        self.routed += int(pc.sum(pc.equal(decoded["error_code"], int(ErrorCode.GOOD))).as_py() or 0)
         # A record with a key is applied, as a broker applies it.
         found = report.quarantined.filter(pc.not_equal(report.quarantined["error_code"], int(ErrorCode.KEYED)))
+        self.keyed += report.quarantined.num_rows - found.num_rows
         if found.num_rows:
-            self._quarantined.append(pa.table([found["offset"], found["reason"]], schema=QUARANTINE))
+            self._quarantined.append(_quarantine_of(found))
 
     def write(self, folder: str, name: str) -> tuple[GenerationFile, GenerationFile | None]:
         """
@@ -272,8 +296,14 @@ def ipc_of(table: pa.Table) -> bytes:
 
 
 def _anchors_of(records: pa.RecordBatch) -> list[Anchor]:
-    columns: list[Any] = [records[name].to_pylist() for name in ("offset", "key", "value")]
-    return [
-        Anchor(offset, hashlib.sha256(repr((key, value)).encode()).hexdigest())
-        for offset, key, value in zip(*columns, strict=True)
-    ]
+    return [Anchor(offset, sha256.hex()) for offset, sha256 in digests(records)]
+
+
+def _quarantine_of(found: pa.Table) -> pa.Table:
+    """Return records that cannot be applied by :data:`QUARANTINE`: only what was decoded whole says whom it is about."""
+    codes = found["error_code"]
+    whole = pc.is_in(codes, value_set=pa.array(list(DECODED_CODES), codes.type))
+    about = [pc.if_else(whole, found[name], None).cast(QUARANTINE.field(name).type) for name in QUARANTINE.names[4:]]
+    return pa.table(
+        [found["offset"], found["reason"], codes.cast(pa.int8()), found["error"], *about], schema=QUARANTINE
+    )

@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 
-GENERATION_FORMAT = 4
+GENERATION_FORMAT = 5
 """Of manifests, states and records since; the state of the fold has a version of its own."""
 
 MANIFEST_NAME = "_manifest.json"
@@ -83,7 +83,7 @@ class Anchor:
     """A record that was read: offsets alone do not tell a log from one that lost its end and has grown again."""
 
     offset: int  # of the record
-    sha256: Text  # of its key and value, lower-case hex
+    sha256: Text  # as :func:`~airflow_provider_rlmm.core.records.read_tail.digests` has it, lower-case hex
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,9 @@ class GenerationPart:
     holes: tuple[HistoryGap, ...] = ()  # the first offsets above the log's beginning that hold no record, by offset
     more_holes: int = 0  # ranges of such offsets that are not among ``holes``
     keyed_at: int | None = None  # offset of the first record whose key names it; ``None`` where none was read
+    keyed: int = 0  # records that are applied, as brokers do, whose key contradicts what they say
+    routed: int = 0  # records that are good: each of them lies where our partitioner puts it
+    begin: int = 0  # where the log began when it was read from there, inclusive; nobody has read what was below it
     rows: GenerationFile | None = None  # the Parquet file; ``None`` where no record was ever read
     state: GenerationFile | None = None  # the state; ``None`` where no record was ever read
     changes: GenerationFile | None = None  # the records since; ``None`` where the state has all below ``next_offset``
@@ -126,6 +129,7 @@ class GenerationPart:
             offsets != sorted(set(offsets))
             or len(offsets) > MAX_ANCHORS
             or (offsets and offsets[-1] >= self.next_offset)
+            or self.begin > self.next_offset
         ):
             raise ValueError(f"the anchors of metadata partition {metadata_partition} are out of order")
         if len({self.rows is None, self.state is None, not self.anchors}) > 1:
@@ -155,6 +159,7 @@ class Generation:
     topic_id: Text  # id of the metadata topic, in Kafka's text form
     fold_version: int  # of the states
     created_at_ms: int  # time of its evaluation, ms since the epoch
+    folded_at_ms: int  # when the topic was last read from its beginning for it, or for one that it goes on from
     parts: Mapping[int, GenerationPart]  # by metadata partition, all of them
     era: ToldEra  # of the log, as this generation and all before it have seen it: it only rises
 

@@ -25,7 +25,7 @@ from airflow_provider_rlmm.core.base.errors import (
     LostRecordsError,
 )
 from airflow_provider_rlmm.core.log.floors import ConfirmedLoss, ExplainedGap, Floor, FloorStore
-from airflow_provider_rlmm.core.log.log_tail import LogTail, digests, is_same_tail
+from airflow_provider_rlmm.core.log.log_tail import LogTail, is_same_tail
 from airflow_provider_rlmm.core.log.protocol import EventStream, MetadataLogReader, SubscriptionHandle
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra, era_of_policy, era_of_records, not_known
 from airflow_provider_rlmm.core.records.lost_records import (
@@ -35,6 +35,7 @@ from airflow_provider_rlmm.core.records.lost_records import (
     explained_gap,
     lost_records_named,
 )
+from airflow_provider_rlmm.core.records.read_tail import digests
 
 if TYPE_CHECKING:
     import pyarrow as pa

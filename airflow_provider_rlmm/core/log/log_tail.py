@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import LogReplacedError
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
-from airflow_provider_rlmm.core.records.read_tail import ReadTail
+from airflow_provider_rlmm.core.records.read_tail import ReadTail, digests
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -165,16 +165,3 @@ def require_tail(log: MetadataLogReader, metadata_partition: int, tail: ReadTail
 
 def _sha256(records: list[tuple[int, bytes]]) -> str:
     return hashlib.sha256(repr(records).encode()).hexdigest()
-
-
-def digests(batch: pa.RecordBatch) -> list[tuple[int, bytes]]:
-    """
-    Return offset and SHA-256 of records.
-
-    :param batch: as :meth:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader.read` yields it.
-    """
-    columns = (batch.column(name).to_pylist() for name in ("offset", "timestamp_ms", "key", "value"))
-    return [
-        (offset, hashlib.sha256(repr((timestamp_ms, key, value)).encode()).digest())
-        for offset, timestamp_ms, key, value in zip(*columns, strict=True)
-    ]

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ties a plan to the log that it was made from."""
+"""What ties what was made from a log to that log: its last records, by hash."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider_rlmm.core.base.documents import Text
 
@@ -15,3 +17,16 @@ class ReadTail:
     begin: int  # offset of the first of them, inclusive
     end: int  # exclusive
     sha256: Text  # of all of them, lower-case hex
+
+
+def digests(batch: Any) -> list[tuple[int, bytes]]:
+    """
+    Return offset and SHA-256 of records.
+
+    :param batch: with the columns ``offset``, ``timestamp_ms``, ``key`` and ``value``.
+    """
+    columns = (batch.column(name).to_pylist() for name in ("offset", "timestamp_ms", "key", "value"))
+    return [
+        (offset, hashlib.sha256(repr((timestamp_ms, key, value)).encode()).digest())
+        for offset, timestamp_ms, key, value in zip(*columns, strict=True)
+    ]

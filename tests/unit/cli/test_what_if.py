@@ -48,7 +48,7 @@ def write_generation(topic: Topic, folder: Path, **changes: Any) -> Generation:
     parts |= {report.metadata_partition: report.part for report in reports}
     era = era_of_policy(frozenset({"delete"})).told()
     told_id = kafka_uuid_str(TIMED.topic_id)
-    generation = replace(Generation(1, CLUSTER.cluster_id, told_id, VERSION, NOW, parts, era), **changes)
+    generation = replace(Generation(1, CLUSTER.cluster_id, told_id, VERSION, NOW, NOW, parts, era), **changes)
     store.create(generation)
     return generation
 

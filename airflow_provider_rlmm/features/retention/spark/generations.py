@@ -58,7 +58,7 @@ def next_generation(reader: MetadataReader, evaluation: Evaluation, store: Gener
     :raises ConfigurationError: if this Python lacks what opens the data set.
     """
     topic_range, numbers = reader.topic_range, store.numbers()
-    empty = _manifest(numbers[0] + 1 if numbers else 1, topic_range, evaluation, {}, PLAIN_ERA)
+    empty = _manifest(numbers[0] + 1 if numbers else 1, topic_range, evaluation, {}, PLAIN_ERA, None)
     before, why_all, era = _newest(store, numbers, empty, topic_range)
     written = write_generation(reader, evaluation, store, before=before, number=empty.number, why_all=why_all, era=era)
     store.create(written.generation)
@@ -110,9 +110,14 @@ def write_generation(
     if silent and (lacking := silent.keys() - reader.without_records(silent)):
         raise not_read(min(lacking), 0)
     parts = {report.metadata_partition: report.part for report in told.reports}
-    parts |= {p: _without_records(known.get(p), p, begin, topic_range.end[p]) for p, begin in silent.items()}
+    # Of the others nothing is new, and nothing was known but where they end.
+    parts = {
+        **{p: known.get(p) or GenerationPart(end, begin=topic_range.begin[p]) for p, end in topic_range.end.items()},
+        **{p: _without_records(known.get(p), p, begin, topic_range.end[p]) for p, begin in silent.items()},
+        **parts,
+    }
     return WrittenGeneration(
-        _manifest(number, topic_range, evaluation, parts, era),
+        _manifest(number, topic_range, evaluation, parts, era, before),
         told.data_set(order.folder),
         told.reports,
         None if before is None else before.number,
@@ -155,10 +160,10 @@ def _refused(told: Told, known: Mapping[int, GenerationPart], silent: Collection
 
 def _without_records(before: GenerationPart | None, number: int, begin: int, end: int) -> GenerationPart:
     """Return what is known of a metadata partition that has offsets and no record."""
-    known = before or GenerationPart(begin)
+    known = before or GenerationPart(begin, begin=begin)
     found = holes_of(number, max(begin, known.next_offset), end, [])
     holes, more_holes = with_gaps(known.holes, known.more_holes, found)
-    return GenerationPart(end, holes=holes, more_holes=more_holes)
+    return GenerationPart(end, holes=holes, more_holes=more_holes, begin=known.begin)
 
 
 def _newest(
@@ -181,12 +186,17 @@ def _newest(
 
 
 def _manifest(
-    number: int, topic_range: TopicRange, evaluation: Evaluation, parts: Mapping[int, GenerationPart], before: LogEra
+    number: int,
+    topic_range: TopicRange,
+    evaluation: Evaluation,
+    parts: Mapping[int, GenerationPart],
+    seen: LogEra,
+    before: Generation | None,
 ) -> Generation:
     """Return a manifest; of a metadata partition without records it says no more than where it ends."""
     from airflow_provider_rlmm.core.records.fold.ipc import VERSION
 
-    era = topic_range.era.or_later(before)
+    era = topic_range.era.or_later(seen)
     for metadata_partition, part in sorted(parts.items()):
         if part.keyed_at is not None:
             era = era.or_later(era_of_key(metadata_partition, part.keyed_at))
@@ -196,6 +206,7 @@ def _manifest(
         kafka_uuid_str(topic_range.topic_id),
         VERSION,
         evaluation.limits.now_ms,
+        evaluation.limits.now_ms if before is None else before.folded_at_ms,
         {p: parts.get(p) or GenerationPart(end) for p, end in sorted(topic_range.end.items())},
         era.told(),
     )

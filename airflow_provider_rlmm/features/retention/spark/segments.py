@@ -102,18 +102,22 @@ def run_tasks(records: DataFrame, evaluation: Evaluation, order: GenerationOrder
     below ``DELETE_PARTITION_FINISHED`` stays until it is finished itself. Of a task that ran several times the one that Spark
     takes the result of counts: the files of the others are named nowhere.
 
-    :param records: ``metadata_partition`` int, ``offset`` long, ``key`` and ``value`` binary; each partition of the DataFrame
-        holds whole metadata partitions in the order of their offsets, as Spark's Kafka connector reads them.
+    :param records: ``metadata_partition`` int, ``offset`` long, ``timestamp`` timestamp, ``key`` and ``value`` binary; each
+        partition of the DataFrame holds whole metadata partitions in the order of their offsets, as Spark's Kafka connector
+        reads them.
     :param evaluation: what holds.
     :param order: what is to be written.
     :param tasks: most tasks that the work is divided among: each reads whole metadata partitions, one after the other.
     :raises PlanError: if a metadata partition was not read in one piece, in the order of its offsets.
     """
+    from pyspark.sql import functions as sf
+
     from airflow_provider_rlmm.features.retention.spark.executor.versions import software
 
     driver = software()
     # A task costs a third of a second before it begins, and a metadata topic has 50 partitions by default.
-    columns = records.select("metadata_partition", "offset", "key", "value").coalesce(tasks)
+    timed = records.withColumn("timestamp_ms", sf.unix_millis("timestamp"))
+    columns = timed.select("metadata_partition", "offset", "timestamp_ms", "key", "value").coalesce(tasks)
     rows = columns.mapInArrow(_worker(evaluation, order, driver), spark_schema(TOLD_COLUMNS)).collect()
     try:
         reports = sorted((TaskReport.from_json(row["told"]) for row in rows), key=lambda r: r.metadata_partition)

@@ -870,7 +870,7 @@ def test_executors_of_yarn_get_the_memory_that_their_python_needs_unless_somebod
     rows = replace(state, name="generation=1/metadata_partition=0/a.parquet")
     parts = {number: GenerationPart(0) for number in cluster.log.high_water_marks()}
     parts[0] = GenerationPart(9, 1_000_000, anchors=(Anchor(8, "x"),), rows=rows, state=state)
-    data_set.create(Generation(1, "cluster-1", "AAAAAAAAAAAAAAAAAAAACA", 1, 1, parts, PLAIN_ERA.told()))
+    data_set.create(Generation(1, "cluster-1", "AAAAAAAAAAAAAAAAAAAACA", 1, 1, 1, parts, PLAIN_ERA.told()))
     assert run() == set(), "in local mode there is nothing to ask"
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(spark))
     assert run() == {"spark.executor.memoryOverhead=1600m"}

@@ -310,7 +310,7 @@ def test_what_other_settings_come_to_is_told_when_the_driver_has_ended(
     given = {"event": "FINISHED", "driver_id": DRIVER, "folder": JobFolder.below(str(work / "dag.run")).uri}
     with pytest.raises(PlanError, match=r"what-if\.json"):
         task.resume_execution("take_plan", given, ctx)
-    generation = Generation(3, "cluster-1", "id", 1, 1, {}, PLAIN_ERA.told())
+    generation = Generation(3, "cluster-1", "id", 1, 1, 1, {}, PLAIN_ERA.told())
     found = [WhatWouldGo(scenario, {}, {}) for scenario in (AS_LISTED, Scenario.parse(settings))]
     text = WhatIfDocument.of(generation, found, evaluated_at_ms=2).to_json()
     (work / "dag.run" / WHAT_IF_DOCUMENT).write_text(text)

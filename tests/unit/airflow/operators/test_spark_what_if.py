@@ -31,7 +31,7 @@ def test_other_settings_are_told_to_the_job_and_what_it_says_of_them_is_in_the_x
     tmp_path: Path,
 ) -> None:
     commands: list[list[str]] = []
-    generation = Generation(3, "cluster-1", "id", 1, 1, {}, PLAIN_ERA.told())
+    generation = Generation(3, "cluster-1", "id", 1, 1, 1, {}, PLAIN_ERA.told())
     counts = {"alive": Count(2, 2**30)}
     found = [
         WhatWouldGo(AS_LISTED, {}, {}),

@@ -38,7 +38,14 @@ PART = GenerationPart(
 )
 PARTS = {0: PART, 1: GenerationPart(0)}
 GENERATION = Generation(
-    4, "cluster", "AAAAAAAAAAAAAAAAAAAACA", 3, 1_800_000_000_000, PARTS, ToldEra(EraName.KEYED, "a key")
+    4,
+    "cluster",
+    "AAAAAAAAAAAAAAAAAAAACA",
+    3,
+    1_800_000_000_000,
+    1_799_999_999_000,
+    PARTS,
+    ToldEra(EraName.KEYED, "a key"),
 )
 BEGIN, END = {0: 0, 1: 0}, {0: 25, 1: 5}
 

@@ -72,7 +72,8 @@ def _highest_resident() -> int:
 
 def _write_records(path: Path, events: int) -> None:
     values = generate(events, metadata_partitions=1).values
-    names = {"metadata_partition": np.zeros(len(values), np.int32), "offset": np.arange(len(values))}
+    offsets = np.arange(len(values))
+    names = {"metadata_partition": np.zeros(len(values), np.int32), "offset": offsets, "timestamp_ms": offsets}
     columns = [*map(pa.array, names.values()), pa.nulls(len(values), pa.binary()), values]
     table = pa.table(columns, names=[*names, "key", "value"])
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:

@@ -24,7 +24,7 @@ def report(read_on_from: int | None, why_all: str) -> JobReport:
     told = JobReport()
     with told.stage(READ):
         pass
-    generation = Generation(6, "cluster", "id", 3, 1, {}, PLAIN_ERA.told())
+    generation = Generation(6, "cluster", "id", 3, 1, 1, {}, PLAIN_ERA.told())
     data_set: Any = None
     told.take(WrittenGeneration(generation, data_set, REPORTS, read_on_from, why_all))
     return told
@@ -64,7 +64,9 @@ def test_it_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_nothing_to_read_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
     told, data_set = JobReport(), None
-    told.take(WrittenGeneration(Generation(1, "c", "i", 3, 1, {}, PLAIN_ERA.told()), data_set, (), None, "it is empty"))  # type: ignore[arg-type]
+    told.take(
+        WrittenGeneration(Generation(1, "c", "i", 3, 1, 1, {}, PLAIN_ERA.told()), data_set, (), None, "it is empty")
+    )  # type: ignore[arg-type]
     with caplog.at_level("INFO"):
         told.say(logging.getLogger("job"))
     assert "records per metadata partition: none" in caplog.text

@@ -80,10 +80,11 @@ class Told:
             [
                 pa.array([0] * len(values), pa.int32()),
                 pa.array(offsets, pa.int64()),
+                pa.array([NOW] * len(values), pa.int64()),
                 pa.nulls(len(values), pa.binary()),
                 pa.array(values, pa.binary()),
             ],
-            ["metadata_partition", "offset", "key", "value"],
+            ["metadata_partition", "offset", "timestamp_ms", "key", "value"],
         )
         state = ClusterState("cluster", NOW, (topic,), explained, passed_ms)
         order = GenerationOrder(str(folder), 1, {0: offsets[-1] + 1}, begins={0: begin})

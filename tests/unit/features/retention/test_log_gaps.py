@@ -89,7 +89,7 @@ def test_a_key_that_names_its_record_is_remembered_and_no_other(tmp_path: Path) 
 
 
 GAP, OTHER = HistoryGap(0, 7, 9), HistoryGap(0, 20, 21)
-EMPTY = Generation(1, "cluster", "topic", 6, 0, {0: GenerationPart(30), 1: GenerationPart(0)}, PLAIN_ERA.told())
+EMPTY = Generation(1, "cluster", "topic", 6, 0, 0, {0: GenerationPart(30), 1: GenerationPart(0)}, PLAIN_ERA.told())
 
 
 def refused(part: GenerationPart, *explained: HistoryGap, era: LogEra = PLAIN_ERA) -> list[tuple[RefusalKind, str]]:

@@ -65,7 +65,7 @@ def test_what_is_said_before_is_enough_and_not_twice_too_much(records: Path) -> 
 
 
 def generation_of(*parts: GenerationPart) -> Generation:
-    return Generation(4, "cluster", "AAAAAAAAAAAAAAAAAAAACA", 3, 1, dict(enumerate(parts)), PLAIN_ERA.told())
+    return Generation(4, "cluster", "AAAAAAAAAAAAAAAAAAAACA", 3, 1, 1, dict(enumerate(parts)), PLAIN_ERA.told())
 
 
 KNOWN = generation_of(

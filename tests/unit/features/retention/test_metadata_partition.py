@@ -54,6 +54,8 @@ def batches_of(records: Iterable[Record], largest_batch: int = 1_000) -> list[pa
     """Batches in the order of a task that reads one partition after the other."""
     rows = sorted(records, key=lambda record: record[:2])
     table = pa.table([[row[i] for row in rows] for i in range(4)], schema=RECORDS)
+    # A record was appended some time, and later ones later.
+    table = table.append_column("timestamp_ms", pa.array([NOW - 10**9 + row[1] for row in rows], pa.int64()))
     return table.to_batches(largest_batch)
 
 
@@ -233,7 +235,7 @@ def test_a_metadata_partition_in_pieces_or_out_of_order_shows_in_what_is_told(tm
     home = s.metadata_partition(PARTITIONS)
     other = (home + 1) % PARTITIONS
     records = [(home, 0, None, s.add(1)), (other, 0, None, b""), (home, 1, None, later.add(1))]
-    pieces = [pa.RecordBatch.from_pylist([dict(zip(RECORDS.names, r, strict=True))], RECORDS) for r in records]
+    pieces = [batch for record in records for batch in batches_of([record])]
     assert [report.metadata_partition for report in told(pieces, order)] == [home, other, home]
     for places in ([0, 2], [2, 0]):
         reports = told((pieces[place] for place in places), order)

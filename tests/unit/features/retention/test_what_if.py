@@ -106,7 +106,7 @@ def settings(text: str, **by_topic: int) -> WhatWouldGo:
     )
 
 
-GENERATION = Generation(7, "cluster", "id", 1, 50, {0: GenerationPart(9, unresolved=2)}, PLAIN_ERA.told())
+GENERATION = Generation(7, "cluster", "id", 1, 50, 50, {0: GenerationPart(9, unresolved=2)}, PLAIN_ERA.told())
 
 
 def test_the_document_says_what_differs_first_by_bytes_and_what_is_saved() -> None:

@@ -53,8 +53,9 @@ def evaluate_batches(
     """
     Write what the records of a task come to; yield one row of :data:`TOLD` per metadata partition.
 
-    :param batches: ``metadata_partition``, ``offset``, ``key``, ``value`` of whole metadata partitions, one after the other,
-        each in the order of its offsets. Of one that comes in pieces there are several rows, so that it is found out.
+    :param batches: ``metadata_partition``, ``offset``, ``timestamp_ms``, ``key``, ``value`` of whole metadata partitions, one
+        after the other, each in the order of its offsets. Of one that comes in pieces there are several rows, so that it is
+        found out.
     :param evaluation: what holds.
     :param order: what is to be written.
     :param attempt: names the files; no other attempt has this name.
@@ -167,10 +168,13 @@ class _Task:
             state, changes = folding.write(self._order.folder, f"{self._place}/_{self._attempt}")
         part = GenerationPart(
             next_offset=self._order.ends[self.number],
+            begin=folding.begin,
             segments=found.segments.size,
             bytes=found.bytes,
             unresolved=found.unresolved.num_rows,
             quarantined=quarantined.num_rows,
+            keyed=folding.keyed,
+            routed=folding.routed,
             anchors=folding.anchors,
             holes=folding.holes,
             more_holes=folding.more_holes,

@@ -107,7 +107,8 @@ class EvaluatedState:
             yield _rows(SEGMENT, self._judged(told[start : start + ROWS_AT_ONCE]))
         yield from _in_pieces(UNRESOLVED, self.unresolved)
         home = pa.repeat(pa.scalar(number, pa.int32()), quarantined.num_rows)
-        yield from _in_pieces(QUARANTINED, quarantined.append_column("metadata_partition", home))
+        said = quarantined.select(["event_offset", "error"])
+        yield from _in_pieces(QUARANTINED, said.append_column("metadata_partition", home))
 
     def _judged(self, some: Array) -> pa.Table:
         table = self.segments.table(some, SCHEMA.names)
