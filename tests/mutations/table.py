@@ -24,6 +24,7 @@ from tests.mutations.leader_walk import LEADER_WALK
 from tests.mutations.living_leader import LIVING_LEADER
 from tests.mutations.log_directories import LOG_DIRECTORIES
 from tests.mutations.lost_records import LOST_RECORDS
+from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
 from tests.mutations.reading import READING
 from tests.mutations.remote_log import REMOTE_LOG
@@ -59,6 +60,7 @@ MUTATIONS = [
     *EXPIRATION,
     *LEADER_WALK,
     *GENERATIONS,
+    *MERGING,
     *SCRUBS,
     *KILL_SWITCH,
     *AUDIT,

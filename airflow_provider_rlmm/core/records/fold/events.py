@@ -182,14 +182,11 @@ def _partition_of(store: Store, high: int, low: int, partition: int, topic: str)
 
 def _append_partitions(store: Store, high: Array, low: Array, partition: Array, topics: Any) -> Array:
     """Add user partitions, by the halves of their topics' ids, and return their rows."""
-    unknown = pc.unique(topics.filter(pc.invert(pc.is_in(topics, value_set=store.topics))))
-    if len(unknown):
-        store.topics = pa.concat_arrays([store.topics, unknown])
     values = {
         "high": high,
         "low": low,
         "partition": partition,
-        "topic": numpy_of(pc.index_in(topics, value_set=store.topics)),
+        "topic": store.topic_numbers(topics),
         "metadata_partition": NO_METADATA_PARTITION,
         "first_offset": NO_OFFSET,
         "last_foreign_offset": NO_OFFSET,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ class LivingSegments:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._rows = _in_walk_order(store)
+        self._rows = in_order(store, store.alive(), rank_of(store).astype(np.int32), ("start_offset", "end_offset"))
         partition = self._partition(slice(None))
         self._first = np.flatnonzero(np.diff(partition, prepend=-1))
 
@@ -107,17 +107,23 @@ class LivingSegments:
         return self.numbers("user_partition", some)
 
 
-def _in_walk_order(store: Store) -> Array:
-    """Return the rows of the segments that are not finished."""
-    segments, rows = store.segments, store.alive()
-    rank = rank_of(store).astype(np.int32)
+def in_order(store: Store, rows: Array, rank: Array, by: Sequence[str]) -> Array:
+    """
+    Return rows of segments in the order of their user partitions, then of some columns, then of their ids.
+
+    :param store: the store.
+    :param rows: numbers of segments.
+    :param rank: the place of each user partition among all.
+    :param by: names of the columns. The first one is looked at of all rows, the others of the few that agree in it.
+    """
+    segments = store.segments
 
     def keys(some: Array) -> tuple[Array, Array]:
-        return segments["start_offset"].take(some), rank.take(segments["user_partition"].take(some))
+        return segments[by[0]].take(some), rank.take(segments["user_partition"].take(some))
 
     rows = rows.take(np.lexsort(keys(rows)))
-    start, partition = keys(rows)
-    same = (start[1:] == start[:-1]) & (partition[1:] == partition[:-1])
+    first, partition = keys(rows)
+    same = (first[1:] == first[:-1]) & (partition[1:] == partition[:-1])
     if same.any():
         tied = np.zeros(rows.size, bool)
         tied[1:] |= same
@@ -125,5 +131,6 @@ def _in_walk_order(store: Store) -> Array:
         some = rows[tied]
         # Halves of ids are read as this machine reads numbers; ids are compared from their first byte on.
         ids = (segments[half].take(some).view(">u8").astype(np.uint64) for half in ("low", "high"))
-        rows[tied] = some.take(np.lexsort((*ids, segments["end_offset"].take(some), *keys(some))))
+        others = (segments[column].take(some) for column in reversed(by[1:]))
+        rows[tied] = some.take(np.lexsort((*ids, *others, *keys(some))))
     return rows

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +14,11 @@ import pyarrow as pa
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
 from airflow_provider_rlmm.core.records.fold.apply import apply_batch
+from airflow_provider_rlmm.core.records.fold.digest import digest_of
 from airflow_provider_rlmm.core.records.fold.histories import histories_of, user_partition
 from airflow_provider_rlmm.core.records.fold.ipc import from_ipc, write_ipc
 from airflow_provider_rlmm.core.records.fold.living import LivingSegments
+from airflow_provider_rlmm.core.records.fold.merging import merged_store
 from airflow_provider_rlmm.core.records.fold.store import Store
 from airflow_provider_rlmm.core.records.fold.tables import table_of
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -84,11 +86,27 @@ class ColumnarState:
             come from one batch after the other.
         :raises MetadataError: if this state was advanced before.
         """
-        store, self._store = self._own(), None
+        store = self._spent()
         outcome = apply_batch(store, batch)
         after = ColumnarState(store.rebuilt(keep_finished=store.keep_finished) if store.is_wasteful() else store)
         rows = (outcome.quarantined, outcome.dropped, outcome.would_end_consumer, outcome.deletions, outcome.misnamed)
         return after, ApplyReport(outcome.applied, *(found.table(batch) for found in rows))
+
+    @classmethod
+    def merged(cls, states: Iterable[ColumnarState]) -> ColumnarState:
+        """
+        Return the state of several metadata partitions, by one state of each; these are spent.
+
+        :param states: the states; beside what is merged so far one at a time is in memory, if an iterator loads them.
+        :return: of none, the state before the first event that keeps finished segments.
+        :raises MetadataError: if two of them know the same user partition, only some keep finished segments, or one was
+            advanced before.
+        """
+        return cls(merged_store(state._spent() for state in states))
+
+    def _spent(self) -> Store:
+        store, self._store = self._own(), None
+        return store
 
     def _own(self) -> Store:
         if self._store is None:
@@ -152,6 +170,15 @@ class ColumnarState:
         :param with_segments: ``False`` leaves their segments out: for those who count these in :attr:`segments`.
         """
         return histories_of(self._own(), metadata_partition, topic_ids, with_segments=with_segments)
+
+    def digest(self) -> str:
+        """
+        Return the SHA-256 of what the state says, in hexadecimal digits.
+
+        It depends neither on the batches that the events came in, nor on whether the state was written, read or merged in
+        between. What a state says that keeps finished segments is not what another one says.
+        """
+        return digest_of(self._own())
 
     def deletions_under_way(self) -> Mapping[TopicIdPartition, PartitionDeletion]:
         """Return how far the deletions are that began and are not finished."""

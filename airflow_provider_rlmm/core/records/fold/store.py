@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
@@ -146,14 +147,24 @@ class Columns:
         :param count: how many.
         :param values: an array or one value per column.
         """
-        before, self.size = self.size, self.size + count
+        rows = self.grow(count)
         if count:
-            for column, array in list(self._arrays.items()):
-                if array.size < self.size:
-                    self._arrays[column] = np.empty(_with_room(self.size), array.dtype)
-                    self._arrays[column][:before] = array[:before]
-                self._arrays[column][before : self.size] = values[column]
-        return np.arange(before, self.size)
+            for column, array in self._arrays.items():
+                array[rows] = values[column]
+        return np.arange(rows.start, rows.stop)
+
+    def grow(self, count: int) -> slice:
+        """
+        Add rows that say nothing until they are written, and return where they are.
+
+        :param count: how many.
+        """
+        before, self.size = self.size, self.size + count
+        for column, array in self._arrays.items():
+            if array.size < self.size:
+                self._arrays[column] = np.empty(_with_room(self.size), array.dtype)
+                self._arrays[column][:before] = array[:before]
+        return slice(before, self.size)
 
     def write(self, column: str, rows: Array | slice, values: Any) -> None:
         """
@@ -252,6 +263,18 @@ class Store:
         index.insert(self._hashes("partitions", slice(self.partitions.size - count, self.partitions.size)), rows)
         return rows
 
+    def topic_numbers(self, topics: Any) -> Array:
+        """
+        Return where topics lie in :attr:`topics`, which holds each name once; unknown ones are added.
+
+        :param topics: their names, an Arrow array.
+        """
+        unknown = pc.unique(topics.filter(pc.invert(pc.is_in(topics, value_set=self.topics))))
+        if len(unknown):
+            self.topics = pa.concat_arrays([self.topics, unknown])
+        numbers: Array = pc.index_in(topics, value_set=self.topics).to_numpy()
+        return numbers
+
     def _hashes(self, name: str, rows: slice) -> Array:
         table = self.tables[name]
         return hash_of(table["high"][rows], table["low"][rows], table[_CODES[name]][rows])
@@ -336,15 +359,29 @@ class Store:
         place = np.zeros(at.size, np.int64)
         place[given] = starts_of(length.take(given))
         found, size = np.empty(int(length.take(given).sum(dtype=np.int64)), np.uint8), 0
-        data = pa.py_buffer(self.tables["custom"]["byte"])
         for first in range(0, given.size, _COPIED_AT_ONCE):
             some = given[first : first + _COPIED_AT_ONCE]
-            begin = at.take(some)
-            # Arrow copies strings faster than numpy copies bytes: every other one of these is wanted, in between lie gaps.
-            ends = np.stack([begin, begin + length.take(some)], axis=1).ravel()
-            strings = pa.Array.from_buffers(pa.large_binary(), max(ends.size - 1, 0), [None, pa.py_buffer(ends), data])
-            used = int((ends[1::2] - ends[::2]).sum())
-            taken = strings.take(pa.array(np.arange(0, ends.size, 2))).buffers()[2]
-            found[size : size + used] = np.frombuffer(taken, np.uint8, used)
-            size += used
+            copied = self.custom_bytes(at.take(some), length.take(some))
+            found[size : size + copied.size] = copied
+            size += copied.size
         return place, found
+
+    def custom_bytes(self, at: Array, length: Array) -> Array:
+        """
+        Return custom metadata of segments, one after the other.
+
+        :param at: where it begins.
+        :param length: how many bytes it has, at least one.
+        """
+        if not at.size:
+            return np.empty(0, np.uint8)
+        order = np.argsort(at, kind="stable")
+        begin = at.take(order)
+        # Arrow copies strings faster than numpy copies bytes: every other one of these is wanted, in between lie gaps.
+        ends = np.stack([begin, begin + length.take(order)], axis=1).ravel()
+        data = [None, pa.py_buffer(ends), pa.py_buffer(self.tables["custom"]["byte"])]
+        strings = pa.Array.from_buffers(pa.large_binary(), ends.size - 1, data)
+        number = np.empty_like(order)
+        number[order] = np.arange(0, ends.size, 2)
+        taken = strings.take(pa.array(number)).buffers()[2]
+        return np.frombuffer(taken, np.uint8, int(length.sum(dtype=np.int64)))

@@ -22,6 +22,9 @@ from airflow_provider_rlmm.core.records.fold.store import (
 )
 from airflow_provider_rlmm.core.records.records import NOT_SAID, RemoteLogSegmentMetadata
 
+PIECE_ROWS = 1 << 16
+"""Segments that are taken at once by those who need no table of all."""
+
 _PARTITION = {"metadata_partition": pa.int32(), "topic_id": pa.binary(), "topic": pa.string(), "partition": pa.int32()}
 _SEGMENT_FIELDS = [name for name in FIELDS if name in RemoteLogSegmentMetadata.__slots__]
 _SAID = "broker_leader_epoch"  # by records of api version 1 only
@@ -166,14 +169,23 @@ def _epochs(store: Store, rows: Array) -> Any:
     return pa.Array.from_buffers(epochs_type, rows.size, [None, pa.py_buffer(offsets)], 0, children=[epochs])
 
 
+def custom_bytes(store: Store, rows: Array) -> Array:
+    """
+    Return the bytes of custom metadata, one after the other.
+
+    :param store: the store.
+    :param rows: numbers of segments.
+    """
+    given = rows.take(np.flatnonzero(store.segments["custom_length"].take(rows) > 0))
+    return store.custom_bytes(store.segments["custom_at"].take(given), store.segments["custom_length"].take(given))
+
+
 def _custom(store: Store, rows: Array) -> Any:
     lengths = store.segments["custom_length"].take(rows)
     given = lengths >= 0
-    lengths = np.maximum(lengths, 0)
-    at, _ = spread(store.segments["custom_at"].take(rows), lengths)
+    data = custom_bytes(store, rows)
     offsets = np.zeros(rows.size + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    data = store.tables["custom"]["byte"].take(at)
+    np.cumsum(np.maximum(lengths, 0), out=offsets[1:])
     validity = pa.py_buffer(np.packbits(given, bitorder="little"))
     return pa.Array.from_buffers(pa.large_binary(), rows.size, [validity, pa.py_buffer(offsets), pa.py_buffer(data)])
 
