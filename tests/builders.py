@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.log.folded_topic import FoldedTopic
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.log.snapshot import Snapshot, SnapshotStore
@@ -160,6 +161,7 @@ class Cluster:
         self.recorded_roots: frozenset[str] = frozenset()
         self.expected_root: str | None = None
         self.snapshots: SnapshotStore | None = None
+        self.data_set: str | None = None
         self.ledger: PlaceLedger = KNOWN_FROM_THE_BEGINNING
         self.sleep: Callable[[float], object] = time.sleep
         if living_topic:
@@ -199,7 +201,8 @@ class Cluster:
 
     def topic(self) -> TopicReplay:
         """The topic as a task of a run opens it; what it keeps, the next one resumes from."""
-        return TopicReplay(self.log, self.topics, self.clock, self.snapshots)
+        folded = None if self.data_set is None else FoldedTopic(self.data_set, self.clock)
+        return TopicReplay(self.log, self.topics, self.clock, self.snapshots, folded=folded)
 
     def mark(self, **kwargs: Any) -> MarkReport:
         only = kwargs.pop("only", None)

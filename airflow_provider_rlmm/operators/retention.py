@@ -17,7 +17,7 @@ from airflow_provider_rlmm import __version__
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.extras import WITHOUT_SPARK
 from airflow_provider_rlmm.core.base.file_systems import replace_file
-from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder, generations_folder
 from airflow_provider_rlmm.core.generations.store import GenerationStore, newest_readable
 from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refusals_of_era
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
@@ -383,7 +383,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
             "--topic": hook.get_connection_settings().metadata_topic,
             "--cluster-state": f"{folder}/cluster_state.json",
             "--output": artifact_uri(name),
-            "--data-set": artifact_uri(f"segments-{state.cluster_id}"),
+            "--data-set": artifact_uri(generations_folder(state.cluster_id)),
             "--plan-id": name,
             "--min-age-ms": str(self.min_age_ms),
         }

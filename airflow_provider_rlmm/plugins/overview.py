@@ -12,6 +12,7 @@ from markupsafe import Markup
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
+from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.features.doctor.findings import since
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState
 from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
@@ -66,6 +67,7 @@ class ClusterView:
     :param surveyed_at_ms: when it was looked at, ms since the epoch; ``None`` if it never was.
     :param age_ms: how long ago that was, ms.
     :param tiles: its figures.
+    :param folded: the generation of the Spark job that the survey began with; ``None`` where there was none.
     """
 
     cluster_id: str
@@ -73,6 +75,7 @@ class ClusterView:
     surveyed_at_ms: int | None
     age_ms: int
     tiles: Sequence[Tile]
+    folded: Folded | None = None
 
 
 def view_of(cluster: Cluster, *, shell: Shell, now_ms: int, price: float | None) -> ClusterView:
@@ -89,7 +92,9 @@ def view_of(cluster: Cluster, *, shell: Shell, now_ms: int, price: float | None)
     tiles = [*(_stock(inventory, now_ms, price, shell) if inventory else ()), *_health(inventory, runs, shell)]
     tiles.append(_leaders(cluster, shell))
     age = max(0, now_ms - surveyed) if surveyed is not None else 0
-    return ClusterView(cluster.cluster_id, cluster.connection, surveyed, age, tiles)
+    return ClusterView(
+        cluster.cluster_id, cluster.connection, surveyed, age, tiles, inventory.folded if inventory else None
+    )
 
 
 def _stock(inventory: Inventory, now_ms: int, price: float | None, shell: Shell) -> Iterable[Tile]:

@@ -299,9 +299,10 @@ def topic_replay(topic: WrittenTopic, _: Random) -> Told:
 
 def spark_rows(topic: WrittenTopic, random: Random, cluster: ClusterState) -> list[dict[str, Any]]:
     """What a task makes of all metadata partitions, one after the other."""
-    schema = pa.schema({"metadata_partition": "int32", "offset": "int64", "key": "binary", "value": "binary"})
-    records = [(number, offset, record.key, record.value) for number, offset, record in topic.left()]
-    table = pa.table([[record[i] for record in records] for i in range(4)], schema=schema)
+    names = ("metadata_partition", "offset", "timestamp_ms", "key", "value")
+    schema = pa.schema(dict(zip(names, ("int32", "int64", "int64", "binary", "binary"), strict=True)))
+    records = [(number, offset, r.timestamp_ms, r.key, r.value) for number, offset, r in topic.left()]
+    table = pa.table([[record[i] for record in records] for i in range(len(names))], schema=schema)
     batches = table.to_batches(random.choice([3, 13, 1_000]))
     evaluation = Evaluation(topic.partition_count, cluster, LIMITS)
     ends = {number: len(records) for number, records in enumerate(topic.partitions)}

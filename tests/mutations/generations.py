@@ -13,10 +13,14 @@ JUDGING = "features/retention/spark/executor/judging.py"
 ROWS = "features/retention/spark/executor/rows.py"
 MANIFEST = "core/generations/manifest.py"
 STORE = "core/generations/store.py"
+FOLDED = "core/log/folded_topic.py"
+GENERATIONS_OF_SPARK = "features/retention/spark/generations.py"
 
 _READING_ON = "core/generations/test_reading_on.py"
 _FRAME_ROWS = "features/retention/test_frame_rows.py"
 _GENERATION = "core/generations/test_manifest.py"
+_FOLDED = "core/log/test_folded_topic.py"
+_ANEW = "features/retention/test_folding_anew.py"
 
 GENERATIONS = [
     switched_off(
@@ -259,5 +263,114 @@ GENERATIONS = [
         " or int(found[1]) > generation:",
         ":",
         f"{_GENERATION}::test_a_manifest_that_contradicts_itself_is_not_written_or_read",
+    ),
+    Mutation(
+        "generations",
+        "begins with a generation that was folded long ago",
+        FOLDED,
+        "    if not -_AHEAD_MS <= age_ms <= MAX_FOLD_AGE_MS:",
+        "    if not -_AHEAD_MS <= age_ms:",
+        f"{_FOLDED}::test_it_is_refused_where_it_may_not_be_so",
+    ),
+    switched_off(
+        FOLDED,
+        "generations",
+        "begins with a generation of a log that is keyed or compacted",
+        "    if (era := LogEra.of(generation.era)).era is not Era.PLAIN:",
+        f"{_FOLDED}::test_it_is_refused_where_it_may_not_be_so",
+    ),
+    switched_off(
+        FOLDED,
+        "generations",
+        "begins with a generation that only counts what is doubtful",
+        "        if part.more_holes or part.keyed:",
+        f"{_FOLDED}::test_what_is_only_counted_is_in_doubt",
+    ),
+    Mutation(
+        "generations",
+        "forgets where the log began when a generation was folded",
+        FOLDED,
+        "for number, part in parts if part.begin > 0),",
+        "for number, part in parts if part.begin < 0),",
+        f"{_FOLDED}::test_it_is_what_a_reader_of_the_log_knows",
+    ),
+    Mutation(
+        "generations",
+        "forgets which records of a generation cannot be applied",
+        FOLDED,
+        "            quarantined.extend(_quarantined(number, found))\n",
+        "",
+        f"{_FOLDED}::test_it_is_what_a_reader_of_the_log_knows",
+    ),
+    Mutation(
+        "generations",
+        "folds without the times of records, so that absence may be older than it is",
+        FOLDING,
+        '            timestamp_ms=records["timestamp_ms"],\n',
+        "",
+        f"{_FOLDED}::test_it_is_what_a_reader_of_the_log_knows",
+    ),
+    Mutation(
+        "generations",
+        "leaves a snapshot of what came of a generation",
+        "core/world/topic_view.py",
+        "self._snapshots is None or self.folded is not None or not self._unwritten",
+        "self._snapshots is None or not self._unwritten",
+        f"{_FOLDED}::test_what_began_with_it_reads_on_says_so_and_leaves_no_snapshot",
+    ),
+    Mutation(
+        "generations",
+        "a mark that began with a generation is taken for one that has read the log",
+        "core/log/topic_state.py",
+        "        continued.known_from = known_from\n",
+        "",
+        "features/cleanup/test_forged_generations.py::test_nothing_is_written_or_deleted_that_the_log_does_not_call_for",
+    ),
+    Mutation(
+        "generations",
+        "the log contradicts a generation and no task says so",
+        TASK,
+        "folding.anchors == self._part.anchors and folding.digest() != self._expected",
+        "folding.anchors != self._part.anchors",
+        "features/cleanup/test_forged_generations.py::test_the_run_that_folds_all_anew_finds_it",
+    ),
+    Mutation(
+        "generations",
+        "a task compares what it has read behind the end of a generation",
+        TASK,
+        "        if below < records.num_rows:\n            self.compare(folding)\n        return records.slice(below)",
+        "        folding.apply(records.slice(below)) if below < records.num_rows else None\n        return records.slice(records.num_rows)",
+        "features/cleanup/test_forged_generations.py::test_the_run_that_folds_all_anew_finds_it",
+    ),
+    Mutation(
+        "generations",
+        "a generation that the log contradicts is followed by the next one",
+        GENERATIONS_OF_SPARK,
+        "    if found:\n        raise PlanError(",
+        "    if found and not found:\n        raise PlanError(",
+        f"{_ANEW}::test_a_difference_ends_the_job_and_says_what_to_do",
+    ),
+    Mutation(
+        "generations",
+        "all is never read anew",
+        GENERATIONS_OF_SPARK,
+        "    if now_ms - generation.folded_at_ms < FOLDED_ANEW_AFTER_MS:",
+        "    if now_ms - generation.created_at_ms < FOLDED_ANEW_AFTER_MS:",
+        f"{_ANEW}::test_it_is_due_once_a_day_whenever_the_last_reading_on_was",
+    ),
+    switched_off(
+        GENERATIONS_OF_SPARK,
+        "generations",
+        "what a log cleaner has taken is called a difference",
+        "    if topic_range.era.or_later(LogEra.of(generation.era)).era is not Era.PLAIN:",
+        f"{_ANEW}::test_of_a_log_that_may_be_compacted_nothing_is_compared",
+    ),
+    Mutation(
+        "generations",
+        "what the log has lost is compared and forgotten",
+        GENERATIONS_OF_SPARK,
+        "    return not lost\n",
+        "    return True\n",
+        f"{_ANEW}::test_what_has_lost_its_beginning_since_is_read_on",
     ),
 ]

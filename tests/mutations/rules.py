@@ -184,7 +184,7 @@ RULES = [
         "I14",
         "takes a snapshot of a log that has other records now",
         TOPIC_STATE,
-        "            resumed._follower.require_tails()\n",
+        "        continued._follower.require_tails()\n",
         "",
         "core/log/test_topic_state.py::test_a_log_that_lost_its_end_and_has_regrown_is_replayed_whole",
     ),

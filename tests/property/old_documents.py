@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, Reason
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
@@ -163,9 +164,11 @@ _PROGRESS: Readers = {
 }
 _ERA = _record(ToldEra, {"name": strict.one_of(EraName), "why": strict.string})
 _GAP = _record(HistoryGap, _each(strict.integer, "metadata_partition", "start", "end"))
+_FOLDED = _record(Folded, _each(strict.integer, "generation", "created_at_ms", "folded_at_ms", "offsets"))
 _PLAN: Readers = {
     "era": strict.optional(_ERA),
     "leaders": strict.optional(reader_of(LeadersTold)),
+    "folded": strict.optional(_FOLDED),
     **_each(strict.string, "plan_id", "cluster_id", "clock"),
     **_each(strict.integer, "created_at_ms", "expires_at_ms", "unresolved"),
     **_each(strict.by_partition(strict.integer), "read_until", "quarantined"),
@@ -234,6 +237,7 @@ _LISTING: Readers = {
     "passed_ms": strict.optional(strict.integer),
 }
 _INVENTORY: Readers = {
+    "folded": strict.optional(_FOLDED),
     **_each(strict.string, "cluster_id", "connection", "artifact", "generation"),
     "created_at_ms": strict.integer,
     "files": strict.by_name(
@@ -368,10 +372,11 @@ _PART = _record(
         "holes": strict.array(_GAP),
         "more_holes": strict.integer,
         "keyed_at": strict.optional(strict.integer),
+        **_each(strict.integer, "keyed", "routed", "begin"),
     },
 )
 _GENERATION: Readers = {
-    **_each(strict.integer, "number", "fold_version", "created_at_ms"),
+    **_each(strict.integer, "number", "fold_version", "created_at_ms", "folded_at_ms"),
     **_each(strict.string, "cluster_id", "topic_id"),
     "parts": strict.by_partition(_PART),
     "era": _ERA,
@@ -382,7 +387,7 @@ _TASK_REPORT: Readers = {
     "in_order": strict.boolean,
     "milliseconds": strict.by_name(strict.integer),
     "versions": strict.by_name(strict.string),
-    "refused": strict.optional(strict.string),
+    **_each(strict.optional(strict.string), "refused", "differs"),
 }
 _RUN: Readers = {
     **_each(strict.string, "cluster_id", "connection", "dag_id", "run_id", "artifact", "headline"),
@@ -402,14 +407,14 @@ _WATCH: Readers = {**_each(strict.string, "cluster_id", "connection"), "since_ms
 
 OLD_READERS: Final[Mapping[type, Reader]] = {
     CleaningProgress: _record(CleaningProgress, _PROGRESS),
-    PlanSummary: _record(PlanSummary, _PLAN, {"left": {}, "era": None, "leaders": None}),
+    PlanSummary: _record(PlanSummary, _PLAN, {"left": {}, "era": None, "leaders": None, "folded": None}),
     PlanArchive: _record(PlanArchive, _PLAN_ARCHIVE),
     ApprovalRequest: _record(ApprovalRequest, _ASKED),
     Approval: _record(Approval, _ANSWERED),
     RunDecision: _record(RunDecision, _DECIDED),
     TaskFailure: _record(TaskFailure, _FAILURE),
     ClusterState: _record(ClusterState, _LISTING, {"explained_gaps": [], "passed_ms": None}),
-    Inventory: _record(Inventory, _INVENTORY),
+    Inventory: _record(Inventory, _INVENTORY, {"folded": None}),
     ScrubSummary: _record(ScrubSummary, _SCRUB, {"era": None}),
     ScrubPlan: _record(ScrubPlan, _SCRUB_PLAN, {"era": None}),
     ArchiveManifest: _record(ArchiveManifest, _MANIFEST),

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     PartitionOutcome,
     UserPartitionReport,
 )
-from tests.property.old_documents import _ERA, Reader, Readers, _each, _record
+from tests.property.old_documents import _ERA, _FOLDED, Reader, Readers, _each, _record
 
 
 def _text(value: object, what: str) -> str:
@@ -110,6 +110,7 @@ _REPORT: Readers = {
     "metadata_partitions": strict.array(_PART),
 }
 _MARKING: Readers = {
+    "folded": strict.optional(_FOLDED),
     "era": strict.optional(_ERA),
     "cluster_id": _text,
     "dry_run": strict.boolean,
@@ -121,6 +122,6 @@ OLD_REPORT_READERS: Final[Mapping[type[Any], Reader]] = {
     # Reports of earlier releases know of no archive and of no era.
     CleanupReport: _record(CleanupReport, _REPORT, {"archive": None, "era": None}),
     MetadataPartitionReport: _PART,
-    Marking: _record(Marking, _MARKING, {"era": None}),
+    Marking: _record(Marking, _MARKING, {"era": None, "folded": None}),
 }
 """Kind of document → what read its fields."""

@@ -40,6 +40,7 @@ _REFUSAL: Final[Plain] = {
 _ERA: Final[Plain] = {"name": "keyed", "why": "a key names its record"}
 _ROOT: Final[Plain] = {"marker": {"id": "x", "seen": [1, -2, None, True]}, "text": "root"}
 _FILE: Final[Plain] = {"name": "segments/a.log", "bytes": 5, "sha256": _SHA}
+_FOLDED: Final[Plain] = {"generation": 2, "created_at_ms": 3, "folded_at_ms": 1, "offsets": 9}
 _PART: Final[Plain] = {
     "next_offset": 10, "segments": 1, "bytes": -5, "unresolved": 0, "quarantined": 0,
     "anchors": [{"offset": 8, "sha256": _SHA}, {"offset": 9, "sha256": _SHA}],
@@ -47,6 +48,7 @@ _PART: Final[Plain] = {
     "state": {"name": "generation=1/metadata_partition=0/a.state", "bytes": 6, "sha256": _SHA},
     "changes": {"name": "generation=2/metadata_partition=0/a.changes", "bytes": 7, "sha256": _SHA},
     "holes": [{"metadata_partition": 0, "start": 3, "end": 5}], "more_holes": 0, "keyed_at": None,
+    "keyed": 1, "routed": 4, "begin": 2,
 }  # fmt: skip
 _OF_CLUSTER: Final[Plain] = {"cluster_id": "cluster", "connection": "rlmm_default"}
 _ASKED: Final[Plain] = {"plan_id": "p", "plan_sha256": _SHA, "asked_at_ms": 1}
@@ -84,6 +86,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "state": "running",
     },
     PlanSummary: {
+        "folded": _FOLDED,
         "leaders": {
             "all": 1, "at_least": 2, "unresolved": 1, "goes": {"segments": 0, "bytes": 0},
             "not_tiered": {"segments": 1, "bytes": 2}, "why": {"it hides": 1},
@@ -133,6 +136,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         ],
     },
     Inventory: {
+        "folded": _FOLDED,
         **_OF_CLUSTER, "created_at_ms": 1, "artifact": "dag.run", "generation": "inventory-1",
         "files": {
             "topics.parquet": {"rows": 1, "bytes": 5, "sha256": _SHA},
@@ -189,12 +193,14 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "partitions": [{"partition": 0, "segments": [{"segment_id": _ID, "start_offset": 0, "end_offset": 9}]}],
     },
     Generation: {
-        "number": 2, "cluster_id": "cluster", "topic_id": _ID, "fold_version": 3, "created_at_ms": 1, "parts": {"0": _PART},
+        "number": 2, "cluster_id": "cluster", "topic_id": _ID, "fold_version": 3, "created_at_ms": 1, "folded_at_ms": 1,
+        "parts": {"0": _PART},
         "era": _ERA,
     },
     TaskReport: {
         "metadata_partition": 0, "part": _PART, "records": 3, "in_order": True, "user_partitions": 1,
         "largest_user_partition": 2, "milliseconds": {"read": 5}, "versions": {"python": "3"}, "refused": None,
+        "differs": None,
     },
     RunSummary: {
         **_OF_CLUSTER, "dag_id": "dag", "run_id": "run", "artifact": "dag.run", "kind": "cleaner", "began_at_ms": 1,
@@ -217,6 +223,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
     },
     MetadataPartitionReport: _CLEANED,
     Marking: {
+        "folded": _FOLDED,
         "cluster_id": "cluster", "dry_run": False, "marked": 2, "already_marked": 1, "refusals": [_LEFT, _REFUSAL],
         "era": _ERA,
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,14 +17,20 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, PlanError
-from airflow_provider_rlmm.core.generations.manifest import MANIFEST_NAME
+from airflow_provider_rlmm.core.generations.files import new_file
+from airflow_provider_rlmm.core.generations.folding import Folding
+from airflow_provider_rlmm.core.generations.manifest import MANIFEST_NAME, GenerationFile, GenerationPart
 from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.era import COMPACT, PLAIN_ERA, era_of_policy
 from airflow_provider_rlmm.features.retention.spark.columns import SEGMENT
 from airflow_provider_rlmm.features.retention.spark.executor import versions
 from airflow_provider_rlmm.features.retention.spark.executor.versions import software
-from airflow_provider_rlmm.features.retention.spark.generations import WrittenGeneration, next_generation
+from airflow_provider_rlmm.features.retention.spark.generations import (
+    FOLDED_ANEW_AFTER_MS,
+    WrittenGeneration,
+    next_generation,
+)
 from airflow_provider_rlmm.features.retention.spark.segments import per_piece
 from airflow_provider_rlmm.features.retention.spark.what_if import (
     AS_LISTED,
@@ -75,13 +82,15 @@ class Log:
     records: list[Record]
     begins: list[dict[int, int]] = field(default_factory=list)
 
-    def run(self, store: GenerationStore, share: float = 1.0, **identity: Any) -> WrittenGeneration:
+    def run(self, store: GenerationStore, share: float = 1.0, later_ms: int = 0, **identity: Any) -> WrittenGeneration:
         """Bring a data set forward, to a share of what there is."""
         ends = Counter(partition for partition, _, _ in self.records)
         some = [record for record in self.records if record[1] < int(ends[record[0]] * share)]
         frame = frame_of(self.spark, some, self.folder / str(len(self.begins)))
         reader: Any = LoggedReader(frame, replace(range_of(frame), **identity), begins=self.begins)
-        return next_generation(reader, evaluation_of(), store)
+        evaluation = evaluation_of()
+        limits = replace(evaluation.limits, now_ms=evaluation.limits.now_ms + later_ms)
+        return next_generation(reader, replace(evaluation, limits=limits), store)
 
 
 @pytest.fixture
@@ -135,6 +144,49 @@ def test_an_era_that_was_seen_once_stays_as_long_as_it_is_the_same_topic(log: Lo
     shorter = log.run(store, 0.5)
     assert (shorter.read_on_from, shorter.generation.era) == (None, compacted.told())
     assert log.run(store, topic_id=UUID(int=99)).generation.era == PLAIN_ERA.told()
+
+
+def test_once_a_day_all_is_read_and_is_what_was_known(log: Log, store: GenerationStore) -> None:
+    log.run(store, 0.4)
+    log.run(store, 0.6, FOLDED_ANEW_AFTER_MS - 1)
+    assert log.begins[-1] != log.begins[0], "the time has not come"
+    written = log.run(store, 1.0, FOLDED_ANEW_AFTER_MS)
+    assert (written.generation.number, written.read_on_from) == (3, None)
+    assert written.why_all == "once a day; generation 2 is compared with what comes of it"
+    assert log.begins[-1] == log.begins[0]
+    assert written.generation.folded_at_ms == written.generation.created_at_ms == NOW + FOLDED_ANEW_AFTER_MS
+    assert log.run(store, 1.0, 2 * FOLDED_ANEW_AFTER_MS - 1).read_on_from == 3
+
+
+def test_a_generation_that_the_log_contradicts_stays_red(log: Log, store: GenerationStore) -> None:
+    known = log.run(store, 0.6).generation
+    first, second = ((number, part) for number, part in known.known[:2])
+    swapped = {first[0]: replace(first[1], state=forged_state(store, first[1])), second[0]: second[1]}
+    manifest = Path(store.root.removeprefix("file://")) / f"generation=1/{MANIFEST_NAME}"
+    manifest.unlink()
+    store.create(replace(known, parts={**known.parts, **swapped}))
+    assert log.run(store, 0.8).read_on_from == 1, "nobody sees it for a day"
+    for _ in range(2):
+        with pytest.raises(PlanError) as raised:
+            log.run(store, 1.0, FOLDED_ANEW_AFTER_MS)
+        assert re.match(
+            rf"generation 2 of .* does not say what the log says: metadata partition {first[0]} up to offset \d+\. Who",
+            str(raised.value),
+        )
+        assert store.root in str(raised.value)
+    assert store.numbers() == [2, 1]
+
+
+def forged_state(store: GenerationStore, part: GenerationPart) -> GenerationFile:
+    """Write a state that says another size of a segment."""
+    assert part.state is not None
+    number = int(part.state.name.split("metadata_partition=")[1].partition("/")[0])
+    folding = Folding(number, PARTITIONS, part, store.root)
+    rows = folding.state._own().alive()
+    folding.state._own().segments.write("segment_size_in_bytes", rows[:1], 7)
+    with new_file(store.root, f"generation=1/metadata_partition={number}/_forged.state") as file:
+        folding._write_state(file)
+    return file.described()
 
 
 def test_only_files_of_the_manifest_count(log: Log, store: GenerationStore, tmp_path: Path) -> None:

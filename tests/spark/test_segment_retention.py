@@ -20,6 +20,10 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from airflow_provider_rlmm.core.log.folded_topic import FoldedTopic
+from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
+from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
+from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
@@ -27,12 +31,14 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.world.cluster_state import ListedTopic
 from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT, RecordAges
+from airflow_provider_rlmm.features.retention.spark.generations import FOLDED_ANEW_AFTER_MS
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files, kafka_connector_coordinates
 from airflow_provider_rlmm.features.retention.spark.what_if_document import WHAT_IF_DOCUMENT, WhatIfDocument
 from airflow_provider_rlmm.operators.task_folder import handed_over
 from dev import ensure_spark_jars, tiering
 from dev.broker import METADATA_TOPIC, LocalKafka
 from dev.spark import SHORT_LIFE
+from tests.integration.kafka_topics import config_of
 from tests.spark.judged_cluster import DEAD, FULL, JOB, LIVE, SEGMENTS, TRIMMED, Cluster, cluster_with_orphans
 from tests.spark.plain_evaluation import evaluate_plan, replay
 
@@ -146,8 +152,10 @@ def test_the_second_run_reads_only_what_is_new_and_tries_other_settings_over_all
     for argv in (argvs[0], argvs[2]):
         argv += ["--what-if", setting]
     nobodys = [*argvs[2], "--what-if", "nobody:retention.ms=0"]
-    done = submit(script, tmp_path, str(JOB), json.dumps([*argvs, nobodys]))
-    assert "statuses [0, 0, 0, 1]" in done.stdout, done.stdout
+    anew = job_arguments(cluster, tmp_path, tmp_path / "anew", now_ms=str(now_ms + FOLDED_ANEW_AFTER_MS))
+    anew += ["--data-set", str(data_set)]
+    done = submit(script, tmp_path, str(JOB), json.dumps([*argvs, nobodys, anew]))
+    assert "statuses [0, 0, 0, 1, 0]" in done.stdout, done.stdout
 
     alone, first, second = (read_plan(str(output)) for output in outputs)
     total = len(cluster.records)
@@ -180,6 +188,20 @@ def test_the_second_run_reads_only_what_is_new_and_tries_other_settings_over_all
     assert [one.topic for one in tried.listed_topics] == [LIVE]
     assert tried.by_reason["RETENTION_MS"].segments >= 2 * SEGMENTS
     assert f"what if {setting}, estimated: " in done.stdout
+
+    # A day later all is read anew, and is as it was; and what Spark has folded is what a reader of the log knows.
+    assert "generation 3: reads the topic from its beginning: once a day; generation 2 is compared" in done.stdout
+    third = read_plan(str(tmp_path / "anew"))
+    assert (third.job["read_on_from"], third.job["records"]) == (None, total)
+    with KafkaMetadataEventLog(config_of(cluster.kafka)) as log:
+        own = TopicState(log, KafkaClusterTopics(config_of(cluster.kafka)), keep_finished=True)
+        own.advance()
+        expected_state = own.snapshot()
+    folded = FoldedTopic(str(data_set), lambda: now_ms + FOLDED_ANEW_AFTER_MS).read(beyond=0)
+    assert folded.state.digest() == expected_state.state.digest()
+    assert (folded.identity, folded.next_offsets) == (expected_state.identity, expected_state.next_offsets)
+    assert (folded.tails, folded.routed) == (expected_state.tails, expected_state.routed)
+    assert (folded.gaps, folded.holes, folded.quarantined) == ((), (), ())
 
 
 @pytest.mark.rare

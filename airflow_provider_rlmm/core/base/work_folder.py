@@ -24,6 +24,15 @@ def cluster_folder(cluster_id: str) -> str:
     return _CLUSTER + _NO_NAME.sub("-", cluster_id).lstrip("._-")
 
 
+def generations_folder(cluster_id: str) -> str:
+    """
+    Return the name of the folder of the generations that the Spark job keeps.
+
+    :param cluster_id: of the cluster; each manifest says its own, and is compared with it.
+    """
+    return f"segments-{cluster_id}"
+
+
 def is_cluster_folder(name: str) -> bool:
     """Tell whether a folder may be a cluster's."""
     return name.startswith(_CLUSTER)

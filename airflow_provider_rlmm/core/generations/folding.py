@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +24,7 @@ from airflow_provider_rlmm.core.generations.manifest import (
 )
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
 from airflow_provider_rlmm.core.records.era import keyed_offset
-from airflow_provider_rlmm.core.records.lost_records import holes_of
+from airflow_provider_rlmm.core.records.lost_records import HistoryGap, holes_of
 from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES
 from airflow_provider_rlmm.core.records.read_tail import digests
 
@@ -126,6 +129,14 @@ class Folding:
             self.require_known()
             self._apply_new(records)
 
+    def digest(self) -> str:
+        """Return a hash of all that is known: the same whichever way it was read."""
+        found = sorted(map(repr, self.quarantined.to_pylist()))
+        # A gap stands in two pieces where a reading has ended within it, and of many gaps the first are named.
+        gaps = joined(self.holes) if not self.more_holes else ()
+        said = (self.state.digest(), self.routed, self.keyed, self.keyed_at, gaps, found)
+        return hashlib.sha256(repr(said).encode()).hexdigest()
+
     def require_known(self) -> None:
         """
         Refuse a log that does not show all the records that it was known by; to be asked when no more come.
@@ -220,6 +231,21 @@ class Folding:
         with pa.ipc.new_stream(sink, _STATE) as writer:
             writer.write_table(self.quarantined.replace_schema_metadata(_FORMAT))
         self.state.write_ipc(sink)
+
+
+def joined(holes: Iterable[HistoryGap]) -> tuple[HistoryGap, ...]:
+    """
+    Return the gaps of a metadata partition, those that lie side by side as one.
+
+    :param holes: its gaps, by offset.
+    """
+    found: list[HistoryGap] = []
+    for hole in holes:
+        if found and found[-1].end == hole.start:
+            found[-1] = replace(found[-1], end=hole.end)
+        else:
+            found.append(hole)
+    return tuple(found)
 
 
 class _Changes:

@@ -21,6 +21,7 @@ from typing import Annotated
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 
@@ -167,6 +168,12 @@ class Generation:
     def known(self) -> list[NumberedPart]:
         """The metadata partitions of which a record was ever read, by number."""
         return [(number, part) for number, part in sorted(self.parts.items()) if part.state is not None]
+
+    @property
+    def folded(self) -> Folded:
+        """What an answer says that begins with this generation."""
+        offsets = sum(part.next_offset for part in self.parts.values())
+        return Folded(self.number, self.created_at_ms, self.folded_at_ms, offsets)
 
     def misfit(self, other: Generation, begin: Mapping[int, int], end: Mapping[int, int]) -> str | None:
         """

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.records.columnar import ColumnarState
+    from airflow_provider_rlmm.core.records.folded import Folded
 
 __all__ = ["Snapshot", "SnapshotStore"]
 
@@ -45,6 +46,8 @@ class Snapshot:
     :param late_updates: (metadata partition, offset) of an update of a segment that the state does not know → whether it came
         after the segment was finished, as somebody has looked up in the log.
     :param key_prefixes: below which copies were made, as the records below these offsets name them.
+    :param folded: the generation of the Spark job that it was made of, ``None`` where a task has read the log; of one no key
+        prefixes are known.
     """
 
     identity: TopicIdentity
@@ -58,6 +61,7 @@ class Snapshot:
     late_updates: Mapping[tuple[int, int], bool] = field(default_factory=dict)
     key_prefixes: frozenset[str] = frozenset()
     holes: tuple[HistoryGap, ...] = ()
+    folded: Folded | None = None
 
     def check(
         self, identity: TopicIdentity, beginning_offsets: Mapping[int, int], high_water_marks: Mapping[int, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,11 +27,14 @@ from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_rlmm.core.log.folded_topic import FoldedTopic
     from airflow_provider_rlmm.core.records.columnar import ApplyReport
 
 __all__ = ["TopicState"]
 
 logger = logging.getLogger(__name__)
+
+_NOT_USABLE = (SnapshotRefusedError, LogReplacedError, OffsetOutOfRangeError)
 
 CHUNK_ROWS = 250_000
 """
@@ -111,35 +114,59 @@ class TopicState:
         """See :class:`~airflow_provider_rlmm.core.log.snapshot.Snapshot`; whoever looks something up adds it here."""
         self.key_prefixes: set[str] = set(snapshot.key_prefixes) if snapshot else set()
         """See :class:`~airflow_provider_rlmm.core.log.snapshot.Snapshot`; whoever can read them adds them here."""
+        self.folded = snapshot.folded if snapshot else None
+        """The generation of the Spark job that this began with, ``None`` where there was none."""
+        self.known_from: str | None = None
+        """Where what was not read here comes from, as a person would remove it; ``None`` where all was read here."""
         self.refusal: str | None = None
         """Why :meth:`resume` did not take its snapshot and a full replay is due."""
 
     @classmethod
-    def resume(cls, snapshots: SnapshotStore, log: MetadataLogReader, topics: ClusterTopics, **options: Any) -> Self:
+    def resume(
+        cls,
+        snapshots: SnapshotStore,
+        log: MetadataLogReader,
+        topics: ClusterTopics,
+        *,
+        folded: FoldedTopic | None = None,
+        **options: Any,
+    ) -> Self:
         """
         Begin with a snapshot if it is one of this log, else at the beginning.
 
         :param snapshots: where the snapshot is kept.
         :param log: the log.
         :param topics: the cluster.
+        :param folded: what the Spark job has folded, which is taken where it knows more than the snapshot.
         :param options: as the constructor takes them.
         :return: a state that :meth:`advance` brings up to date; its ``refusal`` says why a snapshot was not taken.
         """
         fresh, snapshot = cls(log, topics, **options), None
         try:
             snapshot = snapshots.read()
-            snapshot.check(fresh.identity, log.beginning_offsets(), log.high_water_marks())
-            resumed = cls(log, topics, snapshot=snapshot, **options)
-            resumed._follower.require_tails()
-        except (SnapshotRefusedError, LogReplacedError, OffsetOutOfRangeError) as e:
+            state = fresh._continued(snapshot, str(snapshots), options)
+        except _NOT_USABLE as e:
+            state = fresh
             fresh.refusal = str(e)
             if snapshot is not None and snapshot.identity.cluster_id == fresh.identity.cluster_id:
                 # What the log has lost may have named them; whoever looks there finds something, or does not.
                 fresh.key_prefixes |= snapshot.key_prefixes
-            level = logging.INFO if isinstance(e.__cause__, FileNotFoundError) else logging.WARNING
-            logger.log(level, "snapshot %s is not used, the topic is replayed from its beginning: %s", snapshots, e)
-            return fresh
-        return resumed
+            _say_why_not(e, "snapshot %s is not used, the topic is replayed from its beginning: %s", snapshots)
+        if folded is None:
+            return state
+        try:
+            return fresh._continued(folded.read(beyond=sum(state.next_offsets.values())), str(folded), options)
+        except _NOT_USABLE as e:
+            _say_why_not(e, "what the Spark job has folded below %s is not used: %s", folded)
+            return state
+
+    def _continued(self, snapshot: Snapshot, known_from: str, options: Mapping[str, Any]) -> Self:
+        """Return the state that goes on from a snapshot, once it is shown that it is one of this log."""
+        snapshot.check(self.identity, self._log.beginning_offsets(), self._log.high_water_marks())
+        continued = type(self)(self._log, self._topics, snapshot=snapshot, **options)
+        continued._follower.require_tails()
+        continued.known_from = known_from
+        return continued
 
     @property
     def next_offsets(self) -> dict[int, int]:
@@ -241,6 +268,11 @@ class TopicState:
         self._follower.take(chunk)
         if decoded is not None:
             on_applied(decoded, report)
+
+
+def _say_why_not(error: Exception, text: str, source: object) -> None:
+    """Log why a source was not taken: as a warning, unless it is only not there."""
+    logger.log(logging.INFO if isinstance(error.__cause__, FileNotFoundError) else logging.WARNING, text, source, error)
 
 
 def _good_records(decoded: Any) -> dict[int, int]:

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.plans.certainty import LeadersTold
 from airflow_provider_rlmm.core.plans.counts import NOTHING, Count
 from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan, PlanForm
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 
 PLAN_FORM = PlanForm(
@@ -143,6 +144,7 @@ class PlanSummary(DeletionPlan):
     :param files: metadata partition → its file, for exactly those of ``by_metadata_partition``.
     :param job: what the Spark job says of its own work, plain JSON; empty where another program made the plan.
     :param leaders: what the Spark job tells of the leaders of living topics; ``None`` where another program made the plan.
+    :param folded: the generation of the Spark job that its reading began with; ``None`` where there was none.
     """
 
     read_until: Mapping[int, int]
@@ -157,6 +159,7 @@ class PlanSummary(DeletionPlan):
     job: PlainJson = field(default_factory=dict)
     left: Annotated[Mapping[int, Count], AbsentAs({})] = field(default_factory=dict)
     leaders: Annotated[LeadersTold | None, AbsentAs(None)] = None
+    folded: Annotated[Folded | None, AbsentAs(None)] = None
 
     FORM: ClassVar[PlanForm] = PLAN_FORM
 
@@ -214,9 +217,8 @@ class PlanSummary(DeletionPlan):
 
     def _plain(self) -> dict[str, Any]:
         plain = DeletionPlan._plain(self)
-        if self.leaders is None:
-            del plain["leaders"]
-        return plain
+        # Plans that say nothing of them are written as earlier releases did.
+        return {name: value for name, value in plain.items() if name not in ("leaders", "folded") or value is not None}
 
     def check_numbers(self) -> None:
         """See :class:`~airflow_provider_rlmm.core.plans.deletion_plan.DeletionPlan`."""

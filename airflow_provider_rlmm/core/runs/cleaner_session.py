@@ -14,7 +14,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder, generations_folder
 from airflow_provider_rlmm.core.log.floored_log import NOTHING_CONFIRMED, Confirmation
 from airflow_provider_rlmm.core.log.topic_state import ProgressListener, ignore_progress
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, ScrubLimits
@@ -113,12 +113,26 @@ class CleanerSession:
         return None if settings.storage_uri is None else layout_named(settings.layout, settings.layout_options)
 
     @contextmanager
-    def topic(self) -> Iterator[TopicReplay]:
-        """Return the metadata topic, resumed from the latest snapshot; at the end of the block it leaves another one."""
+    def topic(self, *, or_folded: bool = False) -> Iterator[TopicReplay]:
+        """
+        Return the metadata topic, resumed from the latest snapshot; at the end of the block it leaves another one.
+
+        :param or_folded: whether it may begin with what the Spark job has folded, where that knows more: for those who read
+            from the log itself what they write by, or write nothing.
+        """
+        from airflow_provider_rlmm.core.log.folded_topic import FoldedTopic
         from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
         topic = TopicReplay(
-            self.log, self.topics, self.clock, self.snapshots, on_progress=self.on_progress, layout=self._layout
+            self.log,
+            self.topics,
+            self.clock,
+            self.snapshots,
+            on_progress=self.on_progress,
+            layout=self._layout,
+            folded=FoldedTopic(f"{self.work_uri}/{generations_folder(self.cluster_id)}", self.clock)
+            if or_folded
+            else None,
         )
         try:
             yield topic

@@ -31,7 +31,9 @@ from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_rlmm.core.log.folded_topic import FoldedTopic
     from airflow_provider_rlmm.core.records.columnar import ApplyReport
+    from airflow_provider_rlmm.core.records.folded import Folded
     from airflow_provider_rlmm.core.storage.layout import Layout
 
 logger = logging.getLogger(__name__)
@@ -49,6 +51,8 @@ class TopicReplay:
     :param snapshots: where an earlier task may have left a snapshot; ``None`` reads the log from its beginning.
     :param on_progress: told how far each reading is.
     :param layout: tells which key prefixes records name; ``None`` where nobody asks for them.
+    :param folded: what the Spark job has folded, which is begun with where it knows more than the snapshot. No snapshot is
+        left of what came of it.
     :raises ClusterMismatchError: if log and topics are of different clusters.
     :raises EventLogError: if the log cannot be read.
     """
@@ -62,6 +66,7 @@ class TopicReplay:
         *,
         on_progress: ProgressListener = ignore_progress,
         layout: Layout | None = None,
+        folded: FoldedTopic | None = None,
     ) -> None:
         self.log = log
         self.topics = topics
@@ -71,12 +76,12 @@ class TopicReplay:
         self._topic = (
             TopicState(log, topics, clock=clock, keep_finished=True)
             if snapshots is None
-            else TopicState.resume(snapshots, log, topics, clock=clock, keep_finished=True)
+            else TopicState.resume(snapshots, log, topics, folded=folded, clock=clock, keep_finished=True)
         )
         self._prefixes = None if layout is None else NamedPrefixes(layout, self._topic.key_prefixes)
         self.resumed_at: Mapping[int, int] = dict(self._topic.next_offsets)
         """Metadata partition → first offset that is not in the snapshot, inclusive; 0 where there was none."""
-        self.known_from = None if snapshots is None or self._topic.refusal is not None else str(snapshots)
+        self.known_from = self._topic.known_from
         """Where an earlier task has left what was not read here; ``None`` where all that is known was read here."""
         self.records_read = 0
         """Number of records that were read here: those of the snapshot are not among them."""
@@ -126,17 +131,25 @@ class TopicReplay:
         known = sum(self.resumed_at.values())
         if not known:
             return f"{self.records_read:,} records were read, all that there are"
+        if self.folded is not None:
+            return f"{self.records_read:,} records were read; {self.folded.said_at(self._clock())}"
         return (
             f"{self.records_read:,} records were read; the {known:,} offsets below them were known from an earlier task"
         )
 
+    @property
+    def folded(self) -> Folded | None:
+        """The generation of the Spark job that this began with, ``None`` where there was none."""
+        return self._topic.folded
+
     def keep(self) -> None:
         """
-        Leave a snapshot of what was read for later tasks; where that cannot be done they read more, nothing worse.
+        Leave a snapshot of what was read for later tasks; where that cannot be done they read more, nothing worse. What began
+        with a generation is not kept: if that one was wrong, its mistakes end with it.
 
         It never raises what could take the place of the error that ends a task.
         """
-        if self._snapshots is None or not self._unwritten:
+        if self._snapshots is None or self.folded is not None or not self._unwritten:
             return
         try:
             self._forget_settled_updates()

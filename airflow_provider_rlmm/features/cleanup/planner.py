@@ -105,6 +105,7 @@ class CleanupPlanner:
             hold=self.hold().entries,
             era=era.told(),
             tails=draft.tails,
+            folded=topic.folded,
         )
         return Plan(summary, draft.to_table())
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, reader_of
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
+from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.core.runs.attention import Attention
@@ -138,6 +139,8 @@ class Marking:
     refusals: tuple[Refused, ...]  # what was not marked, and why
     # the era of the log; earlier releases did not say it
     era: Annotated[ToldEra | None, AbsentAs(None)] = None
+    # the generation of the Spark job that its reading began with; ``None`` where there was none
+    folded: Annotated[Folded | None, AbsentAs(None)] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
     effects: MarkerEffects = DryRunMarkerEffects(session.log)
     if not dry_run:
         effects = RealMarkerEffects(session.access.get_publisher(session.log))
-    with step(uri, "mark"), session.topic() as topic:
+    with step(uri, "mark"), session.topic(or_folded=True) as topic:
         session.require_known_places(topic)
         require_known_hold(session, topic)
         marker = DeletedPartitionMarker(topic, effects, clock=session.clock, hold=session.hold)
@@ -82,6 +82,7 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
         report.already_marked,
         report.refusals,
         session.log.era.told(),
+        topic.folded,
     )
     write_document(uri, MARK_DOCUMENT, json.dumps(plain_of(left)))
     log_refusals(report.refusals)
@@ -117,7 +118,7 @@ def plan(
     from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
 
     work = session.work_of(source_plan)
-    with step(uri, "plan"), session.topic() as topic:
+    with step(uri, "plan"), session.topic(or_folded=True) as topic:
         # A plan deletes nothing: it says what whoever applies it would be refused for.
         root, unknown = session.prove_root(topic, limits, dry_run=True), require_known_hold(session, topic)
         planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)

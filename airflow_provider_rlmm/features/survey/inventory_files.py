@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.base.file_systems import (
     remove_folder,
     replace_file,
 )
+from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.features.survey.inventory import (
     INVENTORY_DOCUMENT,
     MAX_INVENTORY_BYTES,
@@ -91,6 +92,7 @@ def write_inventory(
     partitions: pa.Table,
     segments: Iterable[tuple[int, pa.Table]],
     totals: Totals,
+    folded: Folded | None = None,
 ) -> Inventory:
     """
     Write a generation, and name it in ``inventory.json`` unless a newer one is named there by then.
@@ -104,6 +106,7 @@ def write_inventory(
     :param partitions: rows of the file of user partitions.
     :param segments: metadata partition and its rows, one after the other; read once.
     :param totals: summed up.
+    :param folded: the generation of the Spark job that the reading began with.
     :return: the document.
     :raises DocumentError: if the document contradicts itself.
     :raises OSError: if it cannot be written; an older inventory is still there, whole.
@@ -115,7 +118,7 @@ def write_inventory(
     for metadata_partition, rows in segments:
         name = segments_file(metadata_partition)
         files[name] = _write(f"{folder}/{name}", rows)
-    inventory = Inventory(cluster_id, connection, created_at_ms, artifact, generation, files, totals)
+    inventory = Inventory(cluster_id, connection, created_at_ms, artifact, generation, files, totals, folded)
     document = [inventory.to_json().encode()]
     create_file(f"{folder}/{INVENTORY_DOCUMENT}", document)
     named = _named(cluster_uri)

@@ -29,7 +29,7 @@ def survey(session: CleanerSession, uri: str, name: str, connection: str, *, lim
     from airflow_provider_rlmm.features.survey import survey as surveyed
     from airflow_provider_rlmm.features.survey.inventory_files import write_inventory
 
-    with step(uri, "survey"), session.topic() as topic:
+    with step(uri, "survey"), session.topic(or_folded=True) as topic:
         topic.advance()
         now_ms = session.clock()
         found = surveyed.survey(topic, limits, session.hold(), now_ms)
@@ -43,6 +43,7 @@ def survey(session: CleanerSession, uri: str, name: str, connection: str, *, lim
             partitions=found.partitions,
             segments=found.segments(),
             totals=found.totals,
+            folded=topic.folded,
         )
     totals = inventory.totals
     logger.info(

@@ -36,7 +36,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     @contextmanager
     def opened(*_: Any, **__: Any) -> Iterator[Any]:
         @contextmanager
-        def topic() -> Iterator[Any]:
+        def topic(**_: Any) -> Iterator[Any]:
             yield made.topic()
 
         yield SimpleNamespace(

@@ -8,14 +8,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.errors import PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.core.generations.manifest import (
     Generation,
     GenerationPart,
     with_gaps,
 )
 from airflow_provider_rlmm.core.generations.store import GenerationStore
-from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra, era_of_key
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra, era_of_key
 from airflow_provider_rlmm.core.records.lost_records import holes_of
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.retention.spark.memory import ExecutorMemory, TaskMemory, say_memory
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 
 log = logging.getLogger(__name__)
+
+FOLDED_ANEW_AFTER_MS = 20 * HOUR_MS
+"""
+All is read from the log's beginning after so long, and compared: once a day, by a job of each hour or of each day. Mark, plan
+and survey use a generation for a few hours longer.
+"""
 
 OFFSETS_PER_TASK = 1_000_000
 """A task that reads this many records takes a few seconds: more tasks than cores are worth their cost from there on."""
@@ -49,18 +56,27 @@ def next_generation(reader: MetadataReader, evaluation: Evaluation, store: Gener
     """
     Read what is new, and write the next generation of a data set; old generations are removed.
 
-    All is read where there is no generation, or the newest one is not of this topic, this log or this version.
+    All is read where there is no generation, or the newest one is not of this topic, this log or this version; and once a
+    day, when the newest one is compared with what the log says.
 
     :param reader: reads what of the topic there is now.
     :param evaluation: what holds.
     :param store: the data set.
-    :raises PlanError: if the topic was not read in order, a file is not what its task told, or another run was faster.
+    :raises PlanError: if the topic was not read in order, a file is not what its task told, another run was faster, or the
+        newest generation does not say what the log says.
     :raises ConfigurationError: if this Python lacks what opens the data set.
     """
     topic_range, numbers = reader.topic_range, store.numbers()
     empty = _manifest(numbers[0] + 1 if numbers else 1, topic_range, evaluation, {}, PLAIN_ERA, None)
     before, why_all, era = _newest(store, numbers, empty, topic_range)
-    written = write_generation(reader, evaluation, store, before=before, number=empty.number, why_all=why_all, era=era)
+    compared = before if before is not None and _is_due(before, topic_range, evaluation.limits.now_ms) else None
+    if compared is not None:
+        before, why_all = None, f"once a day; generation {compared.number} is compared with what comes of it"
+    written = write_generation(
+        reader, evaluation, store, before=before, number=empty.number, why_all=why_all, era=era, compared=compared
+    )
+    if compared is not None:
+        _require_same(compared, written, store)
     store.create(written.generation)
     try:
         if gone := store.remove_old(empty.number):
@@ -79,6 +95,7 @@ def write_generation(
     number: int = 1,
     why_all: str = "",
     era: LogEra = PLAIN_ERA,
+    compared: Generation | None = None,
 ) -> WrittenGeneration:
     """
     Write the files of a generation; it does not count before its manifest is written.
@@ -90,18 +107,20 @@ def write_generation(
     :param number: of the generation to be written.
     :param why_all: why all is read.
     :param era: the era of the log, as earlier generations have seen it.
+    :param compared: the generation that is compared with what is read, where all is.
     :raises PlanError: if the topic was not read in order, or a file is not what its task told.
     """
     from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder
 
     topic_range, known = reader.topic_range, {} if before is None else before.parts
     begins = {p: known[p].start if p in known else begin for p, begin in topic_range.begin.items()}
-    order = GenerationOrder(store.root, number, topic_range.end, known, topic_range.begin)
+    said = {} if compared is None else compared.parts
+    order = GenerationOrder(store.root, number, topic_range.end, known, topic_range.begin, said)
     if before is None:
         log.info("generation %d: reads the topic from its beginning: %s", number, why_all)
     else:
         log.info("generation %d: reads on from generation %d", number, before.number)
-    say_memory(executor_memory(reader.spark), TaskMemory.of(topic_range.begin, topic_range.end, before))
+    say_memory(executor_memory(reader.spark), TaskMemory.of(topic_range.begin, topic_range.end, before or compared))
     expected = {p: begins[p] for p, end in topic_range.end.items() if end > begins[p]}
     told = run_tasks(reader.read(begins), evaluation, order, tasks_for(reader, expected))
     silent = {p: expected[p] for p in expected.keys() - {report.metadata_partition for report in told.reports}}
@@ -110,9 +129,9 @@ def write_generation(
     if silent and (lacking := silent.keys() - reader.without_records(silent)):
         raise not_read(min(lacking), 0)
     parts = {report.metadata_partition: report.part for report in told.reports}
-    # Of the others nothing is new, and nothing was known but where they end.
+    # Of those that nobody was asked for nothing is new.
     parts = {
-        **{p: known.get(p) or GenerationPart(end, begin=topic_range.begin[p]) for p, end in topic_range.end.items()},
+        **known,
         **{p: _without_records(known.get(p), p, begin, topic_range.end[p]) for p, begin in silent.items()},
         **parts,
     }
@@ -123,6 +142,34 @@ def write_generation(
         None if before is None else before.number,
         why_all,
     )
+
+
+def _is_due(generation: Generation, topic_range: TopicRange, now_ms: int) -> bool:
+    """Tell whether all is to be read from the beginning of the log again, and is still there."""
+    if now_ms - generation.folded_at_ms < FOLDED_ANEW_AFTER_MS:
+        return False
+    if topic_range.era.or_later(LogEra.of(generation.era)).era is not Era.PLAIN:
+        # A log cleaner may have taken records since; nobody else begins with such a generation.
+        return False
+    lost = [p for p, part in sorted(generation.parts.items()) if topic_range.begin[p] > part.begin]
+    if lost:
+        log.warning(
+            "generation %d cannot be compared with the log: metadata partition %d has lost records since they were read",
+            generation.number, lost[0],
+        )  # fmt: skip
+    return not lost
+
+
+def _require_same(compared: Generation, written: WrittenGeneration, store: GenerationStore) -> None:
+    """Refuse to go on where a generation did not say what the log says: a person finds out why."""
+    found = [report.differs for report in written.reports if report.differs is not None]
+    if found:
+        raise PlanError(
+            f"generation {compared.number} of {store.uri} does not say what the log says: {'; '.join(found[:3])}"
+            f"{' and more' if found[3:] else ''}. Who marked, planned or surveyed with it may have overlooked segments or "
+            "named what is none; nothing is deleted by it, as the log itself is read before. Keep a copy of "
+            f"{store.root} to find out why, then remove it: the next run reads all"
+        )
 
 
 def executor_memory(spark: SparkSession) -> ExecutorMemory:
@@ -207,6 +254,9 @@ def _manifest(
         VERSION,
         evaluation.limits.now_ms,
         evaluation.limits.now_ms if before is None else before.folded_at_ms,
-        {p: parts.get(p) or GenerationPart(end) for p, end in sorted(topic_range.end.items())},
+        {
+            p: parts.get(p) or GenerationPart(end, begin=topic_range.begin[p])
+            for p, end in sorted(topic_range.end.items())
+        },
         era.told(),
     )

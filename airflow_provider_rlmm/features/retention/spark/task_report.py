@@ -39,6 +39,8 @@ class TaskReport:
     milliseconds: Mapping[Text, int] = field(default_factory=dict)  # step → how long it took
     versions: Mapping[Text, Text] = field(default_factory=dict)  # what the executor runs
     refused: Text | None = None  # why it could not go on from the generation before; nothing was written then
+    # how the log differs from a generation that was to be compared with it; ``None`` where it does not, or none was
+    differs: Text | None = None
 
     def to_json(self) -> str:
         """Return the report as text."""

@@ -7,7 +7,7 @@ import json
 import re
 import stat
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -73,6 +73,7 @@ from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOpe
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.settings import artifact_uri
+from tests.generations import written
 from tests.spark_jars import connector_jar
 
 PARTITIONS = 2
@@ -1027,6 +1028,23 @@ def test_a_survey_leaves_an_inventory_of_the_cluster(cluster: Cluster, work: Pat
         "alive",
     ]
     assert (cluster.storage.keys, cluster.events) == (keys, events)
+
+
+def test_what_the_spark_job_has_folded_is_begun_with_and_named(cluster: Cluster, work: Path) -> None:
+    """Where it knows more than an earlier task: mark, plan and survey begin there, and leave no snapshot."""
+    generation, _ = written(str(work / "segments-cluster-1"), cluster.log, system_clock())
+    counts = SurveyRemoteLogOperator(task_id="survey", limits=NOW).execute(context())
+    assert (counts["orphaned_segments"], counts["topics"]) == (6, 2)
+    inventory = Inventory.from_json((work / "cluster-cluster-1" / "inventory.json").read_text())
+    assert inventory.folded == generation.folded
+    marked = MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    assert marked["marked"] == len(GONE)
+    said = json.loads((work / "dag.run" / "mark.json").read_text())
+    assert said["folded"] == asdict(generation.folded)
+    assert generation.folded.offsets == cluster.events - len(GONE)
+    plan()
+    assert read_plan(str(work / "dag.run")).folded == generation.folded
+    assert not list((work / "cluster-cluster-1").glob("*.snapshot"))
 
 
 def test_a_held_topic_is_surveyed_as_one(cluster: Cluster) -> None:

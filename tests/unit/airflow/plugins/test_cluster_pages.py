@@ -15,9 +15,11 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
+from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.core.world.audit_log import AuditFiles
@@ -223,6 +225,14 @@ def test_an_inventory_that_cannot_be_read_is_said_in_red(client: TestClient, sam
     answer = client.get(f"/clusters/{CLUSTER}")
     assert answer.status_code == 200
     assert "What was surveyed last cannot be read" in answer.text[answer.text.index('role="alert"') :]
+
+
+def test_a_survey_that_began_with_a_generation_says_so(client: TestClient, sample: Sample) -> None:
+    assert "of the Spark job" not in client.get(f"/clusters/{CLUSTER}").text
+    begun = replace(sample.inventory, folded=Folded(1_012, NOW_MS - HOUR_MS, NOW_MS - 5 * HOUR_MS, 7))
+    (sample.cluster / "inventory.json").write_text(begun.to_json())
+    html = client.get(f"/clusters/{CLUSTER}").text
+    assert f"begun with generation 1,012 of the Spark job, of {time_text(NOW_MS - HOUR_MS)[:10]}" in html
 
 
 def test_an_inventory_of_another_cluster_is_not_shown(client: TestClient, sample: Sample) -> None:

@@ -40,7 +40,9 @@ NAMES = [(topic.topic_id.bytes, topic.name) for topic in CLUSTER.topics]
 
 def events_of(topic: Topic, largest_batch: int) -> list[dict[str, Any]]:
     batches = (
-        batch.append_column("timestamp_ms", pa.array(range(batch.num_rows), pa.int64()))
+        batch.set_column(
+            batch.schema.get_field_index("timestamp_ms"), "timestamp_ms", pa.array(range(batch.num_rows), pa.int64())
+        )
         for batch in batches_of(without_keys(topic), largest_batch)
     )
     return [row for batch in event_rows(batches, PARTITIONS) for row in batch.to_pylist()]

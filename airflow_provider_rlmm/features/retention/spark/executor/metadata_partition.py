@@ -45,6 +45,8 @@ class GenerationOrder:
     begins: Mapping[int, int] = field(
         default_factory=dict
     )  # metadata partition → where it begins, inclusive; else at 0
+    # what a generation says that is not gone on from, by metadata partition: all is read anew, and compared with it
+    compared: Mapping[int, GenerationPart] = field(default_factory=dict)
 
 
 def evaluate_batches(
@@ -82,6 +84,56 @@ def _by_metadata_partition(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Reco
             yield int(numbers[start]), batch.slice(start, end - start)
 
 
+class _Comparison:
+    """
+    What a generation says of a metadata partition, beside what the log says that is read from its beginning. Only a hash of
+    the former is kept: it takes as much memory as the latter, and that has not begun then.
+
+    :param number: which metadata partition.
+    :param num_partitions: how many the topic has.
+    :param part: what the generation says.
+    :param folder: URI of the folder that the names of its files are below.
+    :raises SnapshotRefusedError: if a file of that generation is not the one that its manifest names.
+    """
+
+    def __init__(self, number: int, num_partitions: int, part: GenerationPart, folder: str) -> None:
+        self._number, self._part = number, part
+        self._expected = Folding(number, num_partitions, part, folder).digest()
+        self._compared = False
+        self.differs: str | None = None
+        """How the log differs, ``None`` where it does not."""
+
+    def apply_below(self, folding: Folding, records: pa.RecordBatch) -> pa.RecordBatch:
+        """
+        Apply the records that the generation has read; return those behind them.
+
+        :param folding: what is read anew.
+        :param records: the next of the log.
+        """
+        if self._compared:
+            return records
+        below = int(np.count_nonzero(records["offset"].to_numpy() < self._part.next_offset))
+        if below:
+            folding.apply(records.slice(0, below))
+        if below < records.num_rows:
+            self.compare(folding)
+        return records.slice(below)
+
+    def compare(self, folding: Folding) -> None:
+        """
+        Compare, if that was not done: the generation has read no more.
+
+        :param folding: what was read anew.
+        """
+        if self._compared:
+            return
+        self._compared, end = True, self._part.next_offset
+        folding.end(end)
+        # Of another log the generation may say what it likes: nobody goes on from it.
+        if folding.anchors == self._part.anchors and folding.digest() != self._expected:
+            self.differs = f"metadata partition {self._number} up to offset {end}"
+
+
 class _Task:
     """The work on one metadata partition; where the generation before, or the log, does not fit, nothing is written."""
 
@@ -92,8 +144,11 @@ class _Task:
         self._place, self._attempt = f"generation={order.number}/metadata_partition={number}", f"{attempt}-{number}"
         self._milliseconds = dict.fromkeys(("load", "fold", "evaluate", "write"), 0.0)
         self._refused: str | None = None
+        self._comparison: _Comparison | None = None
         self._folding: Folding | None = None
         with self._step("load"):
+            if (part := order.compared.get(number)) is not None:
+                self._comparison = _Comparison(number, evaluation.num_partitions, part, order.folder)
             self._folding = Folding(
                 number,
                 evaluation.num_partitions,
@@ -117,12 +172,17 @@ class _Task:
         # After a refusal the rest is still taken: whoever stops reading in mid-stream ends the worker.
         if self._folding is not None and self._refused is None:
             with self._step("fold"):
-                self._folding.apply(records)
+                if self._comparison is not None:
+                    records = self._comparison.apply_below(self._folding, records)
+                if records.num_rows:
+                    self._folding.apply(records)
 
     def told(self) -> pa.RecordBatch:
         """Write the files; return the row that tells of them."""
         if self._folding is not None and self._refused is None:
             with self._step("fold"):
+                if self._comparison is not None:
+                    self._comparison.compare(self._folding)
                 self._folding.end(self._order.ends[self.number])
         unlisted, uncertain, ages = UNLISTED.empty_table(), UNCERTAIN.empty_table(), AGES.empty_table()
         leaders = LEADERS.empty_table()
@@ -142,7 +202,8 @@ class _Task:
         spent = {name: round(milliseconds) for name, milliseconds in self._milliseconds.items()}
         # For records, and for whoever takes these rows.
         spent["wait"] = max(0, round((time.perf_counter() - self._begun) * 1000) - sum(spent.values()))
-        told = replace(report, milliseconds=spent, versions=software())
+        differs = None if self._comparison is None else self._comparison.differs
+        told = replace(report, milliseconds=spent, versions=software(), differs=differs)
         columns = [told.to_json(), *map(ipc_of, (unlisted, uncertain, ages, leaders))]
         return pa.RecordBatch.from_arrays([pa.array([column]) for column in columns], schema=TOLD)
 
