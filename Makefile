@@ -153,7 +153,7 @@ matrix: setup ## Other versions: the wheel on Airflow 3.1 to 3.3 and Python 3.11
 mutations: setup ## Break the code on purpose and see every break caught
 	$(BIN)/python -m tests.mutations
 
-simulate-protections: setup ## Switch each protection off alone; the simulation must miss it within 2,000 seeds, and records which
+simulate-protections: setup ## Switch each protection off alone; the simulation must miss it within 5,000 seeds, and records which
 	$(BIN)/python -m tests.simulation.protections
 
 test-spark-scale: setup ## The Spark job on 1.25 million records, skewed, and on a cluster that loses a worker (SCALE=0.01 tries it; 8 GB)

@@ -34,7 +34,7 @@ from tests.simulation.runs import play, remembered_decoding, trouble_of
 from tests.simulation.stories import RECORDED, record_seeds, recorded_seeds
 from tests.simulation.world import World
 
-SEEDS = 2000
+SEEDS = 5000
 KIND = "protections"
 """What recorded seeds of these are kept as."""
 
@@ -123,11 +123,11 @@ def _lost_end() -> Iterator[Any]:
 
     advance_replay = replay.MetadataPartitionReplay.advance
 
-    def advance(self: Any) -> None:
+    def advance(self: Any, *args: Any) -> None:
         follower, number = self._follower, self.metadata_partition
         end = follower._log.high_water_marks()[number]
         follower.positions[number], follower.tails[number] = min(self.end, end), log_tail.LogTail(number)
-        advance_replay(self)
+        advance_replay(self, *args)
 
     advance_topic = topic_state.TopicState.advance
 
