@@ -39,7 +39,8 @@ def written(
     begin, end = dict(log.beginning_offsets()), ends or dict(log.high_water_marks())
     topic_range = TopicRange(METADATA_TOPIC, log.topic_id, begin, end)
     evaluation = Evaluation(len(end), ClusterState(cluster_id, now_ms, ()), EvaluationLimits(now_ms))
-    number = 1 if before is compared is None else (before or compared).number + 1  # type: ignore[union-attr]
+    earlier = before or compared
+    number = 1 if earlier is None else earlier.number + 1
     order = GenerationOrder(store.root, number, end, known, begin, {} if compared is None else compared.parts)
     begins = {p: known[p].start if p in known else first for p, first in begin.items()}
     reports = []

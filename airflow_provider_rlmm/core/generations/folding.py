@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.generations.manifest import (
     with_gaps,
 )
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
+from airflow_provider_rlmm.core.records.decoding.decode import count_good
 from airflow_provider_rlmm.core.records.era import keyed_offset
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap, holes_of
 from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES
@@ -95,11 +96,10 @@ class Folding:
             self._quarantined = [found]
             self._changes = _Changes(round(SHARE_OF_CHANGES * self._before.state.bytes))
         if self._before.changes is not None:
+            # What is good or keyed among them the part has counted already.
             for batch in read_changes(folder, self._before.changes):
                 self._changes.add(batch)
                 self._fold(batch)
-            # The part has counted them already.
-            self.routed, self.keyed = self._before.routed, self._before.keyed
 
     @property
     def quarantined(self) -> pa.Table:
@@ -182,10 +182,12 @@ class Folding:
         columns = [records[field.name].cast(field.type) for field in _CHANGES]
         new = pa.RecordBatch.from_arrays(columns, schema=_CHANGES)
         self._changes.add(new)
-        self._fold(new)
+        good, keyed = self._fold(new)
+        self.routed += good
+        self.keyed += keyed
 
-    def _fold(self, records: pa.RecordBatch) -> None:
-        """Apply records by the columns of :data:`_CHANGES`."""
+    def _fold(self, records: pa.RecordBatch) -> tuple[int, int]:
+        """Apply records by the columns of :data:`_CHANGES`; return how many are good, and how many have another key."""
         decoded = decode(
             records["value"],
             keys=records["key"],
@@ -195,12 +197,11 @@ class Folding:
             num_partitions=self._num_partitions,
         )
         self.state, report = self.state.apply(decoded)
-        self.routed += int(pc.sum(pc.equal(decoded["error_code"], int(ErrorCode.GOOD))).as_py() or 0)
         # A record with a key is applied, as a broker applies it.
         found = report.quarantined.filter(pc.not_equal(report.quarantined["error_code"], int(ErrorCode.KEYED)))
-        self.keyed += report.quarantined.num_rows - found.num_rows
         if found.num_rows:
             self._quarantined.append(_quarantine_of(found))
+        return count_good(decoded), report.quarantined.num_rows - found.num_rows
 
     def write(self, folder: str, name: str) -> tuple[GenerationFile, GenerationFile | None]:
         """

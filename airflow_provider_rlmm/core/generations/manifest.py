@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
+from airflow_provider_rlmm.core.records.read_tail import KEPT
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 
 GENERATION_FORMAT = 5
@@ -33,7 +34,7 @@ MANIFEST_NAME = "_manifest.json"
 
 MAX_MANIFEST_BYTES = 64 * 2**20
 
-MAX_ANCHORS = 16
+MAX_ANCHORS = KEPT
 """Records of each metadata partition by which its log is known again."""
 
 MAX_HOLES = 64
@@ -130,9 +131,10 @@ class GenerationPart:
             offsets != sorted(set(offsets))
             or len(offsets) > MAX_ANCHORS
             or (offsets and offsets[-1] >= self.next_offset)
-            or self.begin > self.next_offset
         ):
             raise ValueError(f"the anchors of metadata partition {metadata_partition} are out of order")
+        if self.begin > self.next_offset:
+            raise ValueError(f"metadata partition {metadata_partition} begins behind its next offset")
         if len({self.rows is None, self.state is None, not self.anchors}) > 1:
             raise ValueError(f"metadata partition {metadata_partition} has some of rows, state and anchors only")
         if self.changes is not None and self.state is None:

@@ -335,10 +335,11 @@ def events_of(decoded: Any, topic_ids: Collection[UUID]) -> DecodedBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    good = pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD))
+    from airflow_provider_rlmm.core.records.decoding.decode import count_good
+
     ids = pa.array([topic_id.bytes for topic_id in topic_ids], type=decoded.column("topic_id").type)
     events = located_events(decoded, pc.is_in(decoded.column("topic_id"), value_set=ids))
-    return DecodedBatch(events, quarantined_records(decoded), int(pc.sum(good).as_py() or 0))
+    return DecodedBatch(events, quarantined_records(decoded), count_good(decoded))
 
 
 def located_events(decoded: Any, wanted: Any) -> list[LocatedEvent]:

@@ -9,7 +9,6 @@ day and compares; a generation that was not folded from the beginning for longer
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_rlmm.core.records.columnar import ColumnarState
-
-logger = logging.getLogger(__name__)
 
 MAX_FOLD_AGE_MS = 26 * HOUR_MS
 """A generation is used for so long after all of it was read from the log's beginning: the job does that once a day."""

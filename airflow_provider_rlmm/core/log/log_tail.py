@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import LogReplacedError
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
-from airflow_provider_rlmm.core.records.read_tail import ReadTail, digests
+from airflow_provider_rlmm.core.records.read_tail import KEPT, ReadTail, digests
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-KEPT = 16
-"""Records that are remembered: one is enough to know a log again, a few more cost nothing."""
 
 
 def _never() -> bool:

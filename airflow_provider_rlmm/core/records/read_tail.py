@@ -9,6 +9,11 @@ from typing import Any
 
 from airflow_provider_rlmm.core.base.documents import Text
 
+KEPT = 16
+"""
+Records of each metadata partition that are remembered: one is enough to know a log again, a few more cost nothing.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadTail:

@@ -350,12 +350,12 @@ class MetadataPartitionReplay(MetadataPartitionView):
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        from airflow_provider_rlmm.core.records.columnar import ErrorCode, iter_events
+        from airflow_provider_rlmm.core.records.columnar import iter_events
+        from airflow_provider_rlmm.core.records.decoding.decode import count_good
 
         self._marker_bounds.begin(decoded)
         self._quarantine.take(quarantined_records(decoded))
-        good = pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD))
-        self.routed_records += int(pc.sum(good).as_py() or 0)
+        self.routed_records += count_good(decoded)
         # A keyed record's event counts, whether or not it is allowed to pass.
         wanted = applied = applicable(decoded)
         if self._topic_ids is not None:

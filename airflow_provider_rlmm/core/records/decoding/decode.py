@@ -14,6 +14,7 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.core.records.decoding.fields import FIELDS, NO_KIND, Fields
@@ -114,6 +115,15 @@ def decode(
     columns["error"] = _error_array(len(array), errors)
     schema = decoded_schema(*carried)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def count_good(batch: Any) -> int:
+    """
+    Return how many records are good: each of them lies where our partitioner puts it.
+
+    :param batch: what :func:`decode` returned.
+    """
+    return int(pc.sum(pc.equal(batch.column("error_code"), int(ErrorCode.GOOD))).as_py() or 0)
 
 
 def iter_events(batch: Any) -> Iterator[RemoteLogMetadata | None]:

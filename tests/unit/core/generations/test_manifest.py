@@ -92,6 +92,7 @@ def test_a_manifest_reads_back_as_it_was_written() -> None:
         {"rows": None, "state": None, "anchors": ()},
         {"state": replace(STATE, name="/etc/passwd")},
         {"next_offset": -1},
+        {"begin": 21},
         {"holes": (replace(GAP, metadata_partition=1),)},
         {"holes": tuple(HistoryGap(0, n, n + 1) for n in range(0, 130, 2))},
     ],

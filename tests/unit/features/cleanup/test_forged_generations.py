@@ -6,22 +6,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
 from airflow_provider_rlmm.core.generations.manifest import Generation
 from airflow_provider_rlmm.core.generations.store import GenerationStore
-from airflow_provider_rlmm.core.records.serde import deserialize, serialize
+from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from tests.builders import CLUSTER_ID, DAY_MS, Cluster, SnapshotInMemory, add, tip, update
+from tests.builders import CLUSTER_ID, DAY_MS, Cluster, SnapshotInMemory, add, update
 from tests.generations import written
-
-GONE = tip()
-MADE_UP = tip("made-up", 0, 77)
-
-Records = list[bytes]
+from tests.unit.features.cleanup.forging import GONE, MADE_UP, Records, beside, finished, without
 
 
 def orphaned() -> Cluster:
@@ -31,20 +26,6 @@ def orphaned() -> Cluster:
     for number in range(20, 36):
         cluster.foreign(add(cluster.alive, number))
     return cluster
-
-
-def without(*segments: int) -> Callable[[Records], Records]:
-    """Leave out all records about some segments of the deleted topic."""
-    ids = {add(GONE, number).remote_log_segment_id for number in segments}
-    return lambda records: [r for r in records if getattr(deserialize(r), "remote_log_segment_id", None) not in ids]
-
-
-def beside(*events: Any) -> Callable[[Records], Records]:
-    return lambda records: [*records, *map(serialize, events)]
-
-
-def finished(number: int) -> tuple[Any, Any]:
-    return update(GONE, number, S.DELETE_SEGMENT_STARTED), update(GONE, number, S.DELETE_SEGMENT_FINISHED)
 
 
 FORGERIES = {

@@ -14,19 +14,15 @@ from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import deserialize, serialize
-from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from tests.builders import DAY_MS, START_MS, Cluster, SnapshotInMemory, add, deletion, tip, update
+from tests.builders import DAY_MS, START_MS, Cluster, SnapshotInMemory, add, deletion, tip
+from tests.unit.features.cleanup.forging import GONE, MADE_UP, Records, beside, finished, without
 
-GONE = tip()
-MADE_UP = tip("made-up", 0, 77)
 MARKED = f"DELETE_PARTITION_MARKED {GONE}"
 STARTED = f"DELETE_PARTITION_STARTED {GONE}"
 
 TAIL = 16
 """Records that are read once more wherever a log is read on."""
-
-Records = list[bytes]
 
 
 @pytest.fixture
@@ -96,16 +92,6 @@ def forge(cluster: Cluster, rewrite: Callable[[Records], Records], **others: Any
     assert cluster.topic().resumed_at == truth.next_offsets
 
 
-def without(*segments: int) -> Callable[[Records], Records]:
-    """Leave out all records about some segments of the deleted topic."""
-    ids = {add(GONE, number).remote_log_segment_id for number in segments}
-    return lambda records: [r for r in records if getattr(deserialize(r), "remote_log_segment_id", None) not in ids]
-
-
-def beside(*events: Any) -> Callable[[Records], Records]:
-    return lambda records: [*records, *map(serialize, events)]
-
-
 def with_deletions(change: Callable[[RemotePartitionDeleteMetadata], list[Any]]) -> Callable[[Records], Records]:
     def rewrite(records: Records) -> Records:
         events: list[Any] = list(map(deserialize, records))
@@ -113,10 +99,6 @@ def with_deletions(change: Callable[[RemotePartitionDeleteMetadata], list[Any]])
         return [serialize(event) for told in changed for event in told]
 
     return rewrite
-
-
-def finished(number: int) -> tuple[Any, Any]:
-    return update(GONE, number, S.DELETE_SEGMENT_STARTED), update(GONE, number, S.DELETE_SEGMENT_FINISHED)
 
 
 @dataclass(frozen=True)
