@@ -21,7 +21,6 @@ from airflow_provider_rlmm.core.plans.plan_files import write_plan
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, DryRunMarkerEffects
 from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
-from benchmarks.topic import TOPIC
 
 HOUR_MS = 3_600_000
 
@@ -50,25 +49,26 @@ class Run:
         return self.mark_s + self.plan_s
 
 
-def mark_and_plan(properties: dict[str, str], folder: Path) -> Run:
+def mark_and_plan(properties: dict[str, str], folder: Path, topic: str) -> Run:
     """
     Mark, as a dry run, and plan; in a process of its own, as tasks are.
 
     :param properties: the clients' properties.
     :param folder: the work folder: what an earlier run has left there is used.
+    :param topic: the metadata topic.
     """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_mark_and_plan, (properties, folder))
+        return pool.apply(_mark_and_plan, (properties, folder, topic))
 
 
-def _mark_and_plan(properties: dict[str, str], folder: Path) -> Run:
+def _mark_and_plan(properties: dict[str, str], folder: Path, name: str) -> Run:
     config, began = KafkaClientConfig(properties), time.perf_counter()
-    with _topic(config, folder) as topic:
+    with _topic(config, folder, name) as topic:
         DeletedPartitionMarker(topic, DryRunMarkerEffects(topic.log), clock=system_clock).mark()
         records = topic.records_read
     marked = time.perf_counter()
     limits = CleanerLimits()
-    with _topic(config, folder) as topic:
+    with _topic(config, folder, name) as topic:
         # The markers were written a moment ago.
         planner = CleanupPlanner(topic, limits=limits, clock=lambda: system_clock() + limits.min_absence_ms)
         plan = planner.plan("benchmark", expires_in_ms=HOUR_MS)
@@ -80,8 +80,8 @@ def _mark_and_plan(properties: dict[str, str], folder: Path) -> Run:
 
 
 @contextmanager
-def _topic(config: KafkaClientConfig, folder: Path) -> Iterator[TopicReplay]:
-    with KafkaMetadataEventLog(config, TOPIC) as log, closing(KafkaClusterTopics(config, TOPIC)) as topics:
+def _topic(config: KafkaClientConfig, folder: Path, name: str) -> Iterator[TopicReplay]:
+    with KafkaMetadataEventLog(config, name) as log, closing(KafkaClusterTopics(config, name)) as topics:
         topic = TopicReplay(log, topics, system_clock, SnapshotFile(str(folder / "topic.snapshot")))
         yield topic
         topic.keep()

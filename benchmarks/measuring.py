@@ -60,6 +60,31 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """
+    What one run took.
+
+    :param seconds: by the clock.
+    :param cpu_seconds: of processor time, in all processes that worked on it.
+    """
+
+    seconds: float
+    cpu_seconds: float
+
+
+def effort(work: Callable[[], object], cpu_seconds: Callable[[], float]) -> Effort:
+    """
+    Return what one run takes.
+
+    :param work: the run.
+    :param cpu_seconds: the processor time that all who work on it have taken until now, s.
+    """
+    before = cpu_seconds()
+    taken = seconds(work)
+    return Effort(taken, cpu_seconds() - before)
+
+
 def turn_by_turn(ours: Callable[[], float], peer: Callable[[], float], runs: int) -> tuple[list[float], list[float]]:
     """
     Run both in turns, so that a machine whose speed drifts is as slow for the one as for the other.

@@ -132,13 +132,14 @@ class TopicRun:
     cpu_s: float
 
 
-def replay_topic(config: KafkaClientConfig) -> TopicRun:
+def replay_topic(config: KafkaClientConfig, topic: str = TOPIC) -> TopicRun:
     """
     P7: the state from all of the topic.
 
     :param config: the clients' properties.
+    :param topic: its name.
     """
-    return _timed(config, TopicState)
+    return _timed(config, TopicState, topic)
 
 
 def replay_from_nothing(config: KafkaClientConfig, topic: str) -> TopicRun:

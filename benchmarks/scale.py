@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The main job at scale, and again once little is new.
+The main job at scale, and again once little is new, in five metadata partitions and in fifty, as Kafka makes them.
 
 Marking and planning beside a bare replay of the topic, the Spark job beside bare scans of it.
 
@@ -16,22 +16,17 @@ import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from shutil import copytree
-from typing import Any
 
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from benchmarks import ours
-from benchmarks.cleaning import Run, mark_and_plan
+from benchmarks.cleaning import Run
+from benchmarks.filled import FilledTopic, World
 from benchmarks.measuring import Budget, spread
-from benchmarks.spark import SparkJob, session
-from benchmarks.topic import METADATA_PARTITIONS, TOPIC, create_metadata_topic, create_topics, publish, served_topic
-from benchmarks.workload import Workload, generate, topics_of
+from benchmarks.spark import session
+from benchmarks.spark_budgets import SparkBudgets
+from benchmarks.topic import METADATA_PARTITIONS, TOPIC, served_topic
 
-GONE = 0.02
-"""Share of the user partitions whose topics are deleted."""
-NEW = 0.01
-"""Share of the events that are written after the first run."""
 MOST_BYTES = 1.2e9
-SMALL, SMALL_S = 50_000, 3.0
 DEFAULT_PARTITIONS = 50
 """Metadata partitions that Kafka makes where nobody names a number."""
 
@@ -51,124 +46,64 @@ def main() -> int:
 
 
 def _measured(config: KafkaClientConfig, size: int, runs: int, folder: Path) -> Iterator[Budget]:
-    workload = _topic(config, size)
-    values, partitions = workload.values, workload.metadata_partitions
-    later = round(len(values) * NEW)
-    print("topic:", workload.said, flush=True)
-    publish(config, values[:-later], partitions[:-later])
-    events, properties = len(values) - later, dict(config.properties)
-    first: list[Run] = []
-    replays: list[float] = []
-    for number in range(runs):
-        # Nothing is kept from before: each run has a work folder of its own.
-        first.append(mark_and_plan(properties, folder / f"first-{number}"))
-        assert first[-1].records == events
-        replays.append(ours.replay_topic(config).seconds)
-    yield from _p8(first, replays, events)
+    world = World.make(config)
+    few = world.fill(TOPIC, METADATA_PARTITIONS, size)
+    many = world.fill("in-50", DEFAULT_PARTITIONS, size)
+    print("topic:", few.said, flush=True)
+    first = {}
+    for filled in (few, many):
+        first[filled.name] = yield from _p8(filled, runs, folder)
     with session(folder) as spark:
-        job = SparkJob(spark, config, TOPIC, folder / "spark")
-        full = yield from _p3(job, runs, events)
-        yield from _p3_other_sizes(config, spark, folder, size, full)
-        idle = [mark_and_plan(properties, _copy(folder, f"idle-{n}")) for n in range(runs)]
-        publish(config, values[-later:], partitions[-later:])
-        new = [mark_and_plan(properties, _copy(folder, f"new-{n}")) for n in range(runs)]
-        assert [run.records for run in (*idle, *new)] == [0] * runs + [later] * runs
-        yield _p9("P9 an hour later, 1 % new events", new, first, events)
-        yield _p9("P9 an idle run", idle, first, events)
-        yield _p3i(job, runs, full, later)
+        budgets = SparkBudgets(spark, world, folder, runs)
+        full = {}
+        for filled in (few, many):
+            full[filled.name] = yield from budgets.p3(filled)
+        yield from budgets.as_in_few(many, full[many.name], full[few.name])
+        yield from budgets.other_sizes(size, full[few.name], (METADATA_PARTITIONS, DEFAULT_PARTITIONS))
+        for filled in (few, many):
+            yield from _p9(filled, first[filled.name], runs, folder)
+            yield from budgets.p3i(filled, full[filled.name])
 
 
-def _topic(config: KafkaClientConfig, size: int) -> Workload:
-    """Return the events of topics that exist, but for a few whose user partitions are all marked."""
-    topics = topics_of()
-    gone: list[str] = []
-    for name, count in sorted(topics.items(), key=lambda item: item[1]):
-        if sum(topics[other] for other in gone) + count <= max(1, GONE * sum(topics.values())):
-            gone.append(name)
-    ids = create_topics(config, {name: count for name, count in topics.items() if name not in gone})
-    return generate(size, metadata_partitions=METADATA_PARTITIONS, topic_ids=ids, marked=gone)
-
-
-def _copy(folder: Path, name: str) -> Path:
-    return Path(copytree(folder / "first-0", folder / name))
-
-
-def _p8(first: list[Run], replays: list[float], events: int) -> Iterator[Budget]:
-    peak = max(run.peak_bytes for run in first)
+def _p8(filled: FilledTopic, runs: int, folder: Path) -> Generator[Budget, None, list[Run]]:
+    """Return the runs, of which the first one's work folder is kept for P9."""
+    turns = [
+        # Nothing is kept from before: each run has a work folder of its own.
+        (filled.mark_and_plan(_work_folder(folder, filled, number)), ours.replay_topic(filled.config, filled.name))
+        for number in range(runs)
+    ]
+    first, replays = [run for run, _ in turns], [replay.seconds for _, replay in turns]
+    assert {run.records for run in first} == {filled.events}
     details = [
-        spread("ours", [run.seconds for run in first], events),
-        spread("peer", replays, events),
+        spread("ours", [run.seconds for run in first], filled.events),
+        spread("peer", replays, filled.events),
         f"mark {_median(first, 'mark_s'):.2f} s, plan {_median(first, 'plan_s'):.2f} s, {first[0].planned:,} planned",
     ]
     ratio = statistics.median(run.seconds for run in first) / statistics.median(replays)
-    yield Budget("P8 mark and plan, nothing kept", ratio, 1.5, False, details)
-    yield Budget("P8 peak memory, of 1.2 GB", peak / MOST_BYTES, 1.0, False, [f"{peak:,} B"])
+    peak = max(run.peak_bytes for run in first)
+    yield Budget(f"P8 mark and plan, nothing kept, in {filled.partitions}", ratio, 1.5, False, details)
+    yield Budget(f"P8 peak memory, of 1.2 GB, in {filled.partitions}", peak / MOST_BYTES, 1.0, False, [f"{peak:,} B"])
+    return first
 
 
-def _p3(job: SparkJob, runs: int, events: int) -> Generator[Budget, None, list[float]]:
-    """Return the times of the full runs, whose data sets are ``full-0`` and so on."""
-    # The first two runs compile what later ones call.
-    for name in ("warm-0", "warm-1"):
-        job.run(job.data_set(name))
-    job.scan()
-    full: list[float] = []
-    scans: list[float] = []
-    tuned: list[float] = []
-    for number in range(runs):
-        taken, records = job.run(job.data_set(f"full-{number}"))
-        assert records == events
-        full.append(taken)
-        scans.append(job.scan())
-        tuned.append(job.tuned_scan())
-    for name, peer, bound in (("with defaults", scans, 2.2), ("tuned", tuned, 2.7)):
-        ratio = statistics.median(full) / statistics.median(peer)
-        details = [spread("ours", full, events), spread("peer", peer, events)]
-        yield Budget(f"P3 Spark, beside a scan {name}", ratio, bound, False, details)
-    return full
+def _p9(filled: FilledTopic, first: list[Run], runs: int, folder: Path) -> Iterator[Budget]:
+    """Run again behind the first run, before and after the last events are written."""
+    for said, records in (("an idle run", 0), ("an hour later, 1 % new events", filled.later)):
+        if records:
+            filled.write_the_rest()
+        kept = _work_folder(folder, filled, 0)
+        again = [filled.mark_and_plan(Path(copytree(kept, f"{kept}-{records}-{n}"))) for n in range(runs)]
+        assert [run.records for run in again] == [records] * runs
+        ratio = statistics.median(run.seconds for run in again) / statistics.median(run.seconds for run in first)
+        details = [
+            spread("ours", [run.seconds for run in again], filled.events),
+            f"mark {_median(again, 'mark_s'):.2f} s, plan {_median(again, 'plan_s'):.2f} s, {records:,} records read",
+        ]
+        yield Budget(f"P9 {said}, in {filled.partitions}", ratio, 0.1, False, details)
 
 
-def _p3_other_sizes(
-    config: KafkaClientConfig, spark: Any, folder: Path, size: int, full: list[float]
-) -> Iterator[Budget]:
-    """The same job on topics of its own, half as large and small."""
-    taken: dict[str, list[float]] = {}
-    sizes = (
-        ("half", size // 2, METADATA_PARTITIONS),
-        ("small", SMALL, METADATA_PARTITIONS),
-        ("full-in-50", size, DEFAULT_PARTITIONS),
-        ("small-in-50", SMALL, DEFAULT_PARTITIONS),
-    )
-    for name, events, partitions in sizes:
-        workload = generate(events, metadata_partitions=partitions)
-        create_metadata_topic(config, name, partitions)
-        publish(config, workload.values, workload.metadata_partitions, name)
-        job = SparkJob(spark, config, name, folder / name)
-        taken[name] = [job.run(job.data_set(f"full-{number}"))[0] for number in range(len(full))]
-    ratio = statistics.median(full) / statistics.median(taken["half"])
-    yield Budget("P3 Spark, twice the events", ratio, 2.2, False, [spread("half", taken["half"], size // 2)])
-    for name, said in (("small", "50,000 events"), ("small-in-50", "50,000 events in 50 metadata partitions")):
-        ratio = statistics.median(taken[name]) / SMALL_S
-        yield Budget(f"P3 Spark, {said}, of 3 s", ratio, 1.0, False, [spread(name, taken[name], SMALL)])
-    ratio = statistics.median(taken["full-in-50"]) / statistics.median(full)
-    yield Budget("P3 Spark, in 50 metadata partitions", ratio, 1.2, False, [spread("50", taken["full-in-50"], size)])
-
-
-def _p3i(job: SparkJob, runs: int, full: list[float], later: int) -> Budget:
-    """Read on behind each of the full runs, once."""
-    found = [job.run(job.data_set(f"full-{number}")) for number in range(runs)]
-    assert [records for _, records in found] == [later] * runs
-    new = [taken for taken, _ in found]
-    ratio = statistics.median(new) / statistics.median(full)
-    return Budget("P3i Spark, 1 % new events", ratio, 0.25, False, [spread("ours", new, later)])
-
-
-def _p9(name: str, runs: list[Run], first: list[Run], events: int) -> Budget:
-    ratio = statistics.median(run.seconds for run in runs) / statistics.median(run.seconds for run in first)
-    details = [
-        spread("ours", [run.seconds for run in runs], events),
-        f"mark {_median(runs, 'mark_s'):.2f} s, plan {_median(runs, 'plan_s'):.2f} s, {runs[0].records:,} records read",
-    ]
-    return Budget(name, ratio, 0.1, False, details)
+def _work_folder(folder: Path, filled: FilledTopic, number: int) -> Path:
+    return folder / f"{filled.name}-{number}"
 
 
 def _median(runs: list[Run], name: str) -> float:

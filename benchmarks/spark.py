@@ -6,10 +6,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
@@ -17,10 +20,11 @@ from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.world.cluster_look import observe_cluster
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.cluster import verify_spark_cluster
+from airflow_provider_rlmm.features.retention.spark.generations import tasks_for
 from airflow_provider_rlmm.features.retention.spark.java_client import BOOTSTRAP_SERVERS
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
-from airflow_provider_rlmm.features.retention.spark.source import find_range, read_metadata
-from benchmarks.measuring import seconds
+from airflow_provider_rlmm.features.retention.spark.source import MetadataReader, find_range
+from benchmarks.measuring import Effort, effort
 from dev import ensure_spark_jars
 from dev.spark_job import load_job
 
@@ -48,12 +52,12 @@ class SparkJob:
         """Return the folder of a data set."""
         return self._folder / name
 
-    def run(self, data_set: Path) -> tuple[float, int]:
+    def run(self, data_set: Path) -> tuple[Effort, int]:
         """
         Make a plan, from the listing of the cluster to the written summary, as the DAG's task does.
 
         :param data_set: folder of the generations: what an earlier run has left there is not read again.
-        :return: s, and the records that were read.
+        :return: what it took, and the records that were read.
         """
         self._plans += 1
         plan = self._folder / f"plan-{self._plans}"
@@ -76,21 +80,50 @@ class SparkJob:
             summary = self._job.make_plan(self._spark, arguments, state, limits, self._properties)
             records = summary.job["records"]
 
-        return seconds(work), records
+        return self._effort(work), records
 
-    def scan(self) -> float:
-        """Read the topic with the connector's defaults, and throw it away; return s."""
+    def scan(self) -> Effort:
+        """Read the topic with the connector's defaults, and throw it away."""
         options = {"kafka.bootstrap.servers": self._properties[BOOTSTRAP_SERVERS], "subscribe": self._topic}
         frame = self._spark.read.format("kafka").options(**options, startingOffsets="earliest").load()
-        return seconds(lambda: _throw_away(frame))
+        return self._effort(lambda: _throw_away(frame))
 
-    def tuned_scan(self) -> float:
-        """Read the topic with the consumers' settings that the job has, and throw it away; return s."""
+    def tuned_scan(self) -> Effort:
+        """Read the topic with the consumers' settings that the job has, and throw it away."""
+        reader = self._reader()
+        frame = reader.read(reader.topic_range.begin)
+        return self._effort(lambda: _throw_away(frame))
+
+    def python_scan(self) -> Effort:
+        """Read the topic as the job does, and hand each record to Python and back: what that costs at least."""
+        reader = self._reader()
+        records = reader.read(reader.topic_range.begin)
+        frame = records.coalesce(tasks_for(reader, reader.topic_range.begin)).mapInArrow(_unchanged, records.schema)
+        return self._effort(lambda: _throw_away(frame))
+
+    def _reader(self) -> MetadataReader:
         with closing(KafkaClusterTopics(self._config, self._topic)) as topics:
             cluster = verify_spark_cluster(self._spark, self._properties, self._topic, topics.cluster_id())
-        topic_range = find_range(self._spark, cluster, self._topic)
-        frame = read_metadata(self._spark, cluster, topic_range, topic_range.begin)
-        return seconds(lambda: _throw_away(frame))
+        return MetadataReader(self._spark, cluster, find_range(self._spark, cluster, self._topic))
+
+    def _effort(self, work: Callable[[], object]) -> Effort:
+        return effort(work, lambda: _cpu_seconds(self._spark))
+
+
+def _unchanged(batches: Iterator[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+def _cpu_seconds(spark: Any) -> float:
+    """Return the processor time that this process, the session's JVM and its Python workers have taken, s."""
+    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
+    taken = time.process_time()
+    for process in (jvm, *jvm.children(recursive=True)):
+        # What a worker that has just ended took is its parent's by then.
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            taken += times.user + times.system + times.children_user + times.children_system
+    return taken
 
 
 def _throw_away(frame: Any) -> None:

@@ -22,7 +22,11 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Numbers = Sequence[int] | NDArray[np.int64]
 
 BATCH_ROWS = 10_000
 """Most rows of one batch: large enough that the cost per batch does not count, a few MiB at most."""
@@ -41,7 +45,7 @@ def event_schema() -> pa.Schema:
 
 
 def event_batch(
-    offsets: Sequence[int], timestamps_ms: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    offsets: Numbers, timestamps_ms: Numbers, keys: Sequence[bytes | None], values: Sequence[bytes | None]
 ) -> pa.RecordBatch:
     """
     Build one batch from columns of equal length.

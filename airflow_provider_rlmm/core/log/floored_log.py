@@ -227,15 +227,16 @@ class FlooredLog:
             self.era = self.era.or_later(era_of_records(number, batch))
         if not batch.num_rows or number in self._fixed:
             return batch
-        tail, last = self._tails.get(number), batch.column("offset")[-1].as_py()
+        offsets = batch.column("offset")
+        tail, begin, last = self._tails.get(number), offsets[0].as_py(), offsets[-1].as_py()
         if tail is not None and tail.records and start <= tail.records[-1][0]:
             remembered = tail.records
             first, end = remembered[0][0], remembered[-1][0] + 1
-            if last >= first:
+            if begin < end and last >= first:
                 _require_same(number, remembered, batch, may_lack=self.era.era is not Era.PLAIN)
             if last < end:
                 return batch
-            fresh = _between(batch, end, last + 1)
+            fresh = batch if begin >= end else _between(batch, end, last + 1)
         else:
             if tail is None or not tail.records or start > tail.records[-1][0] + 1:
                 # Records that were not read lie between: what is remembered has to be a whole range.

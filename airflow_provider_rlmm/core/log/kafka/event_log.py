@@ -349,7 +349,7 @@ class _Reader:
         while reading := {partition: r for partition, r in ranges.items() if r.left}:
             self._collect(ranges, left)
             for partition, r in reading.items():
-                if r.columns.offsets:
+                if r.columns.rows:
                     yield partition, r.columns.batch()
             before, left = left, sum(r.left for r in reading.values())
             if left and (done := [self._place(partition, r.end) for partition, r in reading.items() if not r.left]):

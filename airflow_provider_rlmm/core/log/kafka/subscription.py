@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
+import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_provider_rlmm.core.base.errors import EventLogError, MetadataTopicNotFoundError, OffsetOutOfRangeError
@@ -18,9 +20,12 @@ from airflow_provider_rlmm.core.log.kafka.config import CLIENT_ID_PREFIX, KafkaC
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
+
 # A subscription lives long: at the end of the log it asks the brokers ten times a second, not a hundred times.
 _FETCH_WAIT_MS = 100
 _PROBE_S = 1.0
+_MILLISECONDS = itemgetter(1)
 
 
 class KafkaSubscription:
@@ -185,10 +190,11 @@ class KafkaSubscription:
 class MessageColumns:
     """What messages of one partition say, until it becomes a batch."""
 
-    offsets: list[int] = field(default_factory=list)  # theirs, ascending; the other columns are as long
-    timestamps_ms: list[int] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
+    rows: int = 0  # how many there are
+    offsets: list[NDArray[np.int64]] = field(default_factory=list)  # ascending, of messages that came at once
+    timestamps_ms: list[NDArray[np.int64]] = field(default_factory=list)  # likewise
+    keys: list[bytes | None] = field(default_factory=list)  # of all
+    values: list[bytes | None] = field(default_factory=list)  # likewise
 
     def extend(self, messages: Sequence[Message]) -> None:
         """
@@ -196,14 +202,17 @@ class MessageColumns:
 
         :param messages: without errors, by offset.
         """
-        # Column after column: a tuple for each record would take twice the time.
-        self.offsets += cast("list[int]", [m.offset() for m in messages])
-        self.timestamps_ms += [m.timestamp()[1] for m in messages]
-        self.keys += [m.key() for m in messages]
-        self.values += [m.value() for m in messages]
+        # Column after column, without a line of Python or a number of its own for each record: half of the time goes there.
+        count = len(messages)
+        offsets = cast("map[int]", map(Message.offset, messages))
+        self.offsets.append(np.fromiter(offsets, np.int64, count))
+        self.timestamps_ms.append(np.fromiter(map(_MILLISECONDS, map(Message.timestamp, messages)), np.int64, count))
+        self.keys += map(Message.key, messages)
+        self.values += map(Message.value, messages)
+        self.rows += count
 
     def batch(self) -> pa.RecordBatch:
-        """Return them as a batch, and begin anew."""
-        batch = event_batch(self.offsets, self.timestamps_ms, self.keys, self.values)
-        self.offsets, self.timestamps_ms, self.keys, self.values = [], [], [], []
+        """Return them as a batch, and begin anew; there has to be one."""
+        batch = event_batch(np.concatenate(self.offsets), np.concatenate(self.timestamps_ms), self.keys, self.values)
+        self.rows, self.offsets, self.timestamps_ms, self.keys, self.values = 0, [], [], [], []
         return batch
