@@ -72,12 +72,8 @@ class SparkBudgets:
 
         full, scans, tuned, python = in_turns((whole, job.scan, job.tuned_scan, job.python_scan), self._runs)
         for measure in MEASURES:
-            yield _beside(filled, measure, "a scan with defaults", full, scans, DEFAULTS)
-            floor = measure.median(python) / measure.median(tuned)
-            # Where handing records to Python costs most of it, the budget is a share of what that costs.
-            bound = TUNED if floor <= PYTHON else max(TUNED, OVER_PYTHON * floor)
-            said = f"{measure.spread('python', python, filled.events)}, {floor:.2f}x of the peer"
-            yield _beside(filled, measure, "the tuned scan", full, tuned, bound, said)
+            yield _beside(filled, measure, "a scan with defaults", full, scans, python, DEFAULTS)
+            yield _beside(filled, measure, "the tuned scan", full, tuned, python, TUNED)
         return full
 
     def as_in_few(self, filled: FilledTopic, full: list[Effort], few: list[Effort]) -> Iterator[Budget]:
@@ -146,9 +142,14 @@ def _beside(
     peer: str,
     full: Sequence[Effort],
     scans: Sequence[Effort],
+    python: Sequence[Effort],
     bound: float,
-    *more: str,
 ) -> Budget:
-    details = [measure.spread("ours", full, filled.events), measure.spread("peer", scans, filled.events), *more]
+    floor = measure.median(python) / measure.median(scans)
+    if floor > PYTHON:
+        # Where handing records to Python costs most of it, the budget is a share of what that costs.
+        bound = max(bound, OVER_PYTHON * floor)
+    details = [measure.spread("ours", full, filled.events), measure.spread("peer", scans, filled.events)]
+    details.append(f"{measure.spread('python', python, filled.events)}, {floor:.2f}x of the peer")
     ratio = measure.median(full) / measure.median(scans)
     return Budget(f"P3 in {filled.partitions} beside {peer}, {measure.said}", ratio, bound, False, details)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from airflow_provider_rlmm.features.retention.spark import plan
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 from dev.spark import SHORT_LIFE
 
@@ -28,6 +29,14 @@ def _collect_sockets_here() -> Iterator[None]:
     """Let PySpark's sockets be collected under its own tests' filter, not in the middle of another test."""
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plans_are_written_by_tasks() -> Iterator[None]:
+    """Let plans of a few rows be written as large ones are; of jobs that are submitted the driver writes them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "SMALL_BYTES", -1)
+        yield
 
 
 @pytest.fixture(scope="session")

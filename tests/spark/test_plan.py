@@ -36,6 +36,7 @@ from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 from airflow_provider_rlmm.core.world.absence import OrphanCandidate
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
+from airflow_provider_rlmm.features.retention.spark import plan
 from airflow_provider_rlmm.features.retention.spark.columns import KINDS, SEGMENT
 from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import segment_rows
 from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
@@ -167,12 +168,16 @@ def make_plan(
         remove_folder(f"{folder.uri}/rows-once.tmp")
 
 
-@pytest.fixture(scope="module")
-def random_history(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Topic, PlanSummary, Path]:
+@pytest.fixture(scope="module", params=[-1, 2**20], ids=["by tasks", "by the driver"])
+def random_history(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[Topic, PlanSummary, Path]:
     folder = tmp_path_factory.mktemp("random")
     live = [(t.topic_id.bytes, t.name) for t in CLUSTER.topics]
     topic = random_topic(20405, live + DEAD, NOW, MIN_AGE, segments=3_000, num_partitions=PARTITIONS)
-    summary = make_plan(frame_of(spark, topic.records, folder), folder / "plan")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "SMALL_BYTES", request.param)
+        summary = make_plan(frame_of(spark, topic.records, folder), folder / "plan")
     return topic, summary, folder / "plan"
 
 

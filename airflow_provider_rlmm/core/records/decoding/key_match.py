@@ -26,8 +26,6 @@ _ID = [("first", "<u8"), ("last", "<u8")]
 _SEGMENT_KEY = np.dtype([("topic_id", _ID), ("partition", ">i4"), ("segment_id", _ID), ("state", "i1")])
 _OF_TEXTS = ("key", "api_key", "topic_id", "topic", "partition", "end_offset", "broker_leader_epoch")
 _PARTITIONS = 1 << 32
-_TEXTS_AT_ONCE = 16_384
-"""Texts of so many keys fit the processor's caches; to lay out a whole batch of them takes twice the time."""
 
 
 def are_named(columns: Mapping[str, Any], rows: Array) -> Array:
@@ -96,49 +94,30 @@ def _are_texts(columns: Mapping[str, Any]) -> Array:
     end_offset, epoch = (columns[name].fill_null(NOT_SAID) for name in ("end_offset", "broker_leader_epoch"))
     updates = columns["api_key"].fill_null(NO_KIND).to_numpy() == SEGMENT_UPDATE_API_KEY
     # Only end offsets are many: of all else each text is made once.
-    beginnings, of_beginning = _user_partitions(columns)
-    endings, of_ending = _endings(epoch.to_numpy(), updates)
-    result = np.empty(len(end_offset), dtype=bool)
-    for start in range(0, result.size, _TEXTS_AT_ONCE):
-        piece = slice(start, start + _TEXTS_AT_ONCE)
-        expected = pc.binary_join_element_wise(
-            beginnings.take(of_beginning[piece]),
-            end_offset[piece].cast(pa.string()),
-            endings.take(of_ending[piece]),
-            "",
-        )
-        equal = pc.equal(columns["key"][piece], expected.cast(pa.binary()))
-        result[piece] = equal.fill_null(False).to_numpy(zero_copy_only=False)
+    parts = (_user_partitions(columns), end_offset.cast(pa.string()), _endings(epoch.to_numpy(), updates))
+    expected = pc.binary_join_element_wise(*parts, "").cast(pa.binary())
+    result: Array = pc.equal(columns["key"], expected).fill_null(False).to_numpy(zero_copy_only=False)
     return result
 
 
-def _user_partitions(columns: Mapping[str, Any]) -> tuple[Any, Any]:
-    """
-    Return the beginnings of the keys, and for each record which of them is its own, or null.
-
-    None is of a name with a colon: it could be cut in another way, no topic has one. Nor is one of a record that gives its
-    user partition another name than the first one does.
-    """
+def _user_partitions(columns: Mapping[str, Any]) -> Any:
+    """Return the beginnings of the keys, null for a name with a colon: it could be cut in another way, no topic has one."""
     topics, ids = (columns[name].dictionary_encode() for name in ("topic", "topic_id"))
     topic, topic_id, partition = (c.fill_null(0) for c in (topics.indices, ids.indices, columns["partition"]))
-    codes, first = _told_apart(topic_id.to_numpy().astype(np.int64) * _PARTITIONS + partition.to_numpy())
-    named = topic.take(first)
-    names = topics.dictionary.take(named)
+    which = _dictionary(topic.to_numpy().astype(np.int64) * len(ids.dictionary) + topic_id.to_numpy())
+    codes, first = _told_apart(which.indices.to_numpy().astype(np.int64) * _PARTITIONS + partition.to_numpy())
+    names = topics.dictionary.take(topic.take(first))
     texts = pa.array([kafka_uuid_str(UUID(bytes=raw)) for raw in ids.dictionary.to_pylist()], pa.string())
     numbers = partition.take(first).cast(pa.string())
     text = pc.binary_join_element_wise(texts.take(topic_id.take(first)), names, numbers, "", ":")
-    beginnings = pc.if_else(pc.match_substring(names, ":"), pa.scalar(None, pa.string()), text)
-    same = named.to_numpy().take(codes.to_numpy()) == topic.to_numpy()
-    return beginnings, codes if same.all() else pc.if_else(pa.array(same), codes, pa.scalar(None, codes.type))
+    return pc.if_else(pc.match_substring(names, ":"), pa.scalar(None, pa.string()), text).take(codes)
 
 
-def _endings(epoch: Array, updates: Array) -> tuple[Any, Any]:
-    """Return what may be behind the end offsets, and which of them is behind each."""
-    which = _dictionary(epoch.astype(np.int64) * 2 + updates)
-    numbers = which.dictionary.to_numpy()
-    suffixes = pc.if_else(pa.array(numbers % 2 == 1), f":{UPDATE_SUFFIX}", "")
-    epochs = pa.array(numbers // 2).cast(pa.string())
-    return pc.binary_join_element_wise(":", epochs, suffixes, ""), which.indices
+def _endings(epoch: Array, updates: Array) -> Any:
+    """Return what is behind the end offsets."""
+    codes, first = _told_apart(epoch.astype(np.int64) * 2 + updates)
+    suffixes = pc.if_else(pa.array(updates).take(first), f":{UPDATE_SUFFIX}", "")
+    return pc.binary_join_element_wise(":", pa.array(epoch).take(first).cast(pa.string()), suffixes, "").take(codes)
 
 
 def _dictionary(numbers: Array) -> Any:

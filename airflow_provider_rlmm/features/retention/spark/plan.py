@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+SMALL_BYTES = 16 * 2**20
+"""Of so few rows the driver writes a plan itself, in less time than tasks take to begin."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlanHeader:
@@ -147,6 +150,8 @@ def _write_rows(
 
         return write_plan_file(source, file, deleted, untold, target, f"{uuid4().hex}.parquet")
 
+    if sum(file.bytes for file in segments.files) <= SMALL_BYTES:
+        return [row for file in segments.files for batch in task(file) for row in batch.to_pylist()]
     return per_piece(spark, segments.files, task, PLANNED_COLUMNS)
 
 

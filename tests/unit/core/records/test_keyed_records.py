@@ -10,7 +10,6 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import NewerVersionError
 from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode
-from airflow_provider_rlmm.core.records.decoding import key_match
 from airflow_provider_rlmm.core.records.keys import OffsetKey, SegmentKey
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import SegmentEvent
@@ -54,11 +53,7 @@ def test_a_key_that_could_be_cut_in_another_way_is_not_good() -> None:
     assert codes([serialize(update)], [bytes(replace(OFFSET_KEY, topic="orders:2"))]) == [ErrorCode.KEYED]
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 100])
-def test_keys_of_records_that_differ_in_one_thing_are_not_mistaken_for_each_other(
-    monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
-    monkeypatch.setattr(key_match, "_TEXTS_AT_ONCE", at_once)
+def test_keys_of_records_that_differ_in_one_thing_are_not_mistaken_for_each_other() -> None:
     named = [
         OFFSET_KEY,
         replace(OFFSET_KEY, topic="payments"),
