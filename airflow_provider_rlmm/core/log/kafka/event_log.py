@@ -316,13 +316,21 @@ class _Range:
     position: int
     end: int
     columns: MessageColumns = field(default_factory=MessageColumns)
+    more_came: bool = False  # whether anything behind the end was delivered
+    assigned: bool = True  # to the consumer
 
     @property
     def left(self) -> int:
         return self.end - self.position
 
+    @property
+    def is_in_the_way(self) -> bool:
+        """Whether the consumer delivers what nobody wants."""
+        return self.assigned and self.more_came and not self.left
+
     def take(self, records: Sequence[Any], reached: int) -> None:
         """Take records up to the end, and the offset up to which the partition is known with them."""
+        self.more_came = self.more_came or reached > self.end
         if self.left:
             # Ascending offsets: mostly the last one speaks for all.
             self.columns.extend(records if reached <= self.end else [m for m in records if m.offset() < self.end])
@@ -352,9 +360,8 @@ class _Reader:
                 if r.columns.rows:
                     yield partition, r.columns.batch()
             before, left = left, sum(r.left for r in reading.values())
-            if left and (done := [self._place(partition, r.end) for partition, r in reading.items() if not r.left]):
-                # What comes behind a range must not stand in the way of the others.
-                self._consumer.incremental_unassign(done)
+            if left:
+                self._pass_over({partition: r for partition, r in ranges.items() if r.is_in_the_way})
             if left < before:
                 deadline = time.monotonic() + timeout_s
             elif time.monotonic() > deadline:
@@ -364,6 +371,13 @@ class _Reader:
                     f"no progress for {timeout_s:g} s at offset {slow.position}, before {slow.end}",
                 )
         self._consumer.unassign()
+
+    def _pass_over(self, ranges: Mapping[int, _Range]) -> None:
+        """Let what comes behind ranges not stand in the way of others. Most end where the log does: nothing comes there."""
+        if ranges:
+            self._consumer.incremental_unassign([self._place(partition, r.end) for partition, r in ranges.items()])
+        for r in ranges.values():
+            r.assigned = False
 
     def _place(self, partition: int, offset: int) -> Any:
         return TopicPartition(self._topic, partition, offset)
