@@ -21,13 +21,13 @@ from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_lim
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.rows import record_row, segment_row
 from airflow_provider_rlmm.cli.runs import PROGRAM, begin, open_session
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Unsized
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.features.doctor.findings import since
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,12 +17,12 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.values import moment_ms
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange
-from airflow_provider_rlmm.features.doctor.findings import since
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,10 +13,10 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import PROGRAM, open_session
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text
 from airflow_provider_rlmm.core.plans.counts import Count, added_up
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
-from airflow_provider_rlmm.features.doctor.findings import since
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass

@@ -29,11 +29,11 @@ from airflow_provider_rlmm.cli.runs import (
     say_era,
     say_judgement,
 )
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans import limits as declared
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, ScrubLimits
 from airflow_provider_rlmm.core.runs import connection_fields as connection
-from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation

@@ -12,7 +12,7 @@ from uuid import UUID
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.clock import DAY_MS, system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
@@ -22,7 +22,6 @@ from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_documen
 from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.features.cleanup import run_report as documents
 from airflow_provider_rlmm.features.cleanup.reports import Totals, named
-from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given

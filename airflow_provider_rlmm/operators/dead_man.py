@@ -10,7 +10,7 @@ from typing import Any, Final
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
-from airflow_provider_rlmm.core.base.clock import system_clock
+from airflow_provider_rlmm.core.base.clock import DAY_MS, system_clock
 from airflow_provider_rlmm.core.base.declarations import Declared
 from airflow_provider_rlmm.core.base.file_systems import folder_in_words
 from airflow_provider_rlmm.core.runs.connection_fields import ScheduledRuns
@@ -23,8 +23,6 @@ from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.settings import alarm_after_days, work_uri
 
 __all__ = ["RemoteLogDeadManOperator"]
-
-_DAY_MS = 86_400_000
 
 
 AFTER_DAYS: Final[Declared[int | None]] = Declared(
@@ -89,7 +87,7 @@ class RemoteLogDeadManOperator(CheckedOperator[_DeadManArguments]):
             settings.expected_cluster_id or hook.get_cluster().cluster_id,
             read.rlmm_conn_id,
             real=real,
-            after_ms=days * _DAY_MS,
+            after_ms=days * DAY_MS,
             now_ms=system_clock(),
         )
         if alarm.rings:

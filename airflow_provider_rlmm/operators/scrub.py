@@ -11,12 +11,12 @@ from uuid import UUID
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_COPY, MAX_SEGMENTS_THIS_RUN, NAMED_OVERRIDES
 from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.core.runs.attention import Attention, Judgement, RunProblem
-from airflow_provider_rlmm.features.cleanup.steps import DAY_MS
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given

@@ -13,16 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS
+from airflow_provider_rlmm.core.base.clock import DAY_MS, MAX_CLOCK_SKEW_MS, since
 from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
-from airflow_provider_rlmm.features.doctor.findings import since
 from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 
 WATCH_FORMAT = 1
 MAX_WATCH_BYTES = 64 * 2**10
-DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-DAY_MS = 86_400_000
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 
 _NUMBER = r"(?:0|[1-9][0-9]{0,9})"
 _FILE_OF_RUN = re.compile(

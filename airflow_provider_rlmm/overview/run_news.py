@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
-from airflow_provider_rlmm.features.doctor.findings import since
 from airflow_provider_rlmm.overview.run_summary import MAX_HEADLINE, RunOutcome, RunSummary
 
 __all__ = ["Message"]

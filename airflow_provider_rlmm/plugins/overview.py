@@ -9,11 +9,10 @@ from typing import Final
 
 from markupsafe import Markup
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.records.folded import Folded
-from airflow_provider_rlmm.features.doctor.findings import since
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState
 from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.plugins.charts import Point, bars, trend

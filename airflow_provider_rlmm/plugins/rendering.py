@@ -19,9 +19,9 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
-from airflow_provider_rlmm.features.doctor.findings import since
 
 _MAX_TEXT: Final = 4_000
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, since
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, OWN_BROKER_ID, kafka_uuid_str
 from airflow_provider_rlmm.core.world.audit_files import Wanted, audit_rows
-from airflow_provider_rlmm.features.doctor.findings import since
 from airflow_provider_rlmm.overview.inventories import id_of
 
 if TYPE_CHECKING:

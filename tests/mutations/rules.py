@@ -200,8 +200,8 @@ RULES = [
         "I4",
         "a deletion that is finished holds back the committed offset for ever",
         REPLAY,
-        'pc.greater_equal(unwanted.column("offset"), self._chosen_at)',
-        'pc.greater_equal(unwanted.column("offset"), 0)',
+        'at_least(unwanted.column("offset"), self._chosen_at)',
+        'at_least(unwanted.column("offset"), 0)',
         "core/world/test_topic_view.py::test_a_finished_deletion_does_not_hold_back_the_committed_offset",
     ),
     Mutation(

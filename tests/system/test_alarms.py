@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 import pytest
 
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-from airflow_provider_rlmm.overview.dead_man import DAY_MS, Watch
+from airflow_provider_rlmm.overview.dead_man import Watch
 from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER
 from dev import tiering
 from dev.airflow import LocalAirflow

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_provider_rlmm.core.base.arrow_arrays import scalar_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.parquet_pages import Chunk, Page, RowGroup, pages_of, row_groups_of
 
@@ -213,9 +214,9 @@ def _short(texts: Any) -> Any:
     """Return texts none of which is longer than anything that a page shows."""
     texts.validate(full=True)
     if pa.types.is_binary(texts.type):
-        long = pc.any(pc.greater(pc.binary_length(texts), _MAX_BINARY)).as_py()
+        long = pc.any(pc.greater(pc.binary_length(texts), scalar_of(_MAX_BINARY, pa.int32()))).as_py()
         return pc.binary_slice(texts, 0, _MAX_BINARY) if long else texts
-    long = pc.any(pc.greater(pc.binary_length(texts), MAX_TEXT)).as_py()
+    long = pc.any(pc.greater(pc.binary_length(texts), scalar_of(MAX_TEXT, pa.int32()))).as_py()
     return pc.utf8_slice_codeunits(texts, 0, MAX_TEXT) if long else texts
 
 

@@ -12,6 +12,7 @@ Clock = Callable[[], int]
 """Returns the current time, ms since the epoch."""
 
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 MAX_CLOCK_SKEW_MS = 300_000
 """How far two clocks may differ before they contradict each other, ms."""
@@ -57,6 +58,20 @@ def time_text(time_ms: int) -> str:
         return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
     except OverflowError:
         return f"{time_ms} ms since 1970"
+
+
+def since(timestamp_ms: int | None) -> str:
+    """
+    Return a time for people; what comes from the log may be no time at all.
+
+    :param timestamp_ms: ms since the epoch.
+    """
+    if timestamp_ms is None:
+        return "an unknown time"
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
 
 
 def difference_text(difference_ms: int) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.base.arrow_arrays import empty_table, equals, is_among, null_of
 from airflow_provider_rlmm.core.base.errors import MetadataError, SnapshotRefusedError
 from airflow_provider_rlmm.core.generations.files import HashedFile, new_file, opened
 from airflow_provider_rlmm.core.generations.manifest import (
@@ -90,7 +91,7 @@ class Folding:
         self.keyed_at = self._before.keyed_at
         self._changes = _Changes(0)
         if self._before.state is None:
-            self.state, self._quarantined = ColumnarState.empty(keep_finished=True), [QUARANTINE.empty_table()]
+            self.state, self._quarantined = ColumnarState.empty(keep_finished=True), [empty_table(QUARANTINE)]
         else:
             self.state, found = read_state(folder, self._before.state)
             self._quarantined = [found]
@@ -198,7 +199,7 @@ class Folding:
         )
         self.state, report = self.state.apply(decoded)
         # A record with a key is applied, as a broker applies it.
-        found = report.quarantined.filter(pc.not_equal(report.quarantined["error_code"], int(ErrorCode.KEYED)))
+        found = report.quarantined.filter(pc.invert(equals(report.quarantined["error_code"], int(ErrorCode.KEYED))))
         if found.num_rows:
             self._quarantined.append(_quarantine_of(found))
         return count_good(decoded), report.quarantined.num_rows - found.num_rows
@@ -329,8 +330,11 @@ def _anchors_of(records: pa.RecordBatch) -> list[Anchor]:
 def _quarantine_of(found: pa.Table) -> pa.Table:
     """Return records that cannot be applied by :data:`QUARANTINE`: only what was decoded whole says whom it is about."""
     codes = found["error_code"]
-    whole = pc.is_in(codes, value_set=pa.array(list(DECODED_CODES), codes.type))
-    about = [pc.if_else(whole, found[name], None).cast(QUARANTINE.field(name).type) for name in QUARANTINE.names[4:]]
+    whole = is_among(codes, list(DECODED_CODES))
+    about = [
+        pc.if_else(whole, found[name], null_of(found[name].type)).cast(QUARANTINE.field(name).type)
+        for name in QUARANTINE.names[4:]
+    ]
     return pa.table(
         [found["offset"], found["reason"], codes.cast(pa.int8()), found["error"], *about], schema=QUARANTINE
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.core.base.arrow_arrays import equals
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.core.log.event_decoding import applicable, decode_records
 from airflow_provider_rlmm.core.log.follower import Chunk, LogFollower, Lost
@@ -79,7 +80,7 @@ def _deletion_events(batch: pa.RecordBatch, metadata_partition: int, num_partiti
     from airflow_provider_rlmm.core.records import columnar
 
     decoded = decode_records(batch, metadata_partition, num_partitions)
-    wanted = decoded.filter(pc.and_(applicable(decoded), pc.equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)))
+    wanted = decoded.filter(pc.and_(applicable(decoded), equals(decoded.column("api_key"), PARTITION_DELETE_API_KEY)))
     events = zip(wanted.column("offset").to_pylist(), columnar.iter_events(wanted), strict=True)
     return [
         DeletionEvent(metadata_partition, offset, event)

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, at_least, equals, is_among, scalar_of
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, DECODED_CODES, QUARANTINED_CODES, ErrorCode
@@ -59,7 +60,7 @@ def event_batch(
 
     schema = event_schema()
     columns = zip((offsets, timestamps_ms, keys, values), schema, strict=True)
-    return pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in columns], schema=schema)
+    return pa.RecordBatch.from_arrays([array_of(column, field.type) for column, field in columns], schema=schema)
 
 
 def subscription_batch(metadata_partition: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -71,7 +72,7 @@ def subscription_batch(metadata_partition: int, batch: pa.RecordBatch) -> pa.Rec
     """
     import pyarrow as pa
 
-    partitions = pa.repeat(pa.scalar(metadata_partition, pa.int32()), batch.num_rows)
+    partitions = pa.repeat(scalar_of(metadata_partition, pa.int32()), batch.num_rows)
     return batch.add_column(0, pa.field("metadata_partition", pa.int32(), nullable=False), partitions)
 
 
@@ -246,11 +247,8 @@ def applicable(decoded: Any) -> Any:
     :param decoded: what :func:`decode_records` returned.
     :return: one boolean per row.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     codes = decoded.column("error_code")
-    return pc.is_in(codes, value_set=pa.array(list(APPLIED_CODES), type=codes.type))
+    return is_among(codes, list(APPLIED_CODES))
 
 
 def written_by_brokers(decoded: Any) -> Any:
@@ -264,8 +262,8 @@ def written_by_brokers(decoded: Any) -> Any:
     """
     import pyarrow.compute as pc
 
-    of_a_segment = pc.not_equal(decoded.column("api_key"), PARTITION_DELETE_API_KEY)
-    return pc.and_(of_a_segment, pc.greater_equal(decoded.column("broker_id"), 0))
+    of_a_segment = pc.invert(equals(decoded.column("api_key"), PARTITION_DELETE_API_KEY))
+    return pc.and_(of_a_segment, at_least(decoded.column("broker_id"), 0))
 
 
 def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
@@ -274,11 +272,10 @@ def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
 
     :param decoded: what :func:`decode_records` returned.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     codes = decoded.column("error_code")
-    quarantined = pa.array(list(QUARANTINED_CODES), type=codes.type)
+    quarantined = array_of(list(QUARANTINED_CODES), codes.type)
     bad, alike = _sampled(decoded.filter(pc.is_in(codes, value_set=quarantined)))
     records = []
     columns = ["metadata_partition", "offset", "error_code", "error", "topic_id", "topic", "partition"]
@@ -296,23 +293,22 @@ def _sampled(bad: Any) -> tuple[Any, list[int]]:
     """Leave ``KEYED`` rows out, but the first ones and of each user partition the first and the last; count them there."""
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    is_keyed = pc.equal(bad.column("error_code"), int(ErrorCode.KEYED)).to_numpy(zero_copy_only=False)
+    is_keyed = equals(bad.column("error_code"), int(ErrorCode.KEYED)).to_numpy(zero_copy_only=False)
     keyed = np.flatnonzero(is_keyed)
     if keyed.size <= KEYED_KEPT:
         return bad, [0] * bad.num_rows
     names = ["metadata_partition", "topic_id", "topic", "partition"]
-    rows = pa.table({**{name: bad.column(name).take(keyed) for name in names}, "row": keyed})
+    rows = pa.table({**{name: bad.column(name).take(array_of(keyed)) for name in names}, "row": array_of(keyed)})
     groups = rows.group_by(names).aggregate([("row", "min"), ("row", "max")])
     first, last = (groups.column(name).to_numpy() for name in ("row_min", "row_max"))
     kept = ~is_keyed
     kept[np.concatenate([keyed[:KEYED_KEPT], first, last])] = True
-    left_out = rows.filter(pa.array(~kept[keyed])).group_by(names).aggregate([("row", "count")])
+    left_out = rows.filter(array_of(~kept[keyed])).group_by(names).aggregate([("row", "count")])
     alike = np.zeros(bad.num_rows, np.int64)
     told = left_out.join(groups, names)
     alike[told.column("row_max").to_numpy()] = told.column("row_count").to_numpy()
-    return bad.filter(pa.array(kept)), alike[kept].tolist()
+    return bad.filter(array_of(kept)), alike[kept].tolist()
 
 
 def decode_batch(
@@ -336,12 +332,11 @@ def events_of(decoded: Any, topic_ids: Collection[UUID]) -> DecodedBatch:
     :param decoded: what :func:`decode_records` returned.
     :param topic_ids: whose events are wanted.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     from airflow_provider_rlmm.core.records.decoding.decode import count_good
 
-    ids = pa.array([topic_id.bytes for topic_id in topic_ids], type=decoded.column("topic_id").type)
+    ids = array_of([topic_id.bytes for topic_id in topic_ids], decoded.column("topic_id").type)
     events = located_events(decoded, pc.is_in(decoded.column("topic_id"), value_set=ids))
     return DecodedBatch(events, quarantined_records(decoded), count_good(decoded))
 

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import at_least
 from airflow_provider_rlmm.core.base.errors import (
     EventLogAccessError,
     FloorError,
@@ -383,7 +384,7 @@ def _between(batch: pa.RecordBatch, start: int, end: int) -> pa.RecordBatch:
     import pyarrow.compute as pc
 
     offsets = batch.column("offset")
-    return batch.filter(pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end)))
+    return batch.filter(pc.and_(at_least(offsets, start), pc.invert(at_least(offsets, end))))
 
 
 def _require_same(

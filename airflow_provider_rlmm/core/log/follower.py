@@ -18,6 +18,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, OffsetOutOfRangeError, TopicInDoubtError
 from airflow_provider_rlmm.core.log.event_decoding import decode_records
 from airflow_provider_rlmm.core.log.log_tail import LogTail, Tie
@@ -92,7 +93,7 @@ class Chunk:
 
         records = pa.Table.from_batches([batch for _, batch in self.batches])
         partitions = [np.full(batch.num_rows, number, dtype=np.int32) for number, batch in self.batches]
-        return decode_records(records, pa.array(np.concatenate(partitions)), partition_count)
+        return decode_records(records, array_of(np.concatenate(partitions)), partition_count)
 
 
 class LogFollower:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import (
     EventLogUnavailableError,
@@ -99,7 +100,7 @@ class _Partition:
             return batch
         import pyarrow as pa
 
-        return batch.filter(pa.array([offset not in self.removed for offset in range(start, end)], pa.bool_()))
+        return batch.filter(array_of([offset not in self.removed for offset in range(start, end)], pa.bool_()))
 
 
 class InProcessMetadataEventLog:

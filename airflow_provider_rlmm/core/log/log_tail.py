@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.core.base.arrow_arrays import at_least
 from airflow_provider_rlmm.core.base.errors import LogReplacedError
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.read_tail import KEPT, ReadTail, digests
@@ -117,7 +118,7 @@ class Tie:
             return batch
         import pyarrow.compute as pc
 
-        new = pc.greater_equal(batch.column("offset"), self._position)
+        new = at_least(batch.column("offset"), self._position)
         self._shown += digests(batch.filter(pc.invert(new)))
         fresh = batch.filter(new)
         if fresh.num_rows:

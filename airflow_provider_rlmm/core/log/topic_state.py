@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
@@ -281,7 +282,7 @@ def _good_records(decoded: Any) -> dict[int, int]:
 
     from airflow_provider_rlmm.core.records.columnar import ErrorCode
 
-    good = decoded.column("metadata_partition").filter(pc.equal(decoded.column("error_code"), int(ErrorCode.GOOD)))
+    good = decoded.column("metadata_partition").filter(equals(decoded.column("error_code"), int(ErrorCode.GOOD)))
     return {row["values"]: row["counts"] for row in pc.value_counts(good).to_pylist()}
 
 
@@ -297,6 +298,6 @@ def user_partitions(state: Any, metadata_partitions: set[int]) -> pa.Table:
     import pyarrow.compute as pc
 
     known = state.user_partitions
-    wanted = pa.array(sorted(metadata_partitions), pa.int32())
+    wanted = array_of(sorted(metadata_partitions), pa.int32())
     mine = known.filter(pc.is_in(known.column("metadata_partition"), value_set=wanted))
     return mine.sort_by([(name, "ascending") for name in mine.schema.names])

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import equals
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.file_systems import create_file, read_file, remove_file, replace_file
 from airflow_provider_rlmm.core.plans.plan import (
@@ -92,13 +93,11 @@ def write_plan(uri: str, rows: pa.Table, summary: PlanSummary) -> PlanSummary:
     :raises PlanError: if rows and summary do not fit each other, or somebody else writes a plan there.
     :raises OSError: if it cannot be written; there is no plan then.
     """
-    import pyarrow.compute as pc
-
     try:
         remove_file(_file(uri, SUMMARY_NAME))
         files = {}
         for metadata_partition in sorted(summary.by_metadata_partition):
-            part = rows.filter(pc.equal(rows.column("metadata_partition"), metadata_partition))
+            part = rows.filter(equals(rows.column("metadata_partition"), metadata_partition))
             data = parquet_bytes(part)
             file = files[metadata_partition] = PlanFile.of(plan_file_name(metadata_partition), part.num_rows, data)
             replace_file(_file(uri, file.name), [data])
@@ -240,7 +239,7 @@ def _orphaned(uri: str, summary: PlanSummary, metadata_partition: int, columns: 
         raise PlanError(f"the rows of {_file(uri, file.name)} cannot be read ({e}); make a new plan") from e
     if rows.num_rows and pc.unique(rows.column("metadata_partition")).to_pylist() != [metadata_partition]:
         raise PlanError(f"{_file(uri, file.name)} holds rows of another metadata partition; make a new plan")
-    return rows.filter(pc.equal(rows.column("reason"), Reason.ORPHANED.value)).select(columns)
+    return rows.filter(equals(rows.column("reason"), Reason.ORPHANED.value)).select(columns)
 
 
 def _columns_of(data: pa.Buffer, file: PlanFile, columns: Sequence[str]) -> pa.Table:
@@ -260,7 +259,7 @@ def _columns_of(data: pa.Buffer, file: PlanFile, columns: Sequence[str]) -> pa.T
         column = rows.column(name)
         if column.null_count:
             raise ValueError(f"column {name} holds null")
-        if name.endswith("_id") and not pc.all(pc.equal(pc.binary_length(column), _ID_BYTES), min_count=0).as_py():
+        if name.endswith("_id") and not pc.all(equals(pc.binary_length(column), _ID_BYTES), min_count=0).as_py():
             raise ValueError(f"column {name} holds what is no id of {_ID_BYTES} bytes")
     return rows
 

@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, PlainJson
 from airflow_provider_rlmm.core.base.quoting import name_in_text, printable
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 
-DAY_MS = 86_400_000
 MAX_ACKNOWLEDGED_MS = 90 * DAY_MS  # how far ahead an acknowledgement may reach
 SUGGESTED_MS = 7 * DAY_MS  # how far ahead the acknowledgement reaches that is suggested for a problem
 MAX_ACKNOWLEDGEMENTS = 10_000

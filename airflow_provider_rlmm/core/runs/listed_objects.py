@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.storage.layout import Layout
@@ -133,7 +134,7 @@ class ListedObjects:
 
         schema = listed_schema()
         columns = list(zip(*self._rows, strict=True)) or [()] * len(schema)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        arrays = [array_of(column, field.type) for column, field in zip(columns, schema, strict=True)]
         self._chunks.append(pa.Table.from_arrays(arrays, schema=schema))
         self._rows = []
 
@@ -145,7 +146,7 @@ class ListedObjects:
         self._flush()
         ids = [pc.unique(chunk["segment_id"]) for chunk in self._chunks]
         ids.append(
-            pa.array([s.id.bytes for _, readings in self._ambiguous.values() for _, s, _ in readings], pa.binary())
+            array_of([s.id.bytes for _, readings in self._ambiguous.values() for _, s, _ in readings], pa.binary())
         )
         return pc.drop_null(pc.unique(pa.chunked_array(ids, pa.binary())))
 
@@ -175,8 +176,8 @@ class ListedObjects:
 
         keys = rows["key"].combine_chunks().dictionary_encode()
         _, first = np.unique(keys.indices.to_numpy(), return_index=True)
-        rows = rows.take(pa.array(np.sort(first)))
-        is_whole = pa.array([self.is_whole(key) for key in rows["key"].to_pylist()], pa.bool_())
+        rows = rows.take(array_of(np.sort(first)))
+        is_whole = array_of([self.is_whole(key) for key in rows["key"].to_pylist()], pa.bool_())
         return rows.set_column(rows.schema.get_field_index("is_whole"), "is_whole", is_whole)
 
     def is_whole(self, key: str) -> bool:

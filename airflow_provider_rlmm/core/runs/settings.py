@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow_provider_rlmm.core.base.declarations import read_spelled
@@ -18,9 +18,10 @@ from airflow_provider_rlmm.core.base.store_uris import is_below, read_store_uri,
 from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.runs import connection_fields as declared
-from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_named
-from airflow_provider_rlmm.core.storage.root import expected_roots
 from airflow_provider_rlmm.core.world.hold import Hold
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.storage.layouts import LayoutOptions
 
 _DECLARED = {field.name: field for field in declared.FIELDS}
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -88,6 +89,8 @@ class RemoteLogSettings:
     @property
     def layout_options(self) -> LayoutOptions:
         """What is said of the layout beside its name."""
+        from airflow_provider_rlmm.core.storage.layouts import LayoutOptions
+
         suffixes = _listed(self.key_suffixes)
         return LayoutOptions(
             self.key_prefix or "",
@@ -152,6 +155,8 @@ class RemoteLogSettings:
         self._check_archive()
         if self.storage_uri is None:
             return
+        from airflow_provider_rlmm.core.storage.layouts import layout_named
+
         layout_named(self.layout, self.layout_options)
         advice = "put them into a connection and name it in storage_conn_id"
         refuse_secrets_in_uri("storage_uri", self.storage_uri, advice)
@@ -163,6 +168,8 @@ class RemoteLogSettings:
     def _check_expected_root(self) -> None:
         if self.expected_root is None:
             return
+        from airflow_provider_rlmm.core.storage.root import expected_roots
+
         try:
             named = expected_roots(self.expected_root)
         except ValueError:

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_rlmm.core.base.arrow_arrays import equals, filled
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.core.records.wire import MAX_STRING_BYTES, Reader
 
@@ -108,7 +109,7 @@ def without_other_prefix(custom_metadata: pa.ChunkedArray, prefixes: Collection[
     named = (rb"[\x01-\x7f]" + _SIZE_FIELD + rb"\x01[\x80-\xff]{0,4}[\x00-\x7f]" + _compact(p) for p in prefixes)
     pattern = rb"\A(?:" + b"|".join((*_NO_PREFIX, *named)) + rb")"
     settled = pc.match_substring_regex(custom_metadata, pattern)
-    return pc.or_(pc.fill_null(settled, True), pc.equal(pc.fill_null(pc.binary_length(custom_metadata), 0), 0))
+    return pc.or_(filled(settled, True), equals(filled(pc.binary_length(custom_metadata), 0), 0))
 
 
 def _compact(text: str) -> bytes:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import scalar_of
 from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     ForeignPrefixError,
@@ -84,7 +85,7 @@ class TemplateLayout:
         """See :class:`Layout`; custom metadata tells nothing here."""
         import pyarrow as pa
 
-        return pa.chunked_array([pa.repeat(True, len(custom_metadata))])
+        return pa.chunked_array([pa.repeat(scalar_of(True, pa.bool_()), len(custom_metadata))])
 
     def recorded_prefix(self, custom_metadata: bytes | None) -> str | None:
         """See :class:`Layout`; custom metadata tells nothing here."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, scalar_of
 from airflow_provider_rlmm.core.plans.plan import ROW_GROUP_ROWS
 from airflow_provider_rlmm.core.world.audit import AUDIT_COLUMNS
 
@@ -49,9 +50,9 @@ def with_columns(table: pa.Table, columns: Columns) -> pa.Table:
     types = _types()
     for name, values in columns.items():
         if _is_column(values):
-            array = pa.array(values, types[name])
+            array = array_of(values, types[name])
         else:
-            array = pa.repeat(pa.scalar(values, types[name]), table.num_rows)
+            array = pa.repeat(scalar_of(values, types[name]), table.num_rows)
         table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), array)
     return table
 

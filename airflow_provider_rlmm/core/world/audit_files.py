@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, empty_table, scalar_of
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.errors import AuditError, ConfigurationError, DocumentError
 from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, list_folders, read_file, remove_file
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
@@ -49,7 +51,6 @@ _SHOWN_TEXT_BYTES = 128 * 2**20
 """Of a file that is shown, and of the texts of all rows that are wanted."""
 
 _reading = Lock()
-DAY_MS = 86_400_000
 _BATCH_ROWS = 65_536
 """Rows of a file that are in memory at a time where few of them are looked for."""
 
@@ -234,11 +235,11 @@ def audit_rows(cluster_uri: str, cluster_id: str, wanted: Wanted | None = None, 
     import pyarrow as pa
 
     wanted = wanted or Wanted()
-    tables: list[pa.Table] = [audit_schema().empty_table()]
+    tables: list[pa.Table] = [empty_table(audit_schema())]
     unreadable: list[str] = []
     for day, uri in _days(cluster_uri, wanted.since_ms, wanted.until_ms):
         found = [_wanted_rows(uri, name, cluster_id, wanted, unreadable) for name in _named(uri, wanted)]
-        tables.append(_one_per_deletion(pa.concat_tables([audit_schema().empty_table(), *found]), wanted))
+        tables.append(_one_per_deletion(pa.concat_tables([empty_table(audit_schema()), *found]), wanted))
         # The end of a batch of the day before may be of this day, so one more day may hold newer rows than these.
         if sum(table.num_rows for table in tables[:-1]) > limit:
             break
@@ -268,7 +269,7 @@ def _wanted_rows(uri: str, name: AuditName, cluster_id: str, wanted: Wanted, unr
     except (*_UNREADABLE, DocumentError) as e:
         logger.warning("audit log: %s/%s is left out: %s", uri, name, e)
         unreadable.append(f"{uri}/{name}")
-        return audit_schema().empty_table()
+        return empty_table(audit_schema())
     return rows
 
 
@@ -285,12 +286,12 @@ def _bounded_rows(uri: str, name: AuditName, wanted: Wanted) -> pa.Table:
     file = BoundedParquet.of("it", source, schema)
     if len(file.columns) != len(schema.names):
         raise AuditError("it has other columns than the audit log")
-    found = [schema.empty_table()]
+    found = [empty_table(schema)]
     left = _SHOWN_TEXT_BYTES
     for rows in file.slices([number for number, _ in file.groups_with(key)], schema.names):
         mine = rows
         for column, value in key:
-            mine = mine.filter(pc.equal(mine.column(column), pa.scalar(value, schema.field(column).type)))
+            mine = mine.filter(pc.equal(mine.column(column), scalar_of(value, schema.field(column).type)))
         texts = as_texts(mine, left).cast(schema)
         left -= texts.nbytes
         found.append(texts)
@@ -304,7 +305,7 @@ def _one_per_deletion(rows: pa.Table, wanted: Wanted) -> pa.Table:
 
     keys = ["artifact", "batch", "topic_id", "partition", "segment_id"]
     ordered = rows.sort_by([("phase", "ascending")])  # AFTER comes first
-    numbered = ordered.append_column("number", pa.array(range(ordered.num_rows), pa.int64()))
+    numbered = ordered.append_column("number", array_of(range(ordered.num_rows), pa.int64()))
     first = numbered.group_by(keys).aggregate([("number", "min")])
     kept = ordered.take(first["number_min"])
     if wanted.since_ms is not None:
@@ -353,7 +354,7 @@ def _day_rows(
     """Return the rows of segments in a day's files, and the files that could not be read."""
     import pyarrow as pa
 
-    ids = pa.array(sorted({segment_id for _, _, segment_id in wanted}), pa.binary())
+    ids = array_of(sorted({segment_id for _, _, segment_id in wanted}), pa.binary())
     for _ in range(_LOOKS):
         rows: list[AuditRow] = []
         failed: dict[AuditName, Exception] = {}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import equals
 from airflow_provider_rlmm.core.base.errors import ForeignPrefixError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, name_in_text
 from airflow_provider_rlmm.core.records.segment_rows import metadata_of
@@ -89,7 +90,7 @@ def _copied(segments: pa.Table) -> pa.Table:
     """Return the copied segments that have custom metadata."""
     import pyarrow.compute as pc
 
-    copied = pc.equal(segments.column("state"), int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
+    copied = equals(segments.column("state"), int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
     return segments.filter(pc.and_(copied, pc.is_valid(segments.column("custom_metadata"))))
 
 

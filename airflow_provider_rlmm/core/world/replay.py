@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, at_least, equals
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.core.log.event_decoding import (
     Quarantine,
@@ -251,10 +252,10 @@ def _bounds_of(decoded: Any) -> tuple[list[int], list[int]]:
     """Return offsets and times (ms) of the records of a batch that can be relied on, by offset."""
     import pyarrow.compute as pc
 
-    ours = pc.equal(decoded.column("broker_id"), OWN_BROKER_ID)
+    ours = equals(decoded.column("broker_id"), OWN_BROKER_ID)
     relied_on = decoded.filter(pc.and_(applicable(decoded), pc.or_(written_by_brokers(decoded), ours)))
     times_ms = pc.max_element_wise(relied_on.column("event_timestamp_ms"), relied_on.column("timestamp_ms"))
-    timed = pc.greater_equal(times_ms, 0)
+    timed = at_least(times_ms, 0)
     return relied_on.column("offset").filter(timed).to_pylist(), times_ms.filter(timed).to_pylist()
 
 
@@ -347,7 +348,6 @@ class MetadataPartitionReplay(MetadataPartitionView):
 
     def _good_events(self, decoded: Any) -> Iterator[tuple[int, int, RemoteLogMetadata]]:
         """Yield (offset, timestamp, event) of the wanted rows, and put those that are not good into quarantine."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         from airflow_provider_rlmm.core.records.columnar import iter_events
@@ -359,7 +359,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         # A keyed record's event counts, whether or not it is allowed to pass.
         wanted = applied = applicable(decoded)
         if self._topic_ids is not None:
-            ids = pa.array([i.bytes for i in self._topic_ids], type=decoded.column("topic_id").type)
+            ids = array_of([i.bytes for i in self._topic_ids], decoded.column("topic_id").type)
             wanted = pc.and_(applied, pc.is_in(decoded.column("topic_id"), value_set=ids))
             self._note_unread_deletions(decoded.filter(pc.and_(applied, pc.invert(wanted))))
         rows = decoded.filter(wanted)
@@ -373,8 +373,8 @@ class MetadataPartitionReplay(MetadataPartitionView):
         import pyarrow.compute as pc
 
         if self._first_unread_deletion is None:
-            late = pc.greater_equal(unwanted.column("offset"), self._chosen_at)
-            deletions = unwanted.filter(pc.and_(late, pc.equal(unwanted.column("api_key"), PARTITION_DELETE_API_KEY)))
+            late = at_least(unwanted.column("offset"), self._chosen_at)
+            deletions = unwanted.filter(pc.and_(late, equals(unwanted.column("api_key"), PARTITION_DELETE_API_KEY)))
             self._first_unread_deletion = pc.min(deletions.column("offset")).as_py()
 
     def first_unsettled_offset(self) -> int:

@@ -21,6 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals
 from airflow_provider_rlmm.core.base.errors import (
     EventLogAccessError,
     PlanError,
@@ -194,11 +195,10 @@ def _still_copied(topic: TopicReplay, samples: Sequence[Sample]) -> set[UUID]:
 
 def _copied(segments: pa.Table, column: str, ids: Collection[bytes]) -> pa.Table:
     """Return the copied segments that have one of some ids in a column."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted = pc.is_in(segments.column(column), value_set=pa.array(list(ids), segments.schema.field(column).type))
-    return segments.filter(pc.and_(wanted, pc.equal(segments.column("state"), int(_COPIED))))
+    wanted = pc.is_in(segments.column(column), value_set=array_of(list(ids), segments.schema.field(column).type))
+    return segments.filter(pc.and_(wanted, equals(segments.column("state"), int(_COPIED))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,10 +430,8 @@ def _beside(topic: TopicReplay, living: frozenset[UUID]) -> tuple[frozenset[UUID
     Ask for the topics with copied segments that no listing has shown, by every name in the log: a listing leaves out what may
     not be described. Return the ids of those that live, of those that may not be described, and the names of the latter.
     """
-    import pyarrow.compute as pc
-
     segments = topic.segments
-    copied = segments.column("topic_id").filter(pc.equal(segments.column("state"), int(_COPIED))).unique().to_pylist()
+    copied = segments.column("topic_id").filter(equals(segments.column("state"), int(_COPIED))).unique().to_pylist()
     names = topic.names()
     asked = {i: names[i] for raw in copied if (i := UUID(bytes=raw)) in names and i not in living}
     if not asked:

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import table_of_rows
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
@@ -216,9 +217,8 @@ class _Draft:
             self.left[metadata_partition] = Count.sum([before, _sizes(segments)])
 
     def to_table(self) -> pa.Table:
-        import pyarrow as pa
 
-        return pa.Table.from_pylist(self.rows, schema=plan_schema())
+        return table_of_rows(self.rows, plan_schema())
 
 
 def _count(rows: list[Mapping[str, Any]] | list[dict[str, Any]]) -> Count:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, reader_of
-from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, Diagnosis, Finding, Recovery, Severity, since
+from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, Diagnosis, Finding, Recovery, Severity
 from airflow_provider_rlmm.features.doctor.preflight import CompactionPreflight
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra
 from airflow_provider_rlmm.core.records.wire import MAX_ELEMENTS, MAX_TAGGED_FIELDS
 from airflow_provider_rlmm.features.doctor.preflight import NOTHING_READ, CompactionPreflight
@@ -351,17 +351,3 @@ class Diagnosis:
     recoveries: tuple[Recovery, ...] = ()  # one per metadata partition with a poison pill
     preflight: CompactionPreflight = NOTHING_READ  # what is lost if the topic is ever compacted
     era: LogEra = PLAIN_ERA  # as configuration, earlier runs and all that was read show it
-
-
-def since(timestamp_ms: int | None) -> str:
-    """
-    Return a time for people; what comes from the log may be no time at all.
-
-    :param timestamp_ms: ms since the epoch.
-    """
-    if timestamp_ms is None:
-        return "an unknown time"
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"

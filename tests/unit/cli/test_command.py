@@ -109,6 +109,20 @@ def test_nothing_of_airflow_or_spark_is_imported_and_nothing_heavy_for_help() ->
     assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.slow
+def test_the_process_of_the_command_does_without_pandas() -> None:
+    """pyarrow would import it for the first value of Python's that it is given."""
+    program = (
+        "import sys, pyarrow as pa; from airflow_provider_rlmm.cli import start; sys.argv = ['rlmm', '--version']\n"
+        "try: start.main()\n"
+        "except SystemExit: pass\n"
+        "assert pa.array([1.0, None]).null_count == 1\n"
+        "assert 'pandas' not in sys.modules\n"
+        "sys.meta_path.pop(0); import pandas"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
 # -- decode ----------------------------------------------------------------------------------------------------------
 
 GONE = TopicIdPartition(UUID(int=77), "gone", 0)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.errors import DocumentError
-from airflow_provider_rlmm.overview.dead_man import DAY_MS, Alarm, Watch, judge, last_success
+from airflow_provider_rlmm.overview.dead_man import Alarm, Watch, judge, last_success
 from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 from tests.unit.overview.test_run_metrics import RUN
 

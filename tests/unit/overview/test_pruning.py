@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_rlmm.overview.pruning import DAY_MS, RunFolder, cutoff_ms, group_of, is_file_of_run
+from airflow_provider_rlmm.core.base.clock import DAY_MS
+from airflow_provider_rlmm.overview.pruning import RunFolder, cutoff_ms, group_of, is_file_of_run
 
 NOW_MS = 100 * DAY_MS
 CUTOFF = 10 * DAY_MS

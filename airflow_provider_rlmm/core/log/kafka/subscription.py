@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
-import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_provider_rlmm.core.base.errors import EventLogError, MetadataTopicNotFoundError, OffsetOutOfRangeError
@@ -19,6 +18,7 @@ from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.core.log.kafka.config import CLIENT_ID_PREFIX, KafkaClientConfig
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -202,6 +202,8 @@ class MessageColumns:
 
         :param messages: without errors, by offset.
         """
+        import numpy as np
+
         # Column after column, without a line of Python or a number of its own for each record: half of the time goes there.
         count = len(messages)
         offsets = cast("map[int]", map(Message.offset, messages))
@@ -213,6 +215,8 @@ class MessageColumns:
 
     def batch(self) -> pa.RecordBatch:
         """Return them as a batch, and begin anew; there has to be one."""
+        import numpy as np
+
         batch = event_batch(np.concatenate(self.offsets), np.concatenate(self.timestamps_ms), self.keys, self.values)
         self.rows, self.offsets, self.timestamps_ms, self.keys, self.values = 0, [], [], [], []
         return batch

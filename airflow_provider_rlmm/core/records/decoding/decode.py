@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, filled
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.core.records.decoding.fields import FIELDS, NO_KIND, Fields
 from airflow_provider_rlmm.core.records.decoding.key_match import are_named
@@ -111,7 +112,7 @@ def decode(
     if keyed is not None:
         _flag_keyed(columns, keyed, code, errors)
         _flag_forgotten(columns, keyed, code, errors, num_partitions)
-    columns["error_code"] = pa.array(code)
+    columns["error_code"] = array_of(code)
     columns["error"] = _error_array(len(array), errors)
     schema = decoded_schema(*carried)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
@@ -123,7 +124,7 @@ def count_good(batch: Any) -> int:
 
     :param batch: what :func:`decode` returned.
     """
-    return int(pc.sum(pc.equal(batch.column("error_code"), int(ErrorCode.GOOD))).as_py() or 0)
+    return int(pc.sum(equals(batch.column("error_code"), int(ErrorCode.GOOD))).as_py() or 0)
 
 
 def iter_events(batch: Any) -> Iterator[RemoteLogMetadata | None]:
@@ -148,7 +149,7 @@ def forgotten_keys(batch: Any) -> list[tuple[int, RecordKey]]:
     rows = np.flatnonzero(batch.column("error_code").to_numpy(zero_copy_only=False) == ErrorCode.FORGOTTEN)
     if not rows.size:
         return []
-    keys = map(parse_key, batch.column("key").take(pa.array(rows)).to_pylist())
+    keys = map(parse_key, batch.column("key").take(array_of(rows)).to_pylist())
     # All of them name a segment, or the record would be another one.
     return [(row, key) for row, key in zip(rows.tolist(), keys, strict=True) if key is not None]
 
@@ -239,7 +240,7 @@ def _flag_misrouted(
     fields: Fields, code: Array, errors: dict[int, str], metadata_partition: Any, num_partitions: int
 ) -> None:
     expected = metadata_partitions(fields["topic_id"], fields["partition"], num_partitions)
-    actual = metadata_partition.fill_null(-1).to_numpy(zero_copy_only=False)
+    actual = filled(metadata_partition, -1).to_numpy(zero_copy_only=False)
     decoded = (code == ErrorCode.GOOD) | (code == ErrorCode.BEYOND_LIMITS)
     for row in np.flatnonzero(decoded & (expected != actual)).tolist():
         code[row] = ErrorCode.MISROUTED
@@ -258,11 +259,11 @@ def _flag_keyed(columns: Mapping[str, Any], keyed: Array, code: Array, errors: d
     rest = rows.take(np.flatnonzero(~are_named(columns, rows)))
     if not rest.size:
         return
-    keys = [parse_key(raw) for raw in columns["key"].take(pa.array(rest)).to_pylist()]
+    keys = [parse_key(raw) for raw in columns["key"].take(array_of(rest)).to_pylist()]
     known = np.array([key is not None for key in keys])
     named = np.zeros(len(keys), dtype=bool)
-    index = pa.array(rest[known])
-    of_known = pa.RecordBatch.from_pydict({name: columns[name].take(index) for name in FIELDS})
+    index = array_of(rest[known])
+    of_known = pa.RecordBatch.from_arrays([columns[name].take(index) for name in FIELDS], list(FIELDS))
     named[known] = [
         key.names(event)
         for key, event in zip((key for key in keys if key is not None), iter_events(of_known), strict=True)
@@ -314,7 +315,7 @@ def _error_array(size: int, errors: dict[int, str]) -> Any:
         return pa.nulls(size, pa.string())
     index = np.full(size, -1)
     index[list(errors)] = np.arange(len(errors))
-    return pa.array(list(errors.values()), pa.string()).take(pa.array(index, mask=index < 0))
+    return array_of(list(errors.values()), pa.string()).take(array_of(index, nulls=index < 0))
 
 
 def _carried(size: int, metadata_partition: Any, offset: Any, timestamp_ms: Any, keys: Any) -> dict[str, Any]:
@@ -337,7 +338,7 @@ def _binary_array(values: Any) -> Any:
 def _as_array(values: Any, arrow_type: Any) -> Any:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return _one_chunk(values).cast(arrow_type)
-    return pa.array(values, arrow_type)
+    return array_of(values, arrow_type)
 
 
 def _one_chunk(values: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.records.decoding.layout import Array, Block, Opening, window
 from airflow_provider_rlmm.core.records.records import (
     NOT_SAID,
@@ -194,7 +195,7 @@ class Fields:
             leader_epoch, start_offset = opening.leader_epoch, opening.epoch_start
         else:
             leader_epoch, start_offset = self._epochs_of_all(offsets)
-        items = pa.StructArray.from_arrays([pa.array(leader_epoch), pa.array(start_offset)], fields=_EPOCH_FIELDS)
+        items = pa.StructArray.from_arrays([array_of(leader_epoch), array_of(start_offset)], fields=_EPOCH_FIELDS)
         buffers = [validity, pa.py_buffer(offsets)]
         return pa.Array.from_buffers(_EPOCHS_TYPE, self._size, buffers, nulls, children=[items])
 

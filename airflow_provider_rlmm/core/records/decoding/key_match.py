@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, filled
 from airflow_provider_rlmm.core.records.decoding.fields import NO_KIND
 from airflow_provider_rlmm.core.records.decoding.layout import Array, gather, taken
 from airflow_provider_rlmm.core.records.keys import SEGMENT_KEY_BYTES, UPDATE_SUFFIX
@@ -79,7 +80,7 @@ def _structures(column: Any, dtype: np.dtype[Any], rows: Array) -> Array:
 def _by_end_offset(columns: Mapping[str, Any], rows: Array) -> Array:
     """Compare with keys of text: topic id, topic, partition, end offset, leader epoch, and whether it is an update."""
     if 2 * rows.size < len(columns["key"]):
-        return _are_texts({name: columns[name].take(pa.array(rows)) for name in _OF_TEXTS})
+        return _are_texts({name: columns[name].take(array_of(rows)) for name in _OF_TEXTS})
     # To copy the others' columns would cost more than to look at some records too many.
     return taken(_are_texts(columns), rows)
 
@@ -91,8 +92,8 @@ def _are_texts(columns: Mapping[str, Any]) -> Array:
     What a record does not say is ``NOT_SAID``: a key of these words names it, any other one has to be looked at. Of a record
     that says nothing of a segment, or has no key, the answer is anything.
     """
-    end_offset, epoch = (columns[name].fill_null(NOT_SAID) for name in ("end_offset", "broker_leader_epoch"))
-    updates = columns["api_key"].fill_null(NO_KIND).to_numpy() == SEGMENT_UPDATE_API_KEY
+    end_offset, epoch = (filled(columns[name], NOT_SAID) for name in ("end_offset", "broker_leader_epoch"))
+    updates = filled(columns["api_key"], NO_KIND).to_numpy() == SEGMENT_UPDATE_API_KEY
     # Only end offsets are many: of all else each text is made once.
     parts = (_user_partitions(columns), end_offset.cast(pa.string()), _endings(epoch.to_numpy(), updates))
     expected = pc.binary_join_element_wise(*parts, "").cast(pa.binary())
@@ -103,11 +104,11 @@ def _are_texts(columns: Mapping[str, Any]) -> Array:
 def _user_partitions(columns: Mapping[str, Any]) -> Any:
     """Return the beginnings of the keys, null for a name with a colon: it could be cut in another way, no topic has one."""
     topics, ids = (columns[name].dictionary_encode() for name in ("topic", "topic_id"))
-    topic, topic_id, partition = (c.fill_null(0) for c in (topics.indices, ids.indices, columns["partition"]))
+    topic, topic_id, partition = (filled(c, 0) for c in (topics.indices, ids.indices, columns["partition"]))
     which = _dictionary(topic.to_numpy().astype(np.int64) * len(ids.dictionary) + topic_id.to_numpy())
     codes, first = _told_apart(which.indices.to_numpy().astype(np.int64) * _PARTITIONS + partition.to_numpy())
     names = topics.dictionary.take(topic.take(first))
-    texts = pa.array([kafka_uuid_str(UUID(bytes=raw)) for raw in ids.dictionary.to_pylist()], pa.string())
+    texts = array_of([kafka_uuid_str(UUID(bytes=raw)) for raw in ids.dictionary.to_pylist()], pa.string())
     numbers = partition.take(first).cast(pa.string())
     text = pc.binary_join_element_wise(texts.take(topic_id.take(first)), names, numbers, "", ":")
     return pc.if_else(pc.match_substring(names, ":"), pa.scalar(None, pa.string()), text).take(codes)
@@ -116,12 +117,12 @@ def _user_partitions(columns: Mapping[str, Any]) -> Any:
 def _endings(epoch: Array, updates: Array) -> Any:
     """Return what is behind the end offsets."""
     codes, first = _told_apart(epoch.astype(np.int64) * 2 + updates)
-    suffixes = pc.if_else(pa.array(updates).take(first), f":{UPDATE_SUFFIX}", "")
-    return pc.binary_join_element_wise(":", pa.array(epoch).take(first).cast(pa.string()), suffixes, "").take(codes)
+    suffixes = pc.if_else(array_of(updates).take(first), f":{UPDATE_SUFFIX}", "")
+    return pc.binary_join_element_wise(":", array_of(epoch).take(first).cast(pa.string()), suffixes, "").take(codes)
 
 
 def _dictionary(numbers: Array) -> Any:
-    return pa.array(numbers).dictionary_encode()
+    return array_of(numbers).dictionary_encode()
 
 
 def _told_apart(numbers: Array) -> tuple[Any, Any]:
@@ -130,4 +131,4 @@ def _told_apart(numbers: Array) -> tuple[Any, Any]:
     first = np.empty(len(codes.dictionary), np.int64)
     # Of several values for one place the last one stays.
     first[codes.indices.to_numpy()[::-1]] = np.arange(numbers.size)[::-1]
-    return codes.indices, pa.array(first)
+    return codes.indices, array_of(first)

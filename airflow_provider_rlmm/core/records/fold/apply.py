@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, empty_table
 from airflow_provider_rlmm.core.records.decoding.decode import iter_events
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.deletions import (
@@ -39,7 +40,7 @@ _STATE_BEFORE = pa.field("state_before", pa.int8())
 @functools.lru_cache(maxsize=16)
 def _no_rows(schema: Any, *more: Any) -> Any:
     """Return an empty table with some more columns; making one takes longer than finding it."""
-    return pa.schema([*schema, *more], metadata=schema.metadata).empty_table()
+    return empty_table(pa.schema([*schema, *more], metadata=schema.metadata))
 
 
 class Found:
@@ -63,9 +64,9 @@ class Found:
         codes = np.concatenate([part for _, part in self._parts])
         order = np.argsort(rows)
         rows, codes = rows.take(order), codes.take(order)
-        fates = pa.array([fate for fate, _ in self._codes], pa.int8()).take(pa.array(codes))
-        reasons = pa.array([reason for _, reason in self._codes], pa.string()).take(pa.array(codes))
-        found = pa.Table.from_batches([batch.take(pa.array(rows))])
+        fates = array_of([fate for fate, _ in self._codes], pa.int8()).take(array_of(codes))
+        reasons = array_of([reason for _, reason in self._codes], pa.string()).take(array_of(codes))
+        found = pa.Table.from_batches([batch.take(array_of(rows))])
         return found.append_column(_FATE, fates).append_column(_REASON, reasons)
 
 
@@ -86,8 +87,8 @@ class Deletions:
             return _no_rows(batch.schema, _STATE_BEFORE)
         rows = np.concatenate([part for part, _ in self._parts])
         before = np.concatenate([part for _, part in self._parts])
-        found = pa.Table.from_batches([batch.take(pa.array(rows))])
-        return found.append_column(_STATE_BEFORE, pa.array(before, mask=before == NO_DELETION))
+        found = pa.Table.from_batches([batch.take(array_of(rows))])
+        return found.append_column(_STATE_BEFORE, array_of(before, nulls=before == NO_DELETION))
 
 
 @dataclass(slots=True)
@@ -120,7 +121,7 @@ def _find_bad_rows(outcome: Outcome, events: Events) -> None:
     bad = np.flatnonzero(np.isin(events.error_code, list(QUARANTINED_CODES)))
     if not bad.size:
         return
-    errors = events.batch.column("error").take(pa.array(bad)).to_pylist()
+    errors = events.batch.column("error").take(array_of(bad)).to_pylist()
     # Many say the same, such as all records of somebody who writes keys of his own.
     alike: dict[tuple[int, str], list[int]] = {}
     for row, code, error in zip(bad.tolist(), events.error_code.take(bad).tolist(), errors, strict=True):
@@ -210,7 +211,7 @@ class _Work:
         if counts[THROWN]:
             thrown = steps.with_outcome(THROWN)
             thrown = rows.take(thrown.take(np.flatnonzero(~after_finished.take(thrown))))
-            for row, event in zip(thrown.tolist(), iter_events(self._events.batch.take(pa.array(thrown))), strict=True):
+            for row, event in zip(thrown.tolist(), iter_events(self._events.batch.take(array_of(thrown))), strict=True):
                 reason = thrown_reason(event)  # type: ignore[arg-type]
                 found.would_end_consumer.add(np.array([row]), THROWN, reason)
 

@@ -13,8 +13,8 @@ import hashlib
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.events import binary_buffers
 from airflow_provider_rlmm.core.records.fold.index import spread
@@ -54,7 +54,7 @@ def _said(store: Store) -> Iterator[Array]:
 def _partitions(store: Store, rows: Array) -> Iterator[Array]:
     table = store.partitions
     for some in _pieces(rows):
-        ends, text = binary_buffers(store.topics.take(pa.array(table["topic"].take(some))))
+        ends, text = binary_buffers(store.topics.take(array_of(table["topic"].take(some))))
         yield np.diff(ends)
         yield text[ends[0] : ends[-1]]
         is_copying = table["copying_offset"].take(some) != NO_OFFSET

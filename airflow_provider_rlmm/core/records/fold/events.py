@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, filled
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.index import hash_of
 from airflow_provider_rlmm.core.records.fold.store import NO_DELETION, NO_METADATA_PARTITION, NO_OFFSET, Store
@@ -68,7 +69,7 @@ class Events:
     def topics(self) -> Any:
         """Return the topics, an Arrow array."""
         topics = self.batch.column("topic")
-        return topics if self._all else topics.take(pa.array(self.rows))
+        return topics if self._all else topics.take(array_of(self.rows))
 
     def offsets(self, next_event: int) -> Array:
         """Return the offsets; where none are given, the events are numbered, from ``next_event`` on."""
@@ -88,7 +89,7 @@ class Events:
     def _column_or(self, name: str, missing: int, dtype: Any) -> Array:
         if name not in self.batch.schema.names:
             return np.full(self.size, missing, dtype)
-        values = numpy_of(self.batch.column(name).fill_null(missing))
+        values = numpy_of(filled(self.batch.column(name), missing))
         return values if self._all else values.take(self.rows)
 
 
@@ -134,7 +135,7 @@ def _rows_of(store: Store, ids: Array, partition: Array, topics: Any) -> Array:
         # Most events are of few user partitions: look the others up again when some are known.
         some = missing[: max(_FIRST_LOOK, store.partitions.size)]
         part = some.take(_first_of_each(high.take(some), low.take(some), partition.take(some)))
-        _append_partitions(store, high.take(part), low.take(part), partition.take(part), topics.take(pa.array(part)))
+        _append_partitions(store, high.take(part), low.take(part), partition.take(part), topics.take(array_of(part)))
         found[missing] = _find(
             store, hashes.take(missing), high.take(missing), low.take(missing), partition.take(missing)
         )
@@ -142,7 +143,7 @@ def _rows_of(store: Store, ids: Array, partition: Array, topics: Any) -> Array:
     other = _with_another_topic(store, found, topics)
     if other.size:
         found[other] = _rows_by_topic(
-            store, ids.take(other, axis=0), partition.take(other), topics.take(pa.array(other))
+            store, ids.take(other, axis=0), partition.take(other), topics.take(array_of(other))
         )
     return found
 
@@ -176,7 +177,7 @@ def _partition_of(store: Store, high: int, low: int, partition: int, topic: str)
 
     found = store.index("partitions").find(hash_of(*key), same)
     if found[0] < 0:
-        found = _append_partitions(store, *key, pa.array([topic], pa.string()))
+        found = _append_partitions(store, *key, array_of([topic], pa.string()))
     return int(found[0])
 
 
@@ -236,7 +237,7 @@ def _with_another_topic(store: Store, found: Array, topics: Any) -> Array:
     """Return the events whose topic has another name than that of the user partition found by its id."""
     if not found.size:
         return found
-    expected = pc.take(store.topics, pa.array(store.partitions["topic"].take(found)), boundscheck=False)
+    expected = pc.take(store.topics, array_of(store.partitions["topic"].take(found)), boundscheck=False)
     # One comparison of all the bytes is several times as fast as one per name.
     if topics.equals(expected):
         return np.empty(0, np.int64)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.deletion import AbsenceObservation, PartitionDeletion
@@ -50,7 +51,9 @@ def write_ipc(store: Store, sink: Any, *, keep_finished: bool) -> None:
     """
     with pa.ipc.new_stream(sink, _SCHEMA) as writer:
         for name, values in _columns(store, keep_finished):
-            writer.write_batch(pa.RecordBatch.from_arrays([pa.array([name]), _one_value(values)], schema=_SCHEMA))
+            writer.write_batch(
+                pa.RecordBatch.from_arrays([array_of([name], pa.string()), _one_value(values)], schema=_SCHEMA)
+            )
 
 
 def _columns(store: Store, keep_finished: bool) -> Iterator[tuple[str, Array]]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, filled
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.events import binary_buffers, numpy_of
 from airflow_provider_rlmm.core.records.fold.index import spread, starts_of
@@ -35,11 +35,11 @@ class SegmentFields:
 
     def __init__(self, batch: Any) -> None:
         self.numbers = {name: numpy_of(batch.column(name)) for name in (*_OPENING, *_CHANGING) if name != _SAID}
-        self.numbers[_SAID] = numpy_of(batch.column(_SAID).fill_null(NOT_SAID))
+        self.numbers[_SAID] = numpy_of(filled(batch.column(_SAID), NOT_SAID))
         said = {name: batch.column(name) for name in _COMPARED}
         # Records of api version 0 say nothing that an update could be compared by.
         say_more = said[_SAID].null_count < batch.num_rows
-        self.compared = {n: numpy_of(c.fill_null(NOT_SAID)) for n, c in said.items()} if say_more else {}
+        self.compared = {n: numpy_of(filled(c, NOT_SAID)) for n, c in said.items()} if say_more else {}
         epochs = batch.column("segment_leader_epochs")
         offsets = epochs.offsets.to_numpy()
         self._epochs_at, self._epochs_count = offsets[:-1], np.diff(offsets)
@@ -67,7 +67,7 @@ class SegmentFields:
         if self._custom is None:
             return 0, -1
         length = self._custom_length.take(rows)
-        offsets, data = binary_buffers(self._custom.take(pa.array(rows.take(np.flatnonzero(length > 0)))))
+        offsets, data = binary_buffers(self._custom.take(array_of(rows.take(np.flatnonzero(length > 0)))))
         first = store.tables["custom"].size
         used = data[int(offsets[0]) : int(offsets[-1])]
         store.tables["custom"].append(used.size, {"byte": used})

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
 from airflow_provider_rlmm.core.records.fold.index import HashIndex, hash_of, spread, starts_of
@@ -204,7 +205,7 @@ class Store:
     def __init__(self, *, keep_finished: bool = False) -> None:
         self.keep_finished = keep_finished
         self.tables = {name: Columns(name) for name in TABLES}
-        self.topics: Any = pa.array([], pa.string())
+        self.topics: Any = array_of([], pa.string())
         self.next_event = 0
         """Numbers the events where nobody says at which offsets they lie."""
         self.live = 0
@@ -383,5 +384,5 @@ class Store:
         strings = pa.Array.from_buffers(pa.large_binary(), ends.size - 1, data)
         number = np.empty_like(order)
         number[order] = np.arange(0, ends.size, 2)
-        taken = strings.take(pa.array(number)).buffers()[2]
+        taken = strings.take(array_of(number)).buffers()[2]
         return np.frombuffer(taken, np.uint8, int(length.sum(dtype=np.int64)))

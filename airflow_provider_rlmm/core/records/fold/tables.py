@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, null_of
 from airflow_provider_rlmm.core.records.decoding.fields import FIELDS
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.index import spread
@@ -92,23 +93,23 @@ def table_of(store: Store, name: str) -> Any:
 
 
 def _typed(column: Any, arrow_type: Any) -> Any:
-    return column.cast(arrow_type) if isinstance(column, pa.Array) else pa.array(column, arrow_type)
+    return column.cast(arrow_type) if isinstance(column, pa.Array) else array_of(column, arrow_type)
 
 
 def _user_partitions(store: Store) -> dict[str, Any]:
     table, rows = store.partitions, np.argsort(rank_of(store))
     offsets = {name: table[name].take(rows) for name in ("first_offset", "last_foreign_offset", "copying_offset")}
-    is_copying = pa.array(offsets["copying_offset"] != NO_OFFSET)
+    is_copying = array_of(offsets["copying_offset"] != NO_OFFSET)
     copying = {
         "segment_id": ids_array(table["copying_high"].take(rows), table["copying_low"].take(rows)),
-        "event_timestamp_ms": pa.array(table["copying_event_timestamp_ms"].take(rows)),
+        "event_timestamp_ms": array_of(table["copying_event_timestamp_ms"].take(rows)),
     }
     return {
         **_key(store, rows),
-        **{name: pa.array(values, mask=values == NO_OFFSET) for name, values in offsets.items()},
+        **{name: array_of(values, nulls=values == NO_OFFSET) for name, values in offsets.items()},
         "finished_segments": table["finished_segments"].take(rows),
         "was_finished": table["was_finished"].take(rows),
-        **{f"copying_{name}": pc.if_else(is_copying, values, None) for name, values in copying.items()},
+        **{f"copying_{name}": pc.if_else(is_copying, values, null_of(values.type)) for name, values in copying.items()},
     }
 
 
@@ -149,7 +150,7 @@ def _segments_at(store: Store, rows: Array, names: Collection[str] = SCHEMAS["se
     columns = {**_segment_key(store, rows), **{name: table[name].take(rows) for name in _PLAIN if name in names}}
     if _SAID in names:
         epoch = table[_SAID].take(rows)
-        columns[_SAID] = pa.array(epoch, mask=epoch == NOT_SAID)
+        columns[_SAID] = array_of(epoch, nulls=epoch == NOT_SAID)
     if "custom_metadata" in names:
         columns["custom_metadata"] = _custom(store, rows)
     if "segment_leader_epochs" in names:
@@ -243,8 +244,8 @@ def rank_of(store: Store) -> Array:
     keys = pa.table(
         {
             "topic_id": ids_array(table["high"], table["low"]),
-            "topic": store.topics.take(pa.array(table["topic"])),
-            "partition": table["partition"],
+            "topic": store.topics.take(array_of(table["topic"])),
+            "partition": array_of(table["partition"]),
         }
     )
     order = pc.sort_indices(keys, [(name, "ascending") for name in keys.schema.names]).to_numpy()
@@ -257,9 +258,9 @@ def _key(store: Store, rows: Array) -> dict[str, Any]:
     table = store.partitions
     metadata_partition = table["metadata_partition"].take(rows)
     return {
-        "metadata_partition": pa.array(metadata_partition, mask=metadata_partition == NO_METADATA_PARTITION),
+        "metadata_partition": array_of(metadata_partition, nulls=metadata_partition == NO_METADATA_PARTITION),
         "topic_id": ids_array(table["high"].take(rows), table["low"].take(rows)),
-        "topic": store.topics.take(pa.array(table["topic"].take(rows))),
+        "topic": store.topics.take(array_of(table["topic"].take(rows))),
         "partition": table["partition"].take(rows),
     }
 

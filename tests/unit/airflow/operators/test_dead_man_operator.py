@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.operators import dead_man
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
-from airflow_provider_rlmm.overview.dead_man import DAY_MS
 from airflow_provider_rlmm.overview.run_summary import RunOutcome
 from tests.unit.airflow.notifications.test_notifications import keep
 from tests.unit.overview.test_dead_man import NOW_MS, run

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
@@ -20,7 +21,7 @@ from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
-from airflow_provider_rlmm.core.runs.attention import DAY_MS, Acknowledgements, iso_time, read_acknowledgements
+from airflow_provider_rlmm.core.runs.attention import Acknowledgements, iso_time, read_acknowledgements
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.features.cleanup.report_document import read_report

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
@@ -33,7 +34,6 @@ from airflow_provider_rlmm.features.doctor.findings import (
     Finding,
     FindingKind,
     Severity,
-    since,
 )
 from tests.record_limits import MOST_TAGS, tags
 from tests.unit.core.records.events import copied, deleted, deleting, partition_delete, started, update

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Arrow arrays from Python's and numpy's values, without pandas.
+
+Whenever pyarrow is given such a value, it asks whether that is one of pandas', and imports pandas to know: half a second
+of CPU time in each process that has it, and nobody here uses it. What is made of buffers asks nothing. So this is how the
+tasks' own path makes its arrays and the constants that it compares columns with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+
+
+def array_of(values: Array | Sequence[Any], arrow_type: Any = None, nulls: Array | None = None) -> Any:
+    """
+    Return an Arrow array.
+
+    :param values: numbers or booleans of numpy, or Python values, of which ``None`` is null.
+    :param arrow_type: numbers, booleans, binary or string; that of numpy's values without it.
+    :param nulls: which of numpy's values are null, none without it.
+    :raises TypeError: if a value is of another type.
+    :raises OverflowError: if a number does not fit the type.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    if isinstance(values, np.ndarray):
+        made = _of_numpy(values, nulls)
+        return made if arrow_type is None else made.cast(arrow_type)
+    values = list(values)
+    absent = values.count(None)
+    if absent == len(values):
+        return pa.nulls(absent, arrow_type)
+    if pa.types.is_binary(arrow_type) or pa.types.is_string(arrow_type):
+        return _of_bytes(values, arrow_type, absent)
+    return _of_numpy(_numbers(values, arrow_type), _missing(values) if absent else None)
+
+
+def scalar_of(value: Any, arrow_type: Any) -> Any:
+    """
+    Return a constant for Arrow's functions.
+
+    :param value: a Python value.
+    :param arrow_type: as of :func:`array_of`.
+    """
+    return array_of([value], arrow_type)[0]
+
+
+def null_of(arrow_type: Any) -> Any:
+    """
+    Return a null for Arrow's functions.
+
+    :param arrow_type: any.
+    """
+    import pyarrow as pa
+
+    return pa.nulls(1, arrow_type)[0]
+
+
+def equals(column: Any, value: Any) -> Any:
+    """
+    Compare each value of a column with a constant; null where the column is.
+
+    :param column: array or chunked array.
+    :param value: a Python value, which fits the column's type.
+    """
+    import pyarrow.compute as pc
+
+    return pc.equal(column, scalar_of(value, column.type))
+
+
+def at_least(column: Any, value: Any) -> Any:
+    """
+    Tell of each value of a column whether it is not less than a constant; null where the column is.
+
+    :param column: array or chunked array.
+    :param value: a Python value, which fits the column's type.
+    """
+    import pyarrow.compute as pc
+
+    return pc.greater_equal(column, scalar_of(value, column.type))
+
+
+def is_among(column: Any, values: Sequence[Any]) -> Any:
+    """
+    Tell of each value of a column whether it is one of several.
+
+    :param column: array or chunked array.
+    :param values: Python values, which fit the column's type.
+    """
+    import pyarrow.compute as pc
+
+    return pc.is_in(column, value_set=array_of(values, column.type))
+
+
+def filled(column: Any, value: Any) -> Any:
+    """
+    Return a column with a constant in the place of nulls.
+
+    :param column: array or chunked array.
+    :param value: a Python value, which fits the column's type.
+    """
+    return column.fill_null(scalar_of(value, column.type)) if column.null_count else column
+
+
+def empty_table(schema: Any) -> Any:
+    """
+    Return a table without rows.
+
+    :param schema: its columns.
+    """
+    import pyarrow as pa
+
+    return pa.Table.from_batches([], schema=schema)
+
+
+def table_of_rows(rows: Sequence[Mapping[str, Any]], schema: Any) -> Any:
+    """
+    Return a table.
+
+    :param rows: column → value; all of the schema's columns in each.
+    :param schema: whose types are those of :func:`array_of`.
+    """
+    import pyarrow as pa
+
+    columns = [array_of([row[field.name] for row in rows], field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _of_numpy(values: Array, nulls: Array | None) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    count = 0 if nulls is None else int(np.count_nonzero(nulls))
+    validity = None if nulls is None or not count else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    is_boolean = values.dtype == np.bool_
+    data = np.packbits(values, bitorder="little") if is_boolean else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), values.size, [validity, pa.py_buffer(data)], count)
+
+
+def _numbers(values: list[Any], arrow_type: Any) -> Array:
+    import numpy as np
+    import pyarrow as pa
+
+    kinds: dict[Any, tuple[Any, ...]] = {
+        pa.types.is_boolean: (bool, np.bool_),
+        pa.types.is_integer: (int, np.integer),
+        pa.types.is_floating: (int, float, np.number),
+    }
+    of_type = next((kind for is_kind, kind in kinds.items() if is_kind(arrow_type)), ())
+    # numpy takes what it is given for whatever is wanted: 1.5 for 1, "5" for 5.
+    if odd := {type(value).__name__ for value in values if value is not None and not isinstance(value, of_type)}:
+        raise TypeError(f"{sorted(odd)} are no values of an array of {arrow_type}")
+    return np.array([0 if value is None else value for value in values], arrow_type.to_pandas_dtype())
+
+
+def _of_bytes(values: list[Any], arrow_type: Any, absent: int) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    if absent or not pa.types.is_binary(arrow_type):
+        raw = [value.encode() if isinstance(value, str) else value or b"" for value in values]
+    else:
+        raw = values
+    offsets = np.zeros(len(raw) + 1, np.int32)
+    lengths = np.fromiter(map(len, raw), np.int64, len(raw))
+    if lengths.sum() > np.iinfo(np.int32).max:
+        raise OverflowError(f"{lengths.sum()} bytes are too many for one array")
+    np.cumsum(lengths, out=offsets[1:])
+    validity = pa.py_buffer(np.packbits(~_missing(values), bitorder="little")) if absent else None
+    return pa.Array.from_buffers(
+        arrow_type, len(raw), [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(raw))], absent
+    )
+
+
+def _missing(values: list[Any]) -> Array:
+    import numpy as np
+
+    return np.fromiter((value is None for value in values), bool, len(values))
