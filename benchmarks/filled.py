@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from benchmarks.cleaning import Run, mark_and_plan
 from benchmarks.topic import TOPIC, create_metadata_topic, create_topics, publish
-from benchmarks.workload import generate, topics_of
+from benchmarks.workload import FIRST_EVENT_MS, SPAN_MS, generate, topics_of
 
 GONE = 0.02
 """Share of the user partitions whose topics are deleted."""
+DUE = 0.01
+"""Share of the time in which segments were written that is beyond retention: leaders delete what is due every few minutes."""
 NEW = 0.01
 """Share of the events that are written after the first run."""
 
@@ -84,7 +87,9 @@ class World:
         for name, count in sorted(topics.items(), key=lambda item: item[1]):
             if sum(topics[other] for other in gone) + count <= max(1, GONE * sum(topics.values())):
                 gone.append(name)
-        ids = create_topics(config, {name: count for name, count in topics.items() if name not in gone})
+        due_before_ms = FIRST_EVENT_MS + round(DUE * SPAN_MS)
+        settings = {"retention.ms": str(system_clock() - due_before_ms)}
+        ids = create_topics(config, {name: count for name, count in topics.items() if name not in gone}, settings)
         return cls(config, ids, gone)
 
     def fill(self, name: str, partitions: int, size: int) -> FilledTopic:

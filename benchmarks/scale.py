@@ -14,6 +14,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from shutil import copytree
 
@@ -36,33 +37,36 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=5_000_000, help="events of the topic (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=5, help="runs of each side (default: %(default)s)")
+    parser.add_argument("--only", choices=("cleaner", "spark"), help="marking and planning alone, or the Spark job")
     arguments = parser.parse_args()
     missed = 0
     with tempfile.TemporaryDirectory(prefix="rlmm-bench-") as folder, served_topic() as config:
-        for budget in _measured(config, arguments.events, arguments.runs, Path(folder)):
+        for budget in _measured(config, arguments, Path(folder)):
             print(budget, flush=True)
             missed += not budget.met
     return 1 if missed else 0
 
 
-def _measured(config: KafkaClientConfig, size: int, runs: int, folder: Path) -> Iterator[Budget]:
-    world = World.make(config)
+def _measured(config: KafkaClientConfig, arguments: argparse.Namespace, folder: Path) -> Iterator[Budget]:
+    world, size, runs = World.make(config), arguments.events, arguments.runs
+    of_cleaner, of_spark = arguments.only != "spark", arguments.only != "cleaner"
     few = world.fill(TOPIC, METADATA_PARTITIONS, size)
     many = world.fill("in-50", DEFAULT_PARTITIONS, size)
     print("topic:", few.said, flush=True)
-    first = {}
-    for filled in (few, many):
+    first, full = {}, {}
+    for filled in (few, many) if of_cleaner else ():
         first[filled.name] = yield from _p8(filled, runs, folder)
-    with session(folder) as spark:
+    with session(folder) if of_spark else nullcontext() as spark:
         budgets = SparkBudgets(spark, world, folder, runs)
-        full = {}
+        if of_spark:
+            for filled in (few, many):
+                full[filled.name] = yield from budgets.p3(filled)
+            yield from budgets.as_in_few(many, full[many.name], full[few.name])
+            yield from budgets.other_sizes(size, full[few.name], (METADATA_PARTITIONS, DEFAULT_PARTITIONS))
         for filled in (few, many):
-            full[filled.name] = yield from budgets.p3(filled)
-        yield from budgets.as_in_few(many, full[many.name], full[few.name])
-        yield from budgets.other_sizes(size, full[few.name], (METADATA_PARTITIONS, DEFAULT_PARTITIONS))
-        for filled in (few, many):
-            yield from _p9(filled, first[filled.name], runs, folder)
-            yield from budgets.p3i(filled, full[filled.name])
+            yield from _p9(filled, first.get(filled.name), runs, folder)
+            if of_spark:
+                yield from budgets.p3i(filled, full[filled.name])
 
 
 def _p8(filled: FilledTopic, runs: int, folder: Path) -> Generator[Budget, None, list[Run]]:
@@ -86,11 +90,13 @@ def _p8(filled: FilledTopic, runs: int, folder: Path) -> Generator[Budget, None,
     return first
 
 
-def _p9(filled: FilledTopic, first: list[Run], runs: int, folder: Path) -> Iterator[Budget]:
-    """Run again behind the first run, before and after the last events are written."""
+def _p9(filled: FilledTopic, first: list[Run] | None, runs: int, folder: Path) -> Iterator[Budget]:
+    """Run again behind the first run, before and after the last events are written; without one they are only written."""
     for said, records in (("an idle run", 0), ("an hour later, 1 % new events", filled.later)):
         if records:
             filled.write_the_rest()
+        if first is None:
+            continue
         kept = _work_folder(folder, filled, 0)
         again = [filled.mark_and_plan(Path(copytree(kept, f"{kept}-{records}-{n}"))) for n in range(runs)]
         assert [run.records for run in again] == [records] * runs

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -35,15 +36,19 @@ def served_topic() -> Iterator[KafkaClientConfig]:
         yield config
 
 
-def create_topics(config: KafkaClientConfig, topics: Mapping[str, int]) -> dict[str, UUID]:
+def create_topics(
+    config: KafkaClientConfig, topics: Mapping[str, int], settings: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, UUID]:
     """
     Make topics that exist, and return their ids by name.
 
     :param config: the clients' properties.
     :param topics: name → number of partitions.
+    :param settings: of each of them.
     """
     admin = AdminClient(dict(config.properties))
-    for made in admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]).values():
+    new = [NewTopic(name, count, 1, config=dict(settings)) for name, count in topics.items()]
+    for made in admin.create_topics(new).values():
         made.result(60.0)
     with closing(KafkaClusterTopics(config, TOPIC)) as cluster:
         return dict(cluster.list_topics())

@@ -18,6 +18,7 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -39,6 +40,8 @@ EVENTS_PER_SEGMENT = 10 / 3
 IRREGULAR = 0.01
 SPAN = 25_000
 FIRST_EVENT_MS = 1_750_000_000_000
+SPAN_MS = 30 * DAY_MS
+"""In which all events but the markers are written."""
 CUSTOM_METADATA_BYTES = 44
 
 _DOMAINS = ("payments", "orders", "clickstream", "inventory", "shipping", "fraud", "search", "telemetry")
@@ -336,7 +339,7 @@ def _block(rng: Any, segments: _Segments, events: _Events, rows: Array, tip: Top
     _put(block, at + 16, partitions, 4)
     block[:, at + 21 : at + 37] = ids
     at += 38
-    event_ms = FIRST_EVENT_MS + np.rint(events.time[rows] * 86_400_000 * 30).astype(np.int64)
+    event_ms = FIRST_EVENT_MS + np.rint(events.time[rows] * SPAN_MS).astype(np.int64)
     if layout == 0:
         _put(block, at, which % 3, 4)
         _put(block, at + 4, event_ms, 8)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.records.columnar import ColumnarState
-from airflow_provider_rlmm.core.records.fold import apply, digest, events, steps, store, tables, unresolved
+from airflow_provider_rlmm.core.records.fold import apply, digest, events, steps, store, tables
 from tests.examples import examples
 from tests.property.histories import TABLES, Histories
 from tests.property.routed_records import batches, folded, routed
@@ -106,8 +106,9 @@ def test_small_pieces_colliding_hashes_and_frequent_rebuilding_change_nothing(mo
         monkeypatch.setattr(module, "PIECE_ROWS", 5)
     in_pieces = of_all().digest()
     monkeypatch.setattr(apply, "_PART_EVENTS", 7)
-    for module in (events, steps, store, unresolved):
+    for module in (events, steps, store):
         monkeypatch.setattr(module, "hash_of", lambda high, low, code: (high ^ low) << np.uint64(61))
+    monkeypatch.setattr(store, "_LOOKED_AT_BITS", 1)
     for constant in ("_TOLERATED", "_INDEXED_AT_ONCE", "_COPIED_AT_ONCE"):
         monkeypatch.setattr(store, constant, 8)
     for state in (of_all(), merged()):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
-from airflow_provider_rlmm.core.records.fold import apply, events, steps, store, unresolved
+from airflow_provider_rlmm.core.records.fold import apply, events, steps, store
 from tests.examples import examples
 from tests.property.histories import TABLES, Histories, Model, short_history
 
@@ -179,8 +179,9 @@ def test_offsets_and_epochs_at_the_edges(seed, largest_batch):
 @pytest.mark.parametrize("keep_finished", [True, False])
 def test_small_parts_colliding_hashes_and_frequent_rebuilding_change_nothing(monkeypatch, wild, keep_finished):
     monkeypatch.setattr(apply, "_PART_EVENTS", 7)
-    for module in (events, steps, store, unresolved):
+    for module in (events, steps, store):
         monkeypatch.setattr(module, "hash_of", lambda high, low, code: (high ^ low) << np.uint64(61))
+    monkeypatch.setattr(store, "_LOOKED_AT_BITS", 1)
     monkeypatch.setattr(store, "_TOLERATED", 8)
     monkeypatch.setattr(store, "_INDEXED_AT_ONCE", 8)
     values = Histories(405, wild).values(600)

@@ -3,8 +3,8 @@
 Arrow arrays from Python's and numpy's values, without pandas.
 
 Whenever pyarrow is given such a value, it asks whether that is one of pandas', and imports pandas to know: half a second
-of CPU time in each process that has it, and nobody here uses it. What is made of buffers asks nothing. So this is how the
-tasks' own path makes its arrays and the constants that it compares columns with.
+of CPU time in each process that has it, and nobody here uses it. What is made of buffers asks nothing. So this is how
+arrays are made, and the constants that columns are compared with.
 """
 
 from __future__ import annotations

@@ -118,6 +118,9 @@ def apply_batch(store: Store, batch: Any) -> Outcome:
 
 
 def _find_bad_rows(outcome: Outcome, events: Events) -> None:
+    if not events.error_code.any():
+        # Of nearly all batches all records are good.
+        return
     bad = np.flatnonzero(np.isin(events.error_code, list(QUARANTINED_CODES)))
     if not bad.size:
         return

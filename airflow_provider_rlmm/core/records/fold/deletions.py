@@ -49,7 +49,7 @@ class PartEvents:
 
     def foreign(self) -> Array:
         """Return the segment events that marker and cleaner did not write; a copier's are among them, whatever id it has."""
-        copying = np.isin(self.state, [int(state) for state in COPYING])
+        copying = np.logical_or.reduce([self.state == state for state in COPYING])
         return np.flatnonzero(~self.is_deletion & ((self.broker_id != OWN_BROKER_ID) | copying))
 
     def time_after(self, event: int, metadata_partition: int) -> int | None:

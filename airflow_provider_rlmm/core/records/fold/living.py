@@ -15,8 +15,6 @@ from airflow_provider_rlmm.core.records.fold.overlaps import finished_over
 from airflow_provider_rlmm.core.records.fold.store import Store
 from airflow_provider_rlmm.core.records.fold.tables import partitions_at, rank_of, segments_at
 
-_LOOKED_AT = 16
-
 
 class LivingSegments:
     """
@@ -57,16 +55,11 @@ class LivingSegments:
     @cached_property
     def uncertain(self) -> Array:
         """Where those are whose state is not certain, ascending."""
-        keys = self._store.unresolved
-        # A few bits of an id only say which ones to look at.
-        bits = np.uint64((1 << max(_LOOKED_AT, len(keys).bit_length() + 4)) - 1)
-        is_looked_at = np.zeros(int(bits) + 1, bool)
-        is_looked_at[np.array([key[2] for key in keys], np.uint64) & bits] = True
-        low = self.numbers("low", slice(None)) if keys else np.empty(0, np.uint64)
-        maybe = np.flatnonzero(is_looked_at.take((low & bits).view(np.int64)))
-        found = (self.numbers(column, maybe).tolist() for column in ("user_partition", "high", "low"))
-        is_uncertain = np.fromiter((key in keys for key in zip(*found, strict=True)), bool, maybe.size)
-        return maybe.take(np.flatnonzero(is_uncertain))
+        if not self._store.unresolved:
+            return np.empty(0, np.int64)
+        maybe = self._store.may_be_uncertain(self.numbers("low", slice(None)))
+        keys = (self.numbers(column, maybe) for column in ("user_partition", "high", "low"))
+        return maybe.take(np.flatnonzero(self._store.are_uncertain(*keys)))
 
     def numbers(self, column: str, some: slice | Array) -> Array:
         """

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 NO_OFFSET = -1
 NO_METADATA_PARTITION = int(np.iinfo(np.int32).min)
 NO_DELETION = -1
+_LOOKED_AT_BITS = 16
 DEAD = int(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 
 TABLES: dict[str, dict[str, str]] = {
@@ -263,6 +264,29 @@ class Store:
         rows = self.partitions.append(count, values)
         index.insert(self._hashes("partitions", slice(self.partitions.size - count, self.partitions.size)), rows)
         return rows
+
+    def may_be_uncertain(self, low: Array) -> Array:
+        """
+        Return which of some segments have to be looked at, as their state may be uncertain: few others are among them.
+
+        :param low: the lower halves of the segments' ids.
+        """
+        # A few bits of an id only say which ones to look at.
+        bits = np.uint64((1 << max(_LOOKED_AT_BITS, len(self.unresolved).bit_length() + 4)) - 1)
+        is_looked_at = np.zeros(int(bits) + 1, bool)
+        is_looked_at[np.array([key[2] for key in self.unresolved], np.uint64) & bits] = True
+        return np.flatnonzero(is_looked_at.take((low & bits).view(np.int64)))
+
+    def are_uncertain(self, user_partition: Array, high: Array, low: Array) -> Array:
+        """
+        Tell of segments whether their state is uncertain; one by one, so of few.
+
+        :param user_partition: the rows of their user partitions.
+        :param high: one half of their ids.
+        :param low: the other.
+        """
+        keys = zip(user_partition.tolist(), high.tolist(), low.tolist(), strict=True)
+        return np.fromiter((key in self.unresolved for key in keys), bool, low.size)
 
     def topic_numbers(self, topics: Any) -> Array:
         """

@@ -163,7 +163,8 @@ def _epochs(store: Store, rows: Array) -> Any:
     at, _ = spread(store.segments["epochs_at"].take(rows), count)
     heap, epochs_type = store.tables["epochs"], FIELDS["segment_leader_epochs"][0]
     epochs = pa.StructArray.from_arrays(
-        [heap["leader_epoch"].take(at), heap["start_offset"].take(at)], fields=list(epochs_type.value_type)
+        [array_of(heap[name].take(at)) for name in ("leader_epoch", "start_offset")],
+        fields=list(epochs_type.value_type),
     )
     offsets = np.zeros(rows.size + 1, np.int32)
     np.cumsum(count, out=offsets[1:])

@@ -13,7 +13,6 @@ from __future__ import annotations
 import numpy as np
 
 from airflow_provider_rlmm.core.records.decoding.layout import Array
-from airflow_provider_rlmm.core.records.fold.index import hash_of
 from airflow_provider_rlmm.core.records.fold.segments import ADDED, Part
 from airflow_provider_rlmm.core.records.fold.steps import THROWN
 from airflow_provider_rlmm.core.records.fold.store import DEAD, Store, Uncertain
@@ -97,9 +96,10 @@ def _adds_of(store: Store, part: Part, doubtful: Array) -> Array:
     wanted = np.zeros(steps.row.size, dtype=bool)
     wanted[steps.group.take(doubtful)] = True
     if store.unresolved:
-        partition, high, low = np.array(list(store.unresolved), np.uint64).T
-        known = hash_of(high, low, partition)
-        groups = np.unique(steps.group.take(added))
-        mine = hash_of(steps.high.take(groups), steps.low.take(groups), steps.user_partition.take(groups))
-        wanted[groups.take(np.flatnonzero(np.isin(mine, known)))] = True
+        opened = np.zeros(steps.row.size, dtype=bool)
+        opened[steps.group.take(added)] = True
+        groups = np.flatnonzero(opened)
+        groups = groups.take(store.may_be_uncertain(steps.low.take(groups)))
+        keys = (column.take(groups) for column in (steps.user_partition, steps.high, steps.low))
+        wanted[groups.take(np.flatnonzero(store.are_uncertain(*keys)))] = True
     return added.take(np.flatnonzero(wanted.take(steps.group.take(added))))

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
-from airflow_provider_rlmm.core.records.fold import events, steps, store, unresolved
+from airflow_provider_rlmm.core.records.fold import events, steps, store
 from airflow_provider_rlmm.core.records.keys import SegmentKey
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
@@ -298,7 +298,7 @@ def test_other_bytes_are_no_state():
 
 
 def test_keys_whose_hashes_agree_are_compared_to_the_end(monkeypatch):
-    for module in (events, steps, store, unresolved):
+    for module in (events, steps, store):
         monkeypatch.setattr(module, "hash_of", lambda high, low, code: np.zeros(high.size, np.uint64))
     id_ = PARTITION.topic_id.int
     partitions = [
