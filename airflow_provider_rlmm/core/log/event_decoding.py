@@ -247,8 +247,7 @@ def applicable(decoded: Any) -> Any:
     :param decoded: what :func:`decode_records` returned.
     :return: one boolean per row.
     """
-    codes = decoded.column("error_code")
-    return is_among(codes, list(APPLIED_CODES))
+    return is_among(decoded.column("error_code"), list(APPLIED_CODES))
 
 
 def written_by_brokers(decoded: Any) -> Any:
@@ -272,11 +271,7 @@ def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
 
     :param decoded: what :func:`decode_records` returned.
     """
-    import pyarrow.compute as pc
-
-    codes = decoded.column("error_code")
-    quarantined = array_of(list(QUARANTINED_CODES), codes.type)
-    bad, alike = _sampled(decoded.filter(pc.is_in(codes, value_set=quarantined)))
+    bad, alike = _sampled(decoded.filter(is_among(decoded.column("error_code"), list(QUARANTINED_CODES))))
     records = []
     columns = ["metadata_partition", "offset", "error_code", "error", "topic_id", "topic", "partition"]
     for row, more in zip(bad.select(columns).to_pylist(), alike, strict=True):
@@ -332,12 +327,10 @@ def events_of(decoded: Any, topic_ids: Collection[UUID]) -> DecodedBatch:
     :param decoded: what :func:`decode_records` returned.
     :param topic_ids: whose events are wanted.
     """
-    import pyarrow.compute as pc
-
     from airflow_provider_rlmm.core.records.decoding.decode import count_good
 
-    ids = array_of([topic_id.bytes for topic_id in topic_ids], decoded.column("topic_id").type)
-    events = located_events(decoded, pc.is_in(decoded.column("topic_id"), value_set=ids))
+    wanted = is_among(decoded.column("topic_id"), [topic_id.bytes for topic_id in topic_ids])
+    events = located_events(decoded, wanted)
     return DecodedBatch(events, quarantined_records(decoded), count_good(decoded))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of
+from airflow_provider_rlmm.core.base.arrow_arrays import is_among
 from airflow_provider_rlmm.core.log.event_decoding import located_events
 from airflow_provider_rlmm.core.log.one_look import look
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
@@ -31,13 +31,11 @@ def without_add(
     :param end: offset up to which the log counts, exclusive.
     :raises EventLogError: if the log cannot be read.
     """
-    import pyarrow.compute as pc
-
     histories: dict[TopicIdPartition, UserPartitionHistory] = {}
     begin = log.beginning_offsets()[metadata_partition]
     for decoded in look(log, metadata_partition, begin, end):
-        ids = array_of([i.bytes for i in segment_ids], decoded.schema.field("segment_id").type)
-        for located in located_events(decoded, pc.is_in(decoded.column("segment_id"), value_set=ids)):
+        wanted = is_among(decoded.column("segment_id"), [i.bytes for i in segment_ids])
+        for located in located_events(decoded, wanted):
             tip = topic_id_partition_of(located.event)
             located.apply_to(histories.setdefault(tip, UserPartitionHistory(tip)))
     return frozenset(RemoteLogSegmentId(tip, i) for tip, history in histories.items() for i in history.without_add)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals
+from airflow_provider_rlmm.core.base.arrow_arrays import equals, is_among
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
@@ -294,10 +294,6 @@ def user_partitions(state: Any, metadata_partitions: set[int]) -> pa.Table:
     :param metadata_partitions: which ones.
     :return: ``metadata_partition``, ``topic_id``, ``topic`` and ``partition``, sorted, without repetition.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     known = state.user_partitions
-    wanted = array_of(sorted(metadata_partitions), pa.int32())
-    mine = known.filter(pc.is_in(known.column("metadata_partition"), value_set=wanted))
+    mine = known.filter(is_among(known.column("metadata_partition"), sorted(metadata_partitions)))
     return mine.sort_by([(name, "ascending") for name in mine.schema.names])

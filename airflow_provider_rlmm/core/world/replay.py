@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, at_least, equals
+from airflow_provider_rlmm.core.base.arrow_arrays import at_least, equals, is_among
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.core.log.event_decoding import (
     Quarantine,
@@ -359,8 +359,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         # A keyed record's event counts, whether or not it is allowed to pass.
         wanted = applied = applicable(decoded)
         if self._topic_ids is not None:
-            ids = array_of([i.bytes for i in self._topic_ids], decoded.column("topic_id").type)
-            wanted = pc.and_(applied, pc.is_in(decoded.column("topic_id"), value_set=ids))
+            wanted = pc.and_(applied, is_among(decoded.column("topic_id"), [i.bytes for i in self._topic_ids]))
             self._note_unread_deletions(decoded.filter(pc.and_(applied, pc.invert(wanted))))
         rows = decoded.filter(wanted)
         places = zip(rows.column("offset").to_pylist(), rows.column("timestamp_ms").to_pylist(), strict=True)

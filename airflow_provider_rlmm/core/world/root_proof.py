@@ -21,7 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals
+from airflow_provider_rlmm.core.base.arrow_arrays import equals, is_among
 from airflow_provider_rlmm.core.base.errors import (
     EventLogAccessError,
     PlanError,
@@ -197,7 +197,7 @@ def _copied(segments: pa.Table, column: str, ids: Collection[bytes]) -> pa.Table
     """Return the copied segments that have one of some ids in a column."""
     import pyarrow.compute as pc
 
-    wanted = pc.is_in(segments.column(column), value_set=array_of(list(ids), segments.schema.field(column).type))
+    wanted = is_among(segments.column(column), list(ids))
     return segments.filter(pc.and_(wanted, equals(segments.column("state"), int(_COPIED))))
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of
+from airflow_provider_rlmm.core.base.arrow_arrays import is_among
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.log.late_updates import without_add
@@ -250,8 +250,6 @@ class TopicReplay:
 
         :raises EventLogError: if the log cannot be read.
         """
-        import pyarrow.compute as pc
-
         uncertain = self._unresolved
         if not uncertain:
             return Counter()
@@ -260,9 +258,8 @@ class TopicReplay:
         finished = {segment_id for number in numbers for segment_id in self._late_updates(number, topic_ids)}
         named = self.segments.select(["topic_id", "topic", "partition", "segment_id"])
         column = named.column("segment_id")
-        ids = array_of([row["segment_id"] for row in uncertain], column.type)
         # The same id may stand in several user partitions, so it only says which ones to look at.
-        sized = map(_segment_id, named.filter(pc.is_in(column, value_set=ids)).to_pylist())
+        sized = map(_segment_id, named.filter(is_among(column, [row["segment_id"] for row in uncertain])).to_pylist())
         known = finished.union(sized)
         return Counter(
             (UUID(bytes=row["topic_id"]), row["metadata_partition"])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import is_among
 from airflow_provider_rlmm.core.base.quoting import name_in_text, printable
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, Finding, FindingKind, Severity
@@ -142,11 +143,7 @@ def among(rows: Any, column: str, values: Iterable[int]) -> Any:
     :param column: name of a column of numbers.
     :param values: the values.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    wanted = pa.array([int(value) for value in values], rows.schema.field(column).type)
-    return pc.is_in(rows.column(column), value_set=wanted)
+    return is_among(rows.column(column), [int(value) for value in values])
 
 
 def of_topics(rows: Any, topic_ids: Iterable[UUID]) -> Any:
@@ -156,11 +153,7 @@ def of_topics(rows: Any, topic_ids: Iterable[UUID]) -> Any:
     :param rows: a table or a batch.
     :param topic_ids: ids of the topics.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    ids = pa.array([topic_id.bytes for topic_id in topic_ids], rows.schema.field("topic_id").type)
-    return pc.is_in(rows.column("topic_id"), value_set=ids)
+    return is_among(rows.column("topic_id"), [topic_id.bytes for topic_id in topic_ids])
 
 
 def topics_of(rows: Any) -> set[tuple[UUID, str]]:

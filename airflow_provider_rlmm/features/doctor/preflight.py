@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.base.arrow_arrays import is_among
 from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.log.metadata_settings import TieredRetention
 from airflow_provider_rlmm.core.records.keys import parse_key
@@ -109,11 +110,7 @@ class KeyWatch:
 
 
 def _is_ours(rows: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    broker_ids = rows.column("broker_id")
-    return pc.is_in(broker_ids, value_set=pa.array(_OURS, broker_ids.type))
+    return is_among(rows.column("broker_id"), _OURS)
 
 
 def _newer(before_ms: int | None, rows: Any) -> int | None:
