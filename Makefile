@@ -164,7 +164,7 @@ export-scale: setup ## The Spark export of 2 GiB of segments on two cores, with 
 
 ##@ Benchmarks and pictures
 
-bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (15 minutes, 8 GB of memory)
+bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (20 minutes, 8 GB of memory)
 	$(BIN)/python -m benchmarks.replay
 
 bench-scale: setup ## The main job at scale and its parts beside their peers, with their budgets (half an hour, 8 GB of memory)

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -83,6 +86,24 @@ def effort(work: Callable[[], object], cpu_seconds: Callable[[], float]) -> Effo
     before = cpu_seconds()
     taken = seconds(work)
     return Effort(taken, cpu_seconds() - before)
+
+
+def process_effort(command: Sequence[str], *, expected: int = 0) -> Effort:
+    """
+    Return what a process takes from its start to its end, as whoever types the command waits for it.
+
+    :param command: the process and its arguments; what it prints is dropped.
+    :param expected: its exit code.
+    """
+    with tempfile.TemporaryFile() as errors:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        taken = time.perf_counter() - started
+        process.returncode = os.waitstatus_to_exitcode(status)
+        errors.seek(0)
+        assert process.returncode == expected, f"exit code {process.returncode}: {errors.read().decode()}"
+    return Effort(taken, usage.ru_utime + usage.ru_stime)
 
 
 def turn_by_turn(ours: Callable[[], float], peer: Callable[[], float], runs: int) -> tuple[list[float], list[float]]:

@@ -34,12 +34,17 @@ def array_of(values: Array | Sequence[Any], arrow_type: Any = None, nulls: Array
     if isinstance(values, np.ndarray):
         made = _of_numpy(values, nulls)
         return made if arrow_type is None else made.cast(arrow_type)
-    values = list(values)
+    values = values if isinstance(values, list) else list(values)
+    textual = pa.types.is_binary(arrow_type) or pa.types.is_string(arrow_type)
+    # To count what is missing takes as long as to join, which tells it, too.
+    if textual and values and (joined := _joined(values)) is not None:
+        return _of_bytes(*joined, arrow_type)
     absent = values.count(None)
     if absent == len(values):
         return pa.nulls(absent, arrow_type)
-    if pa.types.is_binary(arrow_type) or pa.types.is_string(arrow_type):
-        return _of_bytes(values, arrow_type, absent)
+    if textual:
+        raw = [value.encode() if isinstance(value, str) else value or b"" for value in values]
+        return _of_bytes(b"".join(raw), _lengths(raw), arrow_type, _missing(values) if absent else None)
     return _of_numpy(_numbers(values, arrow_type), _missing(values) if absent else None)
 
 
@@ -161,23 +166,34 @@ def _numbers(values: list[Any], arrow_type: Any) -> Array:
     return np.array([0 if value is None else value for value in values], arrow_type.to_pandas_dtype())
 
 
-def _of_bytes(values: list[Any], arrow_type: Any, absent: int) -> Any:
+def _joined(values: list[Any]) -> tuple[bytes, Array] | None:
+    """Return the bytes of all values and the length of each, or ``None`` where one of them is null or a text."""
+    try:
+        lengths = _lengths(values)
+        return b"".join(values), lengths
+    except TypeError:
+        return None
+
+
+def _lengths(values: list[Any]) -> Array:
+    import numpy as np
+
+    lengths = np.fromiter(map(len, values), np.int64, len(values))
+    if lengths.sum() > np.iinfo(np.int32).max:
+        raise OverflowError(f"{lengths.sum()} bytes are too many for one array")
+    return lengths
+
+
+def _of_bytes(data: bytes, lengths: Array, arrow_type: Any, nulls: Array | None = None) -> Any:
     import numpy as np
     import pyarrow as pa
 
-    if absent or not pa.types.is_binary(arrow_type):
-        raw = [value.encode() if isinstance(value, str) else value or b"" for value in values]
-    else:
-        raw = values
-    offsets = np.zeros(len(raw) + 1, np.int32)
-    lengths = np.fromiter(map(len, raw), np.int64, len(raw))
-    if lengths.sum() > np.iinfo(np.int32).max:
-        raise OverflowError(f"{lengths.sum()} bytes are too many for one array")
+    offsets = np.zeros(lengths.size + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    validity = pa.py_buffer(np.packbits(~_missing(values), bitorder="little")) if absent else None
-    return pa.Array.from_buffers(
-        arrow_type, len(raw), [validity, pa.py_buffer(offsets), pa.py_buffer(b"".join(raw))], absent
-    )
+    validity = None if nulls is None else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    absent = 0 if nulls is None else int(np.count_nonzero(nulls))
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(arrow_type, lengths.size, buffers, absent)
 
 
 def _missing(values: list[Any]) -> Array:

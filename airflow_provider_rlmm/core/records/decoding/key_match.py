@@ -26,7 +26,8 @@ from airflow_provider_rlmm.core.records.serde import SEGMENT_UPDATE_API_KEY
 _ID = [("first", "<u8"), ("last", "<u8")]
 _SEGMENT_KEY = np.dtype([("topic_id", _ID), ("partition", ">i4"), ("segment_id", _ID), ("state", "i1")])
 _OF_TEXTS = ("key", "api_key", "topic_id", "topic", "partition", "end_offset", "broker_leader_epoch")
-_PARTITIONS = 1 << 32
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+"""Any odd number of many bits spreads ids that count up."""
 
 
 def are_named(columns: Mapping[str, Any], rows: Array) -> Array:
@@ -79,7 +80,7 @@ def _structures(column: Any, dtype: np.dtype[Any], rows: Array) -> Array:
 
 def _by_end_offset(columns: Mapping[str, Any], rows: Array) -> Array:
     """Compare with keys of text: topic id, topic, partition, end offset, leader epoch, and whether it is an update."""
-    if 2 * rows.size < len(columns["key"]):
+    if columns["topic_id"].null_count or 2 * rows.size < len(columns["key"]):
         return _are_texts({name: columns[name].take(array_of(rows)) for name in _OF_TEXTS})
     # To copy the others' columns would cost more than to look at some records too many.
     return taken(_are_texts(columns), rows)
@@ -90,45 +91,64 @@ def _are_texts(columns: Mapping[str, Any]) -> Array:
     Tell of all records of some columns whether their key is the text that follows from their value.
 
     What a record does not say is ``NOT_SAID``: a key of these words names it, any other one has to be looked at. Of a record
-    that says nothing of a segment, or has no key, the answer is anything.
+    that says nothing of a segment, or has no key, the answer is anything; all of them have a user partition.
     """
     end_offset, epoch = (filled(columns[name], NOT_SAID) for name in ("end_offset", "broker_leader_epoch"))
     updates = filled(columns["api_key"], NO_KIND).to_numpy() == SEGMENT_UPDATE_API_KEY
     # Only end offsets are many: of all else each text is made once.
-    parts = (_user_partitions(columns), end_offset.cast(pa.string()), _endings(epoch.to_numpy(), updates))
+    beginnings, of_one = _user_partitions(columns)
+    parts = (beginnings, end_offset.cast(pa.string()), _endings(epoch.to_numpy(), updates))
     expected = pc.binary_join_element_wise(*parts, "").cast(pa.binary())
-    result: Array = pc.equal(columns["key"], expected).fill_null(False).to_numpy(zero_copy_only=False)
-    return result
+    return _are_equal(columns["key"], expected) & of_one
 
 
-def _user_partitions(columns: Mapping[str, Any]) -> Any:
-    """Return the beginnings of the keys, null for a name with a colon: it could be cut in another way, no topic has one."""
-    topics, ids = (columns[name].dictionary_encode() for name in ("topic", "topic_id"))
-    topic, topic_id, partition = (filled(c, 0) for c in (topics.indices, ids.indices, columns["partition"]))
-    which = _dictionary(topic.to_numpy().astype(np.int64) * len(ids.dictionary) + topic_id.to_numpy())
-    codes, first = _told_apart(which.indices.to_numpy().astype(np.int64) * _PARTITIONS + partition.to_numpy())
-    names = topics.dictionary.take(topic.take(first))
-    texts = array_of([kafka_uuid_str(UUID(bytes=raw)) for raw in ids.dictionary.to_pylist()], pa.string())
-    numbers = partition.take(first).cast(pa.string())
-    text = pc.binary_join_element_wise(texts.take(topic_id.take(first)), names, numbers, "", ":")
-    return pc.if_else(pc.match_substring(names, ":"), pa.scalar(None, pa.string()), text).take(codes)
+def _user_partitions(columns: Mapping[str, Any]) -> tuple[Any, Array]:
+    """
+    Return the beginnings of the keys, null for a name with a colon: it could be cut in another way, no topic has one.
+
+    And of which rows this is their own user partition's: numbers that are the same for two of them are told apart by that.
+    """
+    topics, partition = columns["topic"], columns["partition"].to_numpy()
+    ids = _structures(columns["topic_id"], np.dtype(_ID), np.arange(partition.size))
+    high = np.ascontiguousarray(ids["first"])
+    numbers = (high * _MIX ^ ids["last"]) * _MIX + partition.astype(np.uint64)
+    codes, first = _told_apart(numbers.view(np.int64))
+    names = topics.take(array_of(first))
+    texts = _beginnings(ids.take(first), names, partition.take(first))
+    of_one = _are_equal(topics, names.take(codes))
+    at = first.take(codes.to_numpy())
+    # An odd factor loses nothing: where these two are the same, so is what else the number was made of.
+    of_one &= (high.take(at) == high) & (partition.take(at) == partition)
+    return texts.take(codes), of_one
+
+
+def _beginnings(ids: Array, topics: Any, partitions: Array) -> Any:
+    texts = array_of([kafka_uuid_str(UUID(bytes=raw.tobytes())) for raw in ids], pa.string())
+    text = pc.binary_join_element_wise(texts, topics, array_of(partitions).cast(pa.string()), "", ":")
+    return pc.if_else(pc.match_substring(topics, ":"), pa.scalar(None, pa.string()), text)
 
 
 def _endings(epoch: Array, updates: Array) -> Any:
     """Return what is behind the end offsets."""
-    codes, first = _told_apart(epoch.astype(np.int64) * 2 + updates)
-    suffixes = pc.if_else(array_of(updates).take(first), f":{UPDATE_SUFFIX}", "")
-    return pc.binary_join_element_wise(":", array_of(epoch).take(first).cast(pa.string()), suffixes, "").take(codes)
+    codes = array_of(epoch.astype(np.int64) * 2 + updates).dictionary_encode()
+    both = codes.dictionary.to_numpy()
+    suffixes = pc.if_else(array_of(both & 1 == 1), f":{UPDATE_SUFFIX}", "")
+    return pc.binary_join_element_wise(":", array_of(both >> 1).cast(pa.string()), suffixes, "").take(codes.indices)
 
 
-def _dictionary(numbers: Array) -> Any:
-    return array_of(numbers).dictionary_encode()
+def _are_equal(column: Any, other: Any) -> Array:
+    """Tell of each value of a column whether it is the other one's, which no null is."""
+    if column.null_count == 0 and column.equals(other):
+        # The most frequent case by far, at half the price.
+        return np.ones(len(column), dtype=bool)
+    equal: Array = pc.equal(column, other).fill_null(False).to_numpy(zero_copy_only=False)
+    return equal
 
 
-def _told_apart(numbers: Array) -> tuple[Any, Any]:
+def _told_apart(numbers: Array) -> tuple[Any, Array]:
     """Return for each number which of the different ones it is, and for each of these where it is first."""
-    codes = _dictionary(numbers)
+    codes = array_of(numbers).dictionary_encode()
     first = np.empty(len(codes.dictionary), np.int64)
     # Of several values for one place the last one stays.
     first[codes.indices.to_numpy()[::-1]] = np.arange(numbers.size)[::-1]
-    return codes.indices, array_of(first)
+    return codes.indices, first

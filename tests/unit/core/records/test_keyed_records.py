@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import NewerVersionError
 from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode
+from airflow_provider_rlmm.core.records.decoding.key_match import _MIX
 from airflow_provider_rlmm.core.records.keys import OffsetKey, SegmentKey
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import SegmentEvent
@@ -67,6 +68,19 @@ def test_keys_of_records_that_differ_in_one_thing_are_not_mistaken_for_each_othe
     for turn in range(len(named)):
         code = ErrorCode.KEYED if turn else ErrorCode.GOOD
         assert codes(values, keys[turn:] + keys[:turn]) == [code] * len(named)
+
+
+def test_ids_that_make_the_same_number_are_told_apart() -> None:
+    # Whoever knows the factor of key_match can make an id whose number is that of another one.
+    bits = 2**64
+    high, last = (int.from_bytes(half, "little") for half in (TOPIC_ID.bytes[:8], TOPIC_ID.bytes[8:]))
+    other_high = high + 1
+    other_last = (other_high * int(_MIX) ^ high * int(_MIX) ^ last) % bits
+    other = UUID(bytes=other_high.to_bytes(8, "little") + other_last.to_bytes(8, "little"))
+    named = [OFFSET_KEY, replace(OFFSET_KEY, topic_id=other)]
+    keys, values = [bytes(key) for key in named], [serialize(_event_of(key)) for key in named]
+    assert codes(values, keys) == [ErrorCode.GOOD] * 2
+    assert codes(values, [keys[0]] * 2) == [ErrorCode.GOOD, ErrorCode.KEYED]
 
 
 def _event_of(key: OffsetKey) -> SegmentEvent:
