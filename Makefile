@@ -12,7 +12,7 @@ SIDE_BY_SIDE ?= 3
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format quick unit coverage simulate simulate-protections mutations differential integration \
 	full rare manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix stores \
-	browser pictures package docs bench-replay bench-scale bench-deletion bench-survey bench-records bench-publish bench-read lock clean
+	browser pictures package docs bench-replay bench-scale bench-memory bench-deletion bench-survey bench-records bench-publish bench-read lock clean
 
 help: ## List the targets
 	@awk '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
@@ -169,6 +169,9 @@ bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own 
 
 bench-scale: setup ## The main job at scale and its parts beside their peers, with their budgets (half an hour, 8 GB of memory)
 	$(BIN)/python -m benchmarks.scale; scale=$$?; $(BIN)/python -m benchmarks.replay && exit $$scale
+
+bench-memory: setup ## What a task of the Spark job takes for a metadata partition of half a million living segments, with its budgets (2 minutes)
+	$(BIN)/python -m benchmarks.executor_memory
 
 bench-deletion: setup ## The cleaner beside the broker's own deletion, with its budgets, and on S3 beside a boto3 loop (20 minutes)
 	$(BIN)/python -m benchmarks.deletion; deletion=$$?; $(BIN)/python -m benchmarks.deletion_s3 && exit $$deletion

@@ -220,7 +220,8 @@ class TopicBasedRemoteLogMetadataManager:
         Return the segments in any state but ``DELETE_SEGMENT_FINISHED``, by start offset.
 
         :param topic_id_partition: the user partition.
-        :param leader_epoch: only those of this leader epoch.
+        :param leader_epoch: only those of this leader epoch, in the order in which Kafka lists it: see
+            :meth:`~airflow_provider_rlmm.core.records.cache.RemoteLogMetadataCache.list_remote_log_segments`.
         """
         by_epoch = self._reading if leader_epoch is None else self._reading_epochs
         with by_epoch(topic_id_partition) as view:

@@ -207,16 +207,16 @@ class RemoteLogMetadataCache:
         """
         Return the segments in any state but ``DELETE_SEGMENT_FINISHED``, by start offset.
 
-        :param leader_epoch: only those of this leader epoch.
+        :param leader_epoch: only those of this leader epoch; by where it starts in them, if all of them serve reads: the
+            order of ``RemoteLogLeaderEpochState``, which decides what an expiration task meets first.
         :raises MetadataError: if a segment was announced twice, with different epochs, and then deleted: Kafka cannot
             list the epoch that only the first announcement had either.
         """
         if leader_epoch is None:
-            segments = list(self._segments.values())
-        else:
-            state = self.leader_epochs.get(leader_epoch)
-            segments = [self._known(segment_id, leader_epoch) for segment_id in state.segment_ids()] if state else []
-        return sorted(segments, key=lambda segment: segment.start_offset)
+            return _by_start_offset(self._segments.values())
+        state = self.leader_epochs.get(leader_epoch, LeaderEpochState())
+        segments = [self._known(segment_id, leader_epoch) for segment_id in state.segment_ids()]
+        return _by_start_offset(segments) if state.unreferenced else segments
 
     def _known(self, segment_id: RemoteLogSegmentId, leader_epoch: int) -> RemoteLogSegmentMetadata:
         try:
@@ -226,6 +226,10 @@ class RemoteLogMetadataCache:
 
     def _leader_epoch(self, leader_epoch: int) -> LeaderEpochState:
         return self.leader_epochs.setdefault(leader_epoch, LeaderEpochState())
+
+
+def _by_start_offset(segments: Iterable[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
+    return sorted(segments, key=lambda segment: segment.start_offset)
 
 
 def end_of_epoch(metadata: RemoteLogSegmentMetadata, leader_epoch: int) -> int:

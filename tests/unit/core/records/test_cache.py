@@ -153,6 +153,16 @@ def test_lists_are_sorted_by_start_offset():
     assert numbers(cache.list_remote_log_segments(1)) == [4]
 
 
+def test_an_epoch_lists_by_its_own_start_offsets_while_all_of_its_segments_serve_reads():
+    # Leaders of different lineages copied them: the epoch starts later in the one that begins earlier.
+    overlapping = [started(1, 223, 285, ((3, 223),)), copied(1), started(2, 219, 307, ((2, 219), (3, 241))), copied(2)]
+    assert numbers(cache_after(*overlapping).list_remote_log_segments(3)) == [1, 2]
+    assert numbers(cache_after(*overlapping).list_remote_log_segments()) == [2, 1]
+    # Kafka sorts as soon as there is one that does not.
+    being_copied = started(3, 308, 400, ((3, 308),))
+    assert numbers(cache_after(*overlapping, being_copied).list_remote_log_segments(3)) == [2, 1, 3]
+
+
 def test_a_larger_copy_supersedes_those_it_covers():
     cache = cache_after(
         started(1, 0, 99), copied(1), started(2, 100, 149), copied(2), started(3, 150, 180), copied(3),
