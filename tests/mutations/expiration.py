@@ -30,6 +30,14 @@ def _mutation(name: str, old: str, new: str, test: str = _RECORDED) -> Mutation:
 
 EXPIRATION = [
     # -- which segments the walk meets
+    Mutation(
+        "expiration",
+        "the segments of an epoch always come by their start offsets",
+        "core/records/cache.py",
+        "        return _by_start_offset(segments) if state.unreferenced else segments\n",
+        "        return _by_start_offset(segments)\n",
+        _RECORDED,
+    ),
     _mutation(
         "a lineage is not cut at the log start offset",
         "leader_epochs=leader.leader_epochs.truncate_from_start(leader.log_start_offset)",

@@ -53,6 +53,13 @@ LEADER_WALK = [
         f"{_JUDGED}::test_of_segments_that_no_leader_writes_nothing_is_told",
     ),
     _mutation(
+        "within an epoch segments come by start offset, whatever the epoch lists",
+        WALK,
+        " | (same & (begins[1:] < begins[:-1]))",
+        "",
+        f"{_WORLDS}::test_no_row_is_too_many_where_almost_the_same_partition_has_it",
+    ),
+    _mutation(
         "a segment that is being copied stops nothing",
         WALK,
         "    stops = _beside(copying, segments)\n",

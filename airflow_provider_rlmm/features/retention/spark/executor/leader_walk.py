@@ -266,9 +266,11 @@ def _standing(segments: WalkedSegments, epochs: Epochs, partitions: Sequence[Tol
     last = np.full(size, -1, np.int64)
     np.maximum.at(last, owner, epochs.epoch)
     # The first of its epochs that the lineage has: there the walk comes to it.
-    first_met = np.full(size, _LAST, np.int64)
-    np.minimum.at(first_met, owner[known], at[known])
-    met = first_met != _LAST
+    listed = np.flatnonzero(known)
+    listed = listed[np.diff(owner.take(listed), prepend=-1) != 0]
+    met, place, begins = np.zeros(size, bool), np.full(size, -1, np.int64), np.zeros(size, np.int64)
+    met[owner.take(listed)], place[owner.take(listed)] = True, at.take(listed)
+    begins[owner.take(listed)] = epochs.offset.take(listed)
     earliest = np.fromiter((one.lineage.entries[0][0] for one in partitions), np.int64, len(partitions)).take(number)
     valid = np.zeros(size, bool)
     single = np.flatnonzero(epochs.count.take(owner) == 1)
@@ -278,7 +280,6 @@ def _standing(segments: WalkedSegments, epochs: Epochs, partitions: Sequence[Tol
     valid &= end_offset < by_partition(partitions, "log_end_offset").take(number)
     _of_several_epochs(segments, epochs, partitions, valid)
     behind, stale = _behind_what_is_known(segments, last, partitions)
-    ends = np.where(met, first_met, -1)
     return _Standing(
         met=met,
         valid=valid,
@@ -286,7 +287,7 @@ def _standing(segments: WalkedSegments, epochs: Epochs, partitions: Sequence[Tol
         within_start=last <= earliest,
         last=last,
         stale=stale,
-        ordered=_ordered(segments, ends, met),
+        ordered=_ordered(segments, place, begins, met),
     )
 
 
@@ -332,10 +333,15 @@ def _behind_what_is_known(
     return behind, np.logical_or.reduceat(newer, segments.first)
 
 
-def _ordered(segments: WalkedSegments, place: Array, met: Array) -> Array:
-    """Return of each user partition whether the walk by leader epochs meets its segments by start offset."""
+def _ordered(segments: WalkedSegments, place: Array, begins: Array, met: Array) -> Array:
+    """
+    Return of each user partition whether the walk by leader epochs meets its segments by start offset.
+
+    Within an epoch Kafka takes them by start offset, or by where the epoch begins in them: both have to be one order.
+    """
     where = np.flatnonzero(met)
-    number, place = segments.partition.take(where), place.take(where)
+    number, place, begins = (column.take(where) for column in (segments.partition, place, begins))
+    same = place[1:] == place[:-1]
     ordered = np.ones(segments.first.size, bool)
-    ordered[number[1:][place[1:] < place[:-1]]] = False
+    ordered[number[1:][(place[1:] < place[:-1]) | (same & (begins[1:] < begins[:-1]))]] = False
     return ordered
