@@ -450,7 +450,7 @@ ERAS = [
         "I22",
         "a topic's name may be of several fields of a key",
         "core/records/decoding/key_match.py",
-        '    return pc.if_else(pc.match_substring(topics, ":"), pa.scalar(None, pa.string()), text)\n',
+        '    return pc.if_else(pc.match_substring(topics, ":"), null_of(pa.string()), text)\n',
         "    return text\n",
         f"{_KEYED}test_a_key_that_could_be_cut_in_another_way_is_not_good",
     ),

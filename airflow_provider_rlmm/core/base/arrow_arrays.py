@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Arrow arrays from Python's and numpy's values, without pandas.
+Arrow arrays from Python's and numpy's values, and numpy's of Arrow's, without pandas.
 
 Whenever pyarrow is given such a value, it asks whether that is one of pandas', and imports pandas to know: half a second
 of CPU time in each process that has it, and nobody here uses it. What is made of buffers asks nothing. So this is how
@@ -113,6 +113,45 @@ def filled(column: Any, value: Any) -> Any:
     :param value: a Python value, which fits the column's type.
     """
     return column.fill_null(scalar_of(value, column.type)) if column.null_count else column
+
+
+def numpy_of(column: Any) -> Array:
+    """
+    Return numbers or truth values as a numpy array; where they are null, anything.
+
+    :param column: array or chunked array.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        chunks = [numpy_of(chunk) for chunk in column.chunks]
+        return np.concatenate(chunks) if chunks else np.empty(0, column.type.to_pandas_dtype())
+    _, data = column.buffers()
+    size = len(column)
+    if pa.types.is_boolean(column.type):
+        bits = np.frombuffer(data, np.uint8) if size else np.empty(0, np.uint8)
+        unpacked = np.unpackbits(bits, bitorder="little")[column.offset : column.offset + size]
+        return unpacked.view(np.bool_)
+    dtype = column.type.to_pandas_dtype()
+    if not size:
+        return np.empty(0, dtype)
+    return np.frombuffer(data, dtype)[column.offset : column.offset + size]
+
+
+def binary_buffers(array: Any) -> tuple[Array, Array]:
+    """
+    Return the offsets and the bytes of a binary or string array.
+
+    :param array: no chunked one.
+    """
+    import numpy as np
+
+    _, offsets, data = array.buffers()
+    if not len(array):
+        return np.zeros(1, np.int32), np.empty(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return ends, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
 
 def empty_table(schema: Any) -> Any:

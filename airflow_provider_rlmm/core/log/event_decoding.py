@@ -10,7 +10,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, at_least, equals, is_among, scalar_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, at_least, equals, is_among, numpy_of, scalar_of
+from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, DECODED_CODES, QUARANTINED_CODES, ErrorCode
@@ -289,20 +290,17 @@ def _sampled(bad: Any) -> tuple[Any, list[int]]:
     import numpy as np
     import pyarrow as pa
 
-    is_keyed = equals(bad.column("error_code"), int(ErrorCode.KEYED)).to_numpy(zero_copy_only=False)
+    is_keyed = numpy_of(equals(bad.column("error_code"), int(ErrorCode.KEYED)))
     keyed = np.flatnonzero(is_keyed)
     if keyed.size <= KEYED_KEPT:
         return bad, [0] * bad.num_rows
     names = ["metadata_partition", "topic_id", "topic", "partition"]
-    rows = pa.table({**{name: bad.column(name).take(array_of(keyed)) for name in names}, "row": array_of(keyed)})
-    groups = rows.group_by(names).aggregate([("row", "min"), ("row", "max")])
-    first, last = (groups.column(name).to_numpy() for name in ("row_min", "row_max"))
+    groups = groups_of(pa.Table.from_batches([bad.select(names).take(array_of(keyed))]), names)
+    first, last = keyed.take(groups.first), keyed.take(groups.last())
     kept = ~is_keyed
     kept[np.concatenate([keyed[:KEYED_KEPT], first, last])] = True
-    left_out = rows.filter(array_of(~kept[keyed])).group_by(names).aggregate([("row", "count")])
     alike = np.zeros(bad.num_rows, np.int64)
-    told = left_out.join(groups, names)
-    alike[told.column("row_max").to_numpy()] = told.column("row_count").to_numpy()
+    alike[last] = np.bincount(groups.of_row[~kept[keyed]], minlength=last.size)
     return bad.filter(array_of(kept)), alike[kept].tolist()
 
 

@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from airflow_provider_rlmm.core.base.arrow_groups import groups_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 K = TypeVar("K")
 
@@ -53,6 +58,19 @@ class Unsized:
 
 
 NOTHING = Count(0, 0)
+
+
+def counted_by(segments: pa.Table, names: Sequence[str]) -> list[tuple[dict[str, Any], Count]]:
+    """
+    Count segments that are the same in some columns.
+
+    :param segments: with these columns and ``segment_size_in_bytes``.
+    :param names: of the columns.
+    :return: for each group the values of these columns, by name, and how many and how large it is.
+    """
+    groups = groups_of(segments, names)
+    counts = map(Count, groups.rows().tolist(), groups.total("segment_size_in_bytes").tolist())
+    return list(zip(groups.keys(names).to_pylist(), counts, strict=True))
 
 
 def added_up(counts: Iterable[tuple[K, Count]]) -> dict[K, Count]:

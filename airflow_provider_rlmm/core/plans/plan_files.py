@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.arrow_arrays import equals
+from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.file_systems import create_file, read_file, remove_file, replace_file
 from airflow_provider_rlmm.core.plans.plan import (
@@ -182,7 +183,7 @@ def orphaned_partitions(uri: str, summary: PlanSummary) -> frozenset[tuple[UUID,
     keys = ("topic_id", "partition")
     found: set[tuple[UUID, int]] = set()
     for metadata_partition in sorted(summary.files):
-        orphaned = _orphaned(uri, summary, metadata_partition, keys).group_by(keys).aggregate([])
+        orphaned = groups_of(_orphaned(uri, summary, metadata_partition, keys), keys).keys(keys)
         found |= {(UUID(bytes=topic_id), partition) for topic_id, partition in _tuples(orphaned)}
     return frozenset(found)
 
@@ -212,12 +213,13 @@ def planned_topics(uri: str, summary: PlanSummary) -> list[PlannedTopic]:
     read = [_orphaned(uri, summary, number, (*keys, *amounts)) for number in sorted(summary.files)]
     if not read:
         return []
-    rows = pa.concat_tables(read).group_by(list(keys))
-    counted = rows.aggregate([([], "count_all"), (amounts[0], "sum"), (amounts[1], "min")])
-    columns = ("topic", "topic_id", "count_all", f"{amounts[0]}_sum", f"{amounts[1]}_min")
+    groups = groups_of(pa.concat_tables(read), keys)
+    numbers = groups.rows(), groups.total(amounts[0]), groups.least(amounts[1])
     found = [
         PlannedTopic(topic, kafka_uuid_str(UUID(bytes=topic_id)), segments, size, oldest)
-        for topic, topic_id, segments, size, oldest in _tuples(counted.select(columns))
+        for (topic_id, topic), segments, size, oldest in zip(
+            _tuples(groups.keys(keys)), *(n.tolist() for n in numbers), strict=True
+        )
     ]
     return sorted(found, key=lambda topic: (-topic.bytes, topic.topic, topic.topic_id))
 

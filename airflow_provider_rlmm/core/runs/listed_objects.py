@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, numpy_of
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.storage.layout import Layout
@@ -175,7 +175,7 @@ class ListedObjects:
         import pyarrow as pa
 
         keys = rows["key"].combine_chunks().dictionary_encode()
-        _, first = np.unique(keys.indices.to_numpy(), return_index=True)
+        _, first = np.unique(numpy_of(keys.indices), return_index=True)
         rows = rows.take(array_of(np.sort(first)))
         is_whole = array_of([self.is_whole(key) for key in rows["key"].to_pylist()], pa.bool_())
         return rows.set_column(rows.schema.get_field_index("is_whole"), "is_whole", is_whole)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, empty_table, scalar_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, at_least, empty_table, equals, filled, scalar_of
+from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.errors import AuditError, ConfigurationError, DocumentError
 from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, list_folders, read_file, remove_file
@@ -158,7 +159,7 @@ def _read(uri: str, name: AuditName) -> pa.Table:
     import pyarrow.parquet as pq
 
     try:
-        rows = pq.read_table(pa.BufferReader(read_file(f"{uri}/{name}", MAX_FILE_BYTES)))
+        rows = pq.ParquetFile(pa.BufferReader(read_file(f"{uri}/{name}", MAX_FILE_BYTES))).read()
     except pa.ArrowException as e:
         raise AuditError(f"{uri}/{name} is no Parquet file that can be read: {type(e).__name__}") from e
     if not rows.schema.equals(audit_schema()):
@@ -171,7 +172,8 @@ def _read(uri: str, name: AuditName) -> pa.Table:
 
 
 def _batches_of(rows: pa.Table) -> set[tuple[str, AuditPhase]]:
-    found = rows.group_by(["batch", "phase"]).aggregate([])
+    names = ["batch", "phase"]
+    found = groups_of(rows, names).keys(names)
     pairs = zip(found["batch"].to_pylist(), found["phase"].to_pylist(), strict=True)
     return {(batch, AuditPhase(phase)) for batch, phase in pairs}
 
@@ -258,13 +260,12 @@ def _named(uri: str, wanted: Wanted) -> Iterator[AuditName]:
 
 
 def _wanted_rows(uri: str, name: AuditName, cluster_id: str, wanted: Wanted, unreadable: list[str]) -> pa.Table:
-    import pyarrow.compute as pc
 
     try:
         # Pages of many users ask at once: one file is in memory at a time.
         with _reading:
             rows = _bounded_rows(uri, name, wanted)
-        if pc.any(pc.fill_null(pc.not_equal(rows["cluster_id"], cluster_id), True)).as_py():
+        if not _is_all_of(rows, cluster_id):
             raise AuditError(f"it has rows of another cluster than {cluster_id}")
     except (*_UNREADABLE, DocumentError) as e:
         logger.warning("audit log: %s/%s is left out: %s", uri, name, e)
@@ -298,20 +299,24 @@ def _bounded_rows(uri: str, name: AuditName, wanted: Wanted) -> pa.Table:
     return pa.concat_tables(found)
 
 
+def _is_all_of(rows: pa.Table | pa.RecordBatch, cluster_id: str) -> bool:
+    import pyarrow.compute as pc
+
+    # Of no rows at all there is no answer.
+    return pc.all(filled(equals(rows["cluster_id"], cluster_id), False)).as_py() is not False
+
+
 def _one_per_deletion(rows: pa.Table, wanted: Wanted) -> pa.Table:
     """Keep of each segment of a batch the row after, of which there may be copies; where there is none, the row before."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     keys = ["artifact", "batch", "topic_id", "partition", "segment_id"]
     ordered = rows.sort_by([("phase", "ascending")])  # AFTER comes first
-    numbered = ordered.append_column("number", array_of(range(ordered.num_rows), pa.int64()))
-    first = numbered.group_by(keys).aggregate([("number", "min")])
-    kept = ordered.take(first["number_min"])
+    kept = ordered.take(array_of(groups_of(ordered, keys).first))
     if wanted.since_ms is not None:
-        kept = kept.filter(pc.greater_equal(kept["time_ms"], wanted.since_ms))
+        kept = kept.filter(at_least(kept["time_ms"], wanted.since_ms))
     if wanted.until_ms is not None:
-        kept = kept.filter(pc.less(kept["time_ms"], wanted.until_ms))
+        kept = kept.filter(pc.invert(at_least(kept["time_ms"], wanted.until_ms)))
     return kept
 
 
@@ -379,7 +384,7 @@ def _rows_of(uri: str, cluster_id: str, segment_ids: pa.Array) -> list[AuditRow]
         if not file.schema_arrow.equals(audit_schema()):
             raise AuditError("it has other columns than the audit log")
         for batch in file.iter_batches(_BATCH_ROWS, columns=["cluster_id", *AuditRow._fields]):
-            if pc.any(pc.fill_null(pc.not_equal(batch["cluster_id"], cluster_id), True)).as_py():
+            if not _is_all_of(batch, cluster_id):
                 raise AuditError(f"it has rows of another cluster than {cluster_id}")
             rows = batch.filter(pc.is_in(batch["segment_id"], segment_ids)).select(AuditRow._fields)
             found += [AuditRow(**row) for row in rows.to_pylist()]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import equals
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, filled, numpy_of
+from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import ForeignPrefixError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, name_in_text
 from airflow_provider_rlmm.core.records.segment_rows import metadata_of
@@ -99,7 +100,7 @@ def _foreign(copied: pa.Table, layout: Layout) -> Iterator[_ForeignPrefix]:
     import numpy as np
 
     custom = copied.column("custom_metadata")
-    settled = layout.names_only(custom).to_numpy(zero_copy_only=False).astype(bool)
+    settled = numpy_of(filled(layout.names_only(custom), False))
     found = 0
     for number in np.flatnonzero(~settled).tolist():
         if settled[number]:
@@ -111,10 +112,10 @@ def _foreign(copied: pa.Table, layout: Layout) -> Iterator[_ForeignPrefix]:
             found += 1
             if found > _MOST_PREFIXES:
                 raise StorageRootError(_too_many(e.prefix, copied.slice(number, 1).to_pylist()[0])) from None
-            same = layout.names_only(custom, (e.prefix,)).to_numpy(zero_copy_only=False) & ~settled
+            same = numpy_of(filled(layout.names_only(custom, (e.prefix,)), False)) & ~settled
             same[number] = True
             settled |= same
-            yield _with_topics(e.prefix, copied.filter(same))
+            yield _with_topics(e.prefix, copied.filter(array_of(same)))
         except UnsafeObjectKeyError:
             continue
 
@@ -130,16 +131,8 @@ def _too_many(prefix: str, row: Mapping[str, Any]) -> str:
 
 def _with_topics(prefix: str, copies: pa.Table) -> _ForeignPrefix:
     columns = ("topic", "metadata_partition", "event_offset")
-    by_topic = copies.select(["topic_id", *columns]).group_by("topic_id", use_threads=False)
-    rows = by_topic.aggregate([(column, "first") for column in columns]).to_pylist()
+    rows = groups_of(copies, ["topic_id"]).keys(["topic_id", *columns]).to_pylist()
     return _ForeignPrefix(
         prefix,
-        {
-            UUID(bytes=row["topic_id"]): (
-                row["topic_first"],
-                row["metadata_partition_first"],
-                row["event_offset_first"],
-            )
-            for row in rows
-        },
+        {UUID(bytes=row["topic_id"]): (row["topic"], row["metadata_partition"], row["event_offset"]) for row in rows},
     )

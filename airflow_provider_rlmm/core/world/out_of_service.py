@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, counted_by
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES, QUARANTINED_CODES, ErrorCode
 from airflow_provider_rlmm.core.world.absence import Presence
@@ -29,10 +29,9 @@ def unseen_in_words(topic: TopicReplay, limits: CleanerLimits) -> str:
     :param limits: with the kinds of records that raise no doubt.
     :raises EventLogError: if the cluster cannot be asked.
     """
-    sizes = [("segment_size_in_bytes", "count"), ("segment_size_in_bytes", "sum")]
-    sums = topic.segments.group_by(["topic_id", "metadata_partition"]).aggregate(sizes).to_pylist()
+    counted = counted_by(topic.segments, ["topic_id", "metadata_partition"])
     known = topic.names()
-    names = {topic_id: known[topic_id] for row in sums for topic_id in [UUID(bytes=row["topic_id"])]}
+    names = {topic_id: known[topic_id] for row, _ in counted for topic_id in [UUID(bytes=row["topic_id"])]}
     seen = look(topic.topics, topic.log, names).observations if names else {}
     views = [topic.view(number, frozenset()) for number in range(topic.log.partition_count)]
     out = _out_of_service(views, limits.allowed_quarantine)
@@ -41,9 +40,9 @@ def unseen_in_words(topic: TopicReplay, limits: CleanerLimits) -> str:
         presence = seen[UUID(bytes=row["topic_id"])].presence
         return presence is Presence.PRESENT or (presence is Presence.ABSENT and row["metadata_partition"] not in out)
 
-    unseen = [row for row in sums if not is_seen(row)]
-    count = Count.sum(Count(row["segment_size_in_bytes_count"], row["segment_size_in_bytes_sum"]) for row in unseen)
-    return why_not_all_seen(count, len({row["topic_id"] for row in unseen}), sorted(out))
+    unseen = [(row["topic_id"], count) for row, count in counted if not is_seen(row)]
+    count = Count.sum(count for _, count in unseen)
+    return why_not_all_seen(count, len({topic_id for topic_id, _ in unseen}), sorted(out))
 
 
 def _out_of_service(

@@ -21,7 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import equals, is_among
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, is_among, numpy_of
 from airflow_provider_rlmm.core.base.errors import (
     EventLogAccessError,
     PlanError,
@@ -155,9 +155,9 @@ def _samples_of(copied: pa.Table, layout: Layout, most: int) -> Iterator[tuple[S
 def _first_of_each_topic(segments: pa.Table) -> pa.Table:
     import numpy as np
 
-    codes = segments.column("topic_id").combine_chunks().dictionary_encode().indices.to_numpy()
+    codes = numpy_of(segments.column("topic_id").combine_chunks().dictionary_encode().indices)
     _, first = np.unique(codes, return_index=True)
-    return segments.take(np.sort(first))
+    return segments.take(array_of(np.sort(first)))
 
 
 def _sample_of(row: Mapping[str, Any], layout: Layout) -> tuple[Sample, ...]:

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.core.log.late_updates import without_add
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.snapshot import SnapshotStore
 from airflow_provider_rlmm.core.log.topic_state import Progress, ProgressListener, TopicState, ignore_progress
-from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.counts import Count, counted_by
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.world.named_prefixes import NamedPrefixes
@@ -195,11 +195,9 @@ class TopicReplay:
         return {number: frozenset(ids) for number, ids in found.items()}
 
     @cached_property
-    def _unfinished(self) -> list[dict[str, Any]]:
+    def _unfinished(self) -> list[tuple[dict[str, Any], Count]]:
         """Number and bytes of the unfinished segments of each topic in each metadata partition."""
-        segments = self.segments.select(["metadata_partition", "topic_id", "segment_size_in_bytes"])
-        sums = [("segment_size_in_bytes", "count"), ("segment_size_in_bytes", "sum")]
-        return list(segments.group_by(["metadata_partition", "topic_id"]).aggregate(sums).to_pylist())
+        return counted_by(self.segments, ["metadata_partition", "topic_id"])
 
     def names(self) -> dict[UUID, frozenset[str]]:
         """Return every topic id that the log names, and every name under which it was seen."""
@@ -281,7 +279,7 @@ class TopicReplay:
 
         :param metadata_partition: where their events lie.
         """
-        return _topics(self._unfinished, metadata_partition)
+        return _topics((row for row, _ in self._unfinished), metadata_partition)
 
     def unfinished(self, metadata_partition: int) -> Count:
         """
@@ -289,11 +287,7 @@ class TopicReplay:
 
         :param metadata_partition: where their events lie.
         """
-        return Count.sum(
-            Count(row["segment_size_in_bytes_count"], row["segment_size_in_bytes_sum"])
-            for row in self._unfinished
-            if row["metadata_partition"] == metadata_partition
-        )
+        return Count.sum(count for row, count in self._unfinished if row["metadata_partition"] == metadata_partition)
 
     def end(self, metadata_partition: int) -> int:
         """Return up to where a metadata partition is known, exclusive."""

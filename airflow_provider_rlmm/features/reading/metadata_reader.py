@@ -82,8 +82,9 @@ def read_to_parquet(
 
 
 def _read_partition(log: MetadataLogReader, uri: str, metadata_partition: int, start: int, end: int) -> tuple[int, int]:
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
+
+    from airflow_provider_rlmm.core.records.decoding.decode import count_good
 
     batches = look(log, metadata_partition, start, end)
     first = next(batches, None)
@@ -95,6 +96,6 @@ def _read_partition(log: MetadataLogReader, uri: str, metadata_partition: int, s
         for decoded in chain([first], batches):
             writer.write_batch(decoded)
             rows += decoded.num_rows
-            quarantined += int(pc.sum(pc.not_equal(decoded.column("error_code"), 0)).as_py() or 0)
+            quarantined += decoded.num_rows - count_good(decoded)
             logger.info("metadata partition %d: %d records read", metadata_partition, rows)
     return rows, quarantined

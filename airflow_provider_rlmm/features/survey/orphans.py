@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.plans.counts import counted_by
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
@@ -61,12 +62,10 @@ def topics_in_log(topic: TopicReplay) -> list[TopicInventory]:
         unsized[topic_id] += count
     states: dict[UUID, Counter[str]] = {topic_id: Counter() for topic_id in names}
     sizes: Counter[UUID] = Counter()
-    columns = ["topic_id", "state"]
-    amounts = [("segment_size_in_bytes", "count"), ("segment_size_in_bytes", "sum")]
-    for row in topic.segments.group_by(columns).aggregate(amounts).to_pylist():
+    for row, found_there in counted_by(topic.segments, ["topic_id", "state"]):
         topic_id = UUID(bytes=row["topic_id"])
-        states[topic_id][RemoteLogSegmentState(row["state"]).name] += row["segment_size_in_bytes_count"]
-        sizes[topic_id] += row["segment_size_in_bytes_sum"]
+        states[topic_id][RemoteLogSegmentState(row["state"]).name] += found_there.segments
+        sizes[topic_id] += found_there.bytes
     found = [
         TopicInventory(
             topic=", ".join(sorted(names[topic_id])),

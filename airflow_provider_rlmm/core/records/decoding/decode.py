@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, filled
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, filled, numpy_of
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.core.records.decoding.fields import FIELDS, NO_KIND, Fields
 from airflow_provider_rlmm.core.records.decoding.key_match import are_named
@@ -146,7 +146,7 @@ def forgotten_keys(batch: Any) -> list[tuple[int, RecordKey]]:
 
     :param batch: what :func:`decode` returned.
     """
-    rows = np.flatnonzero(batch.column("error_code").to_numpy(zero_copy_only=False) == ErrorCode.FORGOTTEN)
+    rows = np.flatnonzero(numpy_of(batch.column("error_code")) == ErrorCode.FORGOTTEN)
     if not rows.size:
         return []
     keys = map(parse_key, batch.column("key").take(array_of(rows)).to_pylist())
@@ -240,7 +240,7 @@ def _flag_misrouted(
     fields: Fields, code: Array, errors: dict[int, str], metadata_partition: Any, num_partitions: int
 ) -> None:
     expected = metadata_partitions(fields["topic_id"], fields["partition"], num_partitions)
-    actual = filled(metadata_partition, -1).to_numpy(zero_copy_only=False)
+    actual = numpy_of(filled(metadata_partition, -1))
     decoded = (code == ErrorCode.GOOD) | (code == ErrorCode.BEYOND_LIMITS)
     for row in np.flatnonzero(decoded & (expected != actual)).tolist():
         code[row] = ErrorCode.MISROUTED
@@ -251,7 +251,7 @@ def _flag_misrouted(
 def _flag_keyed(columns: Mapping[str, Any], keyed: Array, code: Array, errors: dict[int, str]) -> None:
     """Flag the good records whose key does not name what their value names; an event of no segment has none in any design."""
     good = np.flatnonzero(keyed & (code == ErrorCode.GOOD))
-    of_a_partition = columns["api_key"].to_numpy(zero_copy_only=False).take(good) == PARTITION_DELETE_API_KEY
+    of_a_partition = numpy_of(columns["api_key"]).take(good) == PARTITION_DELETE_API_KEY
     _flag(code, errors, good.take(np.flatnonzero(of_a_partition)), ErrorCode.KEYED, _MISNAMED)
     rows = good.take(np.flatnonzero(~of_a_partition))
     if not rows.size:
@@ -364,5 +364,4 @@ def _bytes_of(array: Any) -> tuple[Array, Array, Array]:
 
 
 def _mask(truth: Any) -> Array:
-    mask: Array = truth.to_numpy(zero_copy_only=False)
-    return mask
+    return numpy_of(truth)

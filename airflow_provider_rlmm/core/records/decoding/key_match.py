@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, filled
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, filled, null_of, numpy_of, scalar_of
 from airflow_provider_rlmm.core.records.decoding.fields import NO_KIND
 from airflow_provider_rlmm.core.records.decoding.layout import Array, gather, taken
 from airflow_provider_rlmm.core.records.keys import SEGMENT_KEY_BYTES, UPDATE_SUFFIX
@@ -60,7 +60,7 @@ def _by_state(columns: Mapping[str, Any], rows: Array) -> Array:
         for half, _ in _ID:
             equal &= key[name][half] == ids[half]
     for name in ("partition", "state"):
-        equal &= key[name] == taken(columns[name].to_numpy(zero_copy_only=False), rows)
+        equal &= key[name] == taken(numpy_of(columns[name]), rows)
     named[index] = equal
     return named
 
@@ -94,11 +94,11 @@ def _are_texts(columns: Mapping[str, Any]) -> Array:
     that says nothing of a segment, or has no key, the answer is anything; all of them have a user partition.
     """
     end_offset, epoch = (filled(columns[name], NOT_SAID) for name in ("end_offset", "broker_leader_epoch"))
-    updates = filled(columns["api_key"], NO_KIND).to_numpy() == SEGMENT_UPDATE_API_KEY
+    updates = numpy_of(filled(columns["api_key"], NO_KIND)) == SEGMENT_UPDATE_API_KEY
     # Only end offsets are many: of all else each text is made once.
     beginnings, of_one = _user_partitions(columns)
-    parts = (beginnings, end_offset.cast(pa.string()), _endings(epoch.to_numpy(), updates))
-    expected = pc.binary_join_element_wise(*parts, "").cast(pa.binary())
+    parts = (beginnings, end_offset.cast(pa.string()), _endings(numpy_of(epoch), updates))
+    expected = pc.binary_join_element_wise(*parts, _text("")).cast(pa.binary())
     return _are_equal(columns["key"], expected) & of_one
 
 
@@ -108,7 +108,7 @@ def _user_partitions(columns: Mapping[str, Any]) -> tuple[Any, Array]:
 
     And of which rows this is their own user partition's: numbers that are the same for two of them are told apart by that.
     """
-    topics, partition = columns["topic"], columns["partition"].to_numpy()
+    topics, partition = columns["topic"], numpy_of(columns["partition"])
     ids = _structures(columns["topic_id"], np.dtype(_ID), np.arange(partition.size))
     high = np.ascontiguousarray(ids["first"])
     numbers = (high * _MIX ^ ids["last"]) * _MIX + partition.astype(np.uint64)
@@ -116,7 +116,7 @@ def _user_partitions(columns: Mapping[str, Any]) -> tuple[Any, Array]:
     names = topics.take(array_of(first))
     texts = _beginnings(ids.take(first), names, partition.take(first))
     of_one = _are_equal(topics, names.take(codes))
-    at = first.take(codes.to_numpy())
+    at = first.take(numpy_of(codes))
     # An odd factor loses nothing: where these two are the same, so is what else the number was made of.
     of_one &= (high.take(at) == high) & (partition.take(at) == partition)
     return texts.take(codes), of_one
@@ -124,16 +124,22 @@ def _user_partitions(columns: Mapping[str, Any]) -> tuple[Any, Array]:
 
 def _beginnings(ids: Array, topics: Any, partitions: Array) -> Any:
     texts = array_of([kafka_uuid_str(UUID(bytes=raw.tobytes())) for raw in ids], pa.string())
-    text = pc.binary_join_element_wise(texts, topics, array_of(partitions).cast(pa.string()), "", ":")
-    return pc.if_else(pc.match_substring(topics, ":"), pa.scalar(None, pa.string()), text)
+    text = pc.binary_join_element_wise(texts, topics, array_of(partitions).cast(pa.string()), _text(""), _text(":"))
+    return pc.if_else(pc.match_substring(topics, ":"), null_of(pa.string()), text)
 
 
 def _endings(epoch: Array, updates: Array) -> Any:
     """Return what is behind the end offsets."""
     codes = array_of(epoch.astype(np.int64) * 2 + updates).dictionary_encode()
-    both = codes.dictionary.to_numpy()
-    suffixes = pc.if_else(array_of(both & 1 == 1), f":{UPDATE_SUFFIX}", "")
-    return pc.binary_join_element_wise(":", array_of(both >> 1).cast(pa.string()), suffixes, "").take(codes.indices)
+    both = numpy_of(codes.dictionary)
+    suffixes = pc.if_else(array_of(both & 1 == 1), _text(f":{UPDATE_SUFFIX}"), _text(""))
+    return pc.binary_join_element_wise(_text(":"), array_of(both >> 1).cast(pa.string()), suffixes, _text("")).take(
+        codes.indices
+    )
+
+
+def _text(text: str) -> Any:
+    return scalar_of(text, pa.string())
 
 
 def _are_equal(column: Any, other: Any) -> Array:
@@ -141,8 +147,7 @@ def _are_equal(column: Any, other: Any) -> Array:
     if column.null_count == 0 and column.equals(other):
         # The most frequent case by far, at half the price.
         return np.ones(len(column), dtype=bool)
-    equal: Array = pc.equal(column, other).fill_null(False).to_numpy(zero_copy_only=False)
-    return equal
+    return numpy_of(filled(pc.equal(column, other), False))
 
 
 def _told_apart(numbers: Array) -> tuple[Any, Array]:
@@ -150,5 +155,5 @@ def _told_apart(numbers: Array) -> tuple[Any, Array]:
     codes = array_of(numbers).dictionary_encode()
     first = np.empty(len(codes.dictionary), np.int64)
     # Of several values for one place the last one stays.
-    first[codes.indices.to_numpy()[::-1]] = np.arange(numbers.size)[::-1]
+    first[numpy_of(codes.indices)[::-1]] = np.arange(numbers.size)[::-1]
     return codes.indices, first

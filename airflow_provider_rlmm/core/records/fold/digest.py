@@ -14,9 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, binary_buffers
 from airflow_provider_rlmm.core.records.decoding.layout import Array
-from airflow_provider_rlmm.core.records.fold.events import binary_buffers
 from airflow_provider_rlmm.core.records.fold.index import spread
 from airflow_provider_rlmm.core.records.fold.living import in_order
 from airflow_provider_rlmm.core.records.fold.store import DEAD, NO_OFFSET, TABLES, Store

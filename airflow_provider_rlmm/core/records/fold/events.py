@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, filled
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, binary_buffers, filled, numpy_of
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.index import hash_of
 from airflow_provider_rlmm.core.records.fold.store import NO_DELETION, NO_METADATA_PARTITION, NO_OFFSET, Store
@@ -91,29 +91,6 @@ class Events:
             return np.full(self.size, missing, dtype)
         values = numpy_of(filled(self.batch.column(name), missing))
         return values if self._all else values.take(self.rows)
-
-
-def numpy_of(array: Any) -> Array:
-    """Return an Arrow array of numbers or truth values; where it is null, anything."""
-    _, data = array.buffers()
-    size = len(array)
-    if pa.types.is_boolean(array.type):
-        bits = np.frombuffer(data, np.uint8) if size else np.empty(0, np.uint8)
-        unpacked = np.unpackbits(bits, bitorder="little")[array.offset : array.offset + size]
-        return unpacked.view(np.bool_)
-    dtype = array.type.to_pandas_dtype()
-    if not size:
-        return np.empty(0, dtype)
-    return np.frombuffer(data, dtype)[array.offset : array.offset + size]
-
-
-def binary_buffers(array: Any) -> tuple[Array, Array]:
-    """Return the offsets and the bytes of a binary or string array."""
-    _, offsets, data = array.buffers()
-    if not len(array):
-        return np.zeros(1, np.int32), np.empty(0, np.uint8)
-    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-    return ends, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
 
 def partitions_of(store: Store, events: Events) -> Array:
@@ -241,4 +218,4 @@ def _with_another_topic(store: Store, found: Array, topics: Any) -> Array:
     # One comparison of all the bytes is several times as fast as one per name.
     if topics.equals(expected):
         return np.empty(0, np.int64)
-    return np.flatnonzero(pc.not_equal(topics, expected).to_numpy(zero_copy_only=False))
+    return np.flatnonzero(numpy_of(filled(pc.not_equal(topics, expected), False)))

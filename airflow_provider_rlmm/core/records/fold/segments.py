@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, filled
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, binary_buffers, filled, numpy_of
 from airflow_provider_rlmm.core.records.decoding.layout import Array
-from airflow_provider_rlmm.core.records.fold.events import binary_buffers, numpy_of
 from airflow_provider_rlmm.core.records.fold.index import spread, starts_of
 from airflow_provider_rlmm.core.records.fold.steps import APPLIED, MORE_ALIVE, Steps, step
 from airflow_provider_rlmm.core.records.fold.store import DEAD, NO_OFFSET, Store
@@ -41,7 +40,7 @@ class SegmentFields:
         say_more = said[_SAID].null_count < batch.num_rows
         self.compared = {n: numpy_of(filled(c, NOT_SAID)) for n, c in said.items()} if say_more else {}
         epochs = batch.column("segment_leader_epochs")
-        offsets = epochs.offsets.to_numpy()
+        offsets = numpy_of(epochs.offsets)
         self._epochs_at, self._epochs_count = offsets[:-1], np.diff(offsets)
         self._leader_epoch = numpy_of(epochs.values.field("leader_epoch"))
         self._epoch_start = numpy_of(epochs.values.field("start_offset"))

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, numpy_of
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
 from airflow_provider_rlmm.core.records.fold.index import HashIndex, hash_of, spread, starts_of
@@ -297,8 +297,7 @@ class Store:
         unknown = pc.unique(topics.filter(pc.invert(pc.is_in(topics, value_set=self.topics))))
         if len(unknown):
             self.topics = pa.concat_arrays([self.topics, unknown])
-        numbers: Array = pc.index_in(topics, value_set=self.topics).to_numpy()
-        return numbers
+        return numpy_of(pc.index_in(topics, value_set=self.topics))
 
     def _hashes(self, name: str, rows: slice) -> Array:
         table = self.tables[name]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, null_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, null_of, numpy_of
 from airflow_provider_rlmm.core.records.decoding.fields import FIELDS
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.index import spread
@@ -249,7 +249,7 @@ def rank_of(store: Store) -> Array:
             "partition": array_of(table["partition"]),
         }
     )
-    order = pc.sort_indices(keys, [(name, "ascending") for name in keys.schema.names]).to_numpy()
+    order = numpy_of(pc.sort_indices(keys, [(name, "ascending") for name in keys.schema.names]))
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size)
     return rank

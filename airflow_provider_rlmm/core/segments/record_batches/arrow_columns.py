@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.segments.record_batches.record_headers import HeaderSlices, Slices
 
 Array = npt.NDArray[Any]
@@ -47,8 +48,8 @@ def records_to_arrow(
     :param headers: of each record.
     """
     columns = [
-        pa.array(offset),
-        pa.array(timestamp),
+        array_of(offset),
+        array_of(timestamp),
         _binary(data, key),
         _binary(data, value),
         _headers(data, headers),
@@ -69,7 +70,7 @@ def _text(column: Any) -> Any:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
         # Kafka takes whatever is no UTF-8 for the replacement character.
-        return pa.array([key.decode("utf-8", "replace") for key in column.to_pylist()], pa.string())
+        return array_of([key.decode("utf-8", "replace") for key in column.to_pylist()], pa.string())
 
 
 def _binary(data: Any, slices: Slices) -> Any:
