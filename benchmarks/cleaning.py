@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import re
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,6 +20,7 @@ from airflow_provider_rlmm.core.plans.plan_files import write_plan
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, DryRunMarkerEffects
 from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
+from benchmarks.measuring import resident_bytes
 
 HOUR_MS = 3_600_000
 
@@ -74,9 +74,7 @@ def _mark_and_plan(properties: dict[str, str], folder: Path, name: str) -> Run:
         plan = planner.plan("benchmark", expires_in_ms=HOUR_MS)
         records += topic.records_read
         write_plan(str(folder / "plan"), plan.rows, plan.summary)
-    # What the kernel counts of a process itself begins with what its parent held.
-    [peak] = re.findall(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return Run(marked - began, time.perf_counter() - marked, records, plan.rows.num_rows, 1024 * int(peak))
+    return Run(marked - began, time.perf_counter() - marked, records, plan.rows.num_rows, resident_bytes())
 
 
 @contextmanager

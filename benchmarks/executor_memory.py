@@ -31,7 +31,7 @@ from airflow_provider_rlmm.features.retention.spark.executor.judging import Eval
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
 from airflow_provider_rlmm.features.retention.spark.memory import TaskMemory
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
-from benchmarks.measuring import Budget
+from benchmarks.measuring import Budget, resident_bytes
 from benchmarks.workload import FIRST_EVENT_MS, SPAN_MS, generate, topics_of
 
 KINDS = ("the state alone", "all", "all, and compared", "1 % new")
@@ -131,15 +131,14 @@ def _task(kind: str, folder: Path) -> Taken:
     # What is loaded and allocated once only.
     records = _records(folder, 0, BATCH_ROWS)
     Folding(0, 1).apply(next(records))
-    evaluation, before = _evaluation(), _peak()
-    with pa.ipc.open_file(str(folder / RECORDS)) as file:
-        end = sum(file.get_batch(n).num_rows for n in range(file.num_record_batches))
+    evaluation, before = _evaluation(), resident_bytes()
+    end = _count(folder)
     old = end - round(NEW * end)
     if kind == "the state alone":
         folding = Folding(0, 1)
         for batch in _records(folder, 0, old):
             folding.apply(batch)
-        return Taken(_peak(), before, "")
+        return Taken(resident_bytes(), before, "")
     part = None if kind == "all" else TaskReport.from_json((folder / REPORT).read_text()).part
     said = {} if part is None else {0: part}
     # The last records that the generation has read show that the log is the same.
@@ -156,7 +155,7 @@ def _task(kind: str, folder: Path) -> Taken:
     report = told.column(0)[0].as_py()
     read = TaskReport.from_json(report)
     assert (read.refused, read.differs) == (None, None), report
-    return Taken(_peak(), before, report)
+    return Taken(resident_bytes(), before, report)
 
 
 def _records(folder: Path, begin: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -165,6 +164,11 @@ def _records(folder: Path, begin: int, end: int) -> Iterator[pa.RecordBatch]:
         for number in range(begin // BATCH_ROWS, -(-end // BATCH_ROWS)):
             batch, first = file.get_batch(number), number * BATCH_ROWS
             yield batch.slice(max(0, begin - first), min(end, first + BATCH_ROWS) - max(begin, first))
+
+
+def _count(folder: Path) -> int:
+    with pa.ipc.open_file(str(folder / RECORDS)) as file:
+        return sum(file.get_batch(n).num_rows for n in range(file.num_record_batches))
 
 
 def _topic_ids() -> dict[str, UUID]:
@@ -187,18 +191,11 @@ def _evaluation() -> Evaluation:
 def _reckoned(kind: str, folder: Path) -> TaskMemory:
     """Return what the job reckons with before it starts."""
     report = TaskReport.from_json((folder / REPORT).read_text())
-    with pa.ipc.open_file(str(folder / RECORDS)) as file:
-        end = sum(file.get_batch(n).num_rows for n in range(file.num_record_batches))
+    end = _count(folder)
     if kind == "all":
         return TaskMemory.of({0: 0}, {0: report.part.next_offset}, None)
     before = Generation(1, "benchmark", "benchmark", 1, 0, 0, {0: report.part}, ToldEra(EraName.PLAIN, "made here"))
     return TaskMemory.of({0: 0}, {0: end}, before)
-
-
-def _peak() -> int:
-    """Return the most memory that this process has had so far, bytes: what it was before it was started as is not counted."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -104,6 +106,16 @@ def process_effort(command: Sequence[str], *, expected: int = 0) -> Effort:
         errors.seek(0)
         assert process.returncode == expected, f"exit code {process.returncode}: {errors.read().decode()}"
     return Effort(taken, usage.ru_utime + usage.ru_stime)
+
+
+def resident_bytes(name: str = "VmHWM") -> int:
+    """
+    Return what the kernel counts of this process: what ``getrusage`` says begins with what its parent held.
+
+    :param name: of a line in ``/proc/self/status``: ``VmRSS`` for now, ``VmHWM`` for the most so far.
+    """
+    [kilobytes] = re.findall(rf"^{name}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(kilobytes) * 1024
 
 
 def turn_by_turn(ours: Callable[[], float], peer: Callable[[], float], runs: int) -> tuple[list[float], list[float]]:

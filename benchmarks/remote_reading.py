@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import multiprocessing
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import pyarrow.compute as pc
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -21,6 +19,7 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
+from benchmarks.measuring import resident_bytes
 from benchmarks.remote_topic import pinned_to, warm_imports
 
 CORE = 0
@@ -91,12 +90,11 @@ def _alone(work: Callable[[], tuple[int, int]]) -> Taken:
 def _taken(work: Callable[[], tuple[int, int]]) -> Taken:
     with pinned_to(CORE):
         warm_imports()
-        before = _memory("VmRSS")
+        before = resident_bytes("VmRSS")
         began = time.perf_counter()
         records, value_bytes = work()
         taken = time.perf_counter() - began
-        # What the kernel counts of a process itself begins with what its parent held.
-        return Taken(taken, records, value_bytes, _memory("VmHWM") - before)
+        return Taken(taken, records, value_bytes, resident_bytes() - before)
 
 
 def _read_remote(remote: Remote) -> tuple[int, int]:
@@ -139,8 +137,3 @@ def _consume(remote: Remote, end: int) -> tuple[int, int]:
     finally:
         consumer.close()
     return records, value_bytes
-
-
-def _memory(name: str) -> int:
-    [kilobytes] = re.findall(rf"^{name}:\s+(\d+) kB$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(kilobytes) * 1024

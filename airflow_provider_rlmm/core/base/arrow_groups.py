@@ -87,19 +87,25 @@ def groups_of(table: pa.Table, names: Sequence[str]) -> Groups:
     """
     import numpy as np
 
-    codes = np.zeros(table.num_rows, np.int64)
+    codes, first = np.zeros(table.num_rows, np.int64), np.empty(0, np.int64)
     for name in names:
         column = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
-        # Numbers stay small: there are never more than rows.
-        codes = _counted(codes * (len(column.dictionary) + 1) + numpy_of(column.indices))
-    _, first = np.unique(codes, return_index=True)
-    order = np.argsort(first)
-    number = np.empty(first.size, np.int64)
-    number[order] = np.arange(first.size)
-    return Groups(table, first.take(order), number.take(codes))
+        # Numbers stay small: there are never more different ones than rows.
+        which, first = told_apart(codes * (len(column.dictionary) + 1) + numpy_of(column.indices))
+        codes = numpy_of(which).astype(np.int64)
+    return Groups(table, first, codes)
 
 
-def _counted(numbers: Array) -> Array:
+def told_apart(numbers: Array) -> tuple[Any, Array]:
+    """
+    Return for each number which of the different ones it is, as an Arrow array, and for each of these where it is first.
+
+    :param numbers: of a type that Arrow has; the different ones are numbered in the order in which they come.
+    """
     import numpy as np
 
-    return numpy_of(array_of(numbers).dictionary_encode().indices).astype(np.int64)
+    codes = array_of(numbers).dictionary_encode()
+    first = np.empty(len(codes.dictionary), np.int64)
+    # Of several values for one place the last one stays.
+    first[numpy_of(codes.indices)[::-1]] = np.arange(numbers.size)[::-1]
+    return codes.indices, first

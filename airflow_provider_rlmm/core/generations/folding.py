@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.core.base.arrow_arrays import empty_table, equals, is_among, null_of, numpy_of
+from airflow_provider_rlmm.core.base.arrow_arrays import empty_table, equals, is_among, null_of
 from airflow_provider_rlmm.core.base.errors import MetadataError, SnapshotRefusedError
 from airflow_provider_rlmm.core.generations.files import HashedFile, new_file, opened
 from airflow_provider_rlmm.core.generations.manifest import (
@@ -119,7 +119,7 @@ class Folding:
         :param records: ``metadata_partition``, ``offset``, ``timestamp_ms``, ``key``, ``value``; at least one record.
         :raises SnapshotRefusedError: if the log does not hold the records that it was known by.
         """
-        offsets = numpy_of(records["offset"])
+        offsets = records["offset"].to_numpy()
         self.in_order &= bool((np.diff(offsets, prepend=self._last_offset) > 0).all())
         self._last_offset = int(offsets[-1])
         read_before = int(np.count_nonzero(offsets < self._before.next_offset))

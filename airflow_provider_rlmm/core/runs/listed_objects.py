@@ -6,7 +6,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, numpy_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
+from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.storage.layout import Layout
@@ -171,12 +172,9 @@ class ListedObjects:
 
     def _each_once(self, rows: pa.Table) -> pa.Table:
         """Return each object once, of folders that broke off marked as such."""
-        import numpy as np
         import pyarrow as pa
 
-        keys = rows["key"].combine_chunks().dictionary_encode()
-        _, first = np.unique(numpy_of(keys.indices), return_index=True)
-        rows = rows.take(array_of(np.sort(first)))
+        rows = rows.take(array_of(groups_of(rows, ["key"]).first))
         is_whole = array_of([self.is_whole(key) for key in rows["key"].to_pylist()], pa.bool_())
         return rows.set_column(rows.schema.get_field_index("is_whole"), "is_whole", is_whole)
 

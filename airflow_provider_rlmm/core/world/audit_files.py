@@ -260,7 +260,6 @@ def _named(uri: str, wanted: Wanted) -> Iterator[AuditName]:
 
 
 def _wanted_rows(uri: str, name: AuditName, cluster_id: str, wanted: Wanted, unreadable: list[str]) -> pa.Table:
-
     try:
         # Pages of many users ask at once: one file is in memory at a time.
         with _reading:

@@ -21,7 +21,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, is_among, numpy_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, is_among
+from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import (
     EventLogAccessError,
     PlanError,
@@ -142,7 +143,7 @@ def _samples_of(copied: pa.Table, layout: Layout, most: int) -> Iterator[tuple[S
     """
     copied = copied.sort_by([("event_timestamp_ms", "descending"), ("event_offset", "descending")])
     if len(layout.places) == 1:
-        copied = _first_of_each_topic(copied).slice(0, most)
+        copied = copied.take(array_of(groups_of(copied, ["topic_id"]).first)).slice(0, most)
     found: dict[str, set[bytes]] = {place.name: set() for place in layout.places}
     for row in copied.to_pylist():
         samples = _sample_of(row, layout)
@@ -150,14 +151,6 @@ def _samples_of(copied: pa.Table, layout: Layout, most: int) -> Iterator[tuple[S
         if samples and row["topic_id"] not in seen and len(seen) < most:
             seen.add(row["topic_id"])
             yield samples
-
-
-def _first_of_each_topic(segments: pa.Table) -> pa.Table:
-    import numpy as np
-
-    codes = numpy_of(segments.column("topic_id").combine_chunks().dictionary_encode().indices)
-    _, first = np.unique(codes, return_index=True)
-    return segments.take(array_of(np.sort(first)))
 
 
 def _sample_of(row: Mapping[str, Any], layout: Layout) -> tuple[Sample, ...]:

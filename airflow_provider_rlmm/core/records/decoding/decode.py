@@ -104,7 +104,7 @@ def decode(
     carried = _carried(len(array), metadata_partition, offset, timestamp_ms, keys)
     if num_partitions is not None and (metadata_partition is None or num_partitions < 1):
         raise ValueError("num_partitions must be positive and needs metadata_partition")
-    keyed = None if keys is None or carried["key"].null_count == len(array) else _mask(carried["key"].is_valid())
+    keyed = None if keys is None or carried["key"].null_count == len(array) else numpy_of(carried["key"].is_valid())
     fields, code, errors = _decode_values(array, keyed)
     if num_partitions is not None:
         _flag_misrouted(fields, code, errors, carried["metadata_partition"], num_partitions)
@@ -196,7 +196,7 @@ def _said_epoch(row: dict[str, Any]) -> int:
 
 def _decode_values(array: Any, keyed: Array | None) -> tuple[Fields, Array, dict[int, str]]:
     data, start, end = _bytes_of(array)
-    vectorised = present = _mask(array.is_valid()) if array.null_count else np.ones(len(array), dtype=bool)
+    vectorised = present = numpy_of(array.is_valid()) if array.null_count else np.ones(len(array), dtype=bool)
     fields = _collect(len(array), data, start, end, vectorised, keyed)
     invalid = fields.rows_with_invalid_topic()
     if invalid:
@@ -361,7 +361,3 @@ def _bytes_of(array: Any) -> tuple[Array, Array, Array]:
     offsets -= first
     data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)[first:last]
     return data, offsets[:-1], offsets[1:]
-
-
-def _mask(truth: Any) -> Array:
-    return numpy_of(truth)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of, filled, null_of, numpy_of, scalar_of
+from airflow_provider_rlmm.core.base.arrow_groups import told_apart
 from airflow_provider_rlmm.core.records.decoding.fields import NO_KIND
 from airflow_provider_rlmm.core.records.decoding.layout import Array, gather, taken
 from airflow_provider_rlmm.core.records.keys import SEGMENT_KEY_BYTES, UPDATE_SUFFIX
@@ -112,7 +113,7 @@ def _user_partitions(columns: Mapping[str, Any]) -> tuple[Any, Array]:
     ids = _structures(columns["topic_id"], np.dtype(_ID), np.arange(partition.size))
     high = np.ascontiguousarray(ids["first"])
     numbers = (high * _MIX ^ ids["last"]) * _MIX + partition.astype(np.uint64)
-    codes, first = _told_apart(numbers.view(np.int64))
+    codes, first = told_apart(numbers.view(np.int64))
     names = topics.take(array_of(first))
     texts = _beginnings(ids.take(first), names, partition.take(first))
     of_one = _are_equal(topics, names.take(codes))
@@ -148,12 +149,3 @@ def _are_equal(column: Any, other: Any) -> Array:
         # The most frequent case by far, at half the price.
         return np.ones(len(column), dtype=bool)
     return numpy_of(filled(pc.equal(column, other), False))
-
-
-def _told_apart(numbers: Array) -> tuple[Any, Array]:
-    """Return for each number which of the different ones it is, and for each of these where it is first."""
-    codes = array_of(numbers).dictionary_encode()
-    first = np.empty(len(codes.dictionary), np.int64)
-    # Of several values for one place the last one stays.
-    first[numpy_of(codes.indices)[::-1]] = np.arange(numbers.size)[::-1]
-    return codes.indices, first

@@ -26,6 +26,7 @@ from airflow_provider_rlmm.features.retention.spark.executor.judging import Eval
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
 from airflow_provider_rlmm.features.retention.spark.executor.rows import EvaluatedState
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
+from benchmarks.measuring import resident_bytes
 from benchmarks.workload import generate
 
 BATCH = 65_536
@@ -59,15 +60,9 @@ def main() -> None:
     if is_traced:
         found["above_state"] = tracemalloc.get_traced_memory()[1] - found["before"]
     found["arrow"] = pa.default_memory_pool().max_memory()
-    found["resident"] = _highest_resident()
+    found["resident"] = resident_bytes()
     assert part.state is not None
     print(json.dumps({**found, "segments": part.segments, "state": part.state.bytes}))  # noqa: T201  # a program's output
-
-
-def _highest_resident() -> int:
-    """Return the most bytes that were resident; what getrusage says goes on from the process that has started this one."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def _write_records(path: Path, events: int) -> None:

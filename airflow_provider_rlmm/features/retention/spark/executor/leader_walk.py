@@ -268,9 +268,9 @@ def _standing(segments: WalkedSegments, epochs: Epochs, partitions: Sequence[Tol
     # The first of its epochs that the lineage has: there the walk comes to it.
     listed = np.flatnonzero(known)
     listed = listed[np.diff(owner.take(listed), prepend=-1) != 0]
-    met, place, begins = np.zeros(size, bool), np.full(size, -1, np.int64), np.zeros(size, np.int64)
-    met[owner.take(listed)], place[owner.take(listed)] = True, at.take(listed)
-    begins[owner.take(listed)] = epochs.offset.take(listed)
+    segment, place, begins = owner.take(listed), np.full(size, -1, np.int64), np.zeros(size, np.int64)
+    place[segment], begins[segment] = at.take(listed), epochs.offset.take(listed)
+    met = place >= 0
     earliest = np.fromiter((one.lineage.entries[0][0] for one in partitions), np.int64, len(partitions)).take(number)
     valid = np.zeros(size, bool)
     single = np.flatnonzero(epochs.count.take(owner) == 1)
