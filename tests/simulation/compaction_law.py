@@ -7,8 +7,9 @@ compacted is cleaned of no more than that: nothing is finished that would not ha
 started again behind its end. A plain log drops that start; where its key took the place of the first one, brokers see a
 deletion under way, and so do we: it is repeated, over objects that are gone. A marker behind DELETE_PARTITION_FINISHED alike:
 in a plain log it does nothing unless segments have appeared since. And where keys name an end offset, a deletion
-that ended without a start is uncertain, compacted or not, which a plain log drops: less is cleaned then. With the refusal
-nothing is written.
+that ended without a start is uncertain, compacted or not, which a plain log drops: less is cleaned then. Where records
+lie wrong and so many do that a plain log proves no partitioner, one that is left proves it no more; where none is left
+nobody can tell. With the refusal nothing is written.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.errors import LogEraError, RlmmError
+from airflow_provider_rlmm.core.base.errors import LogEraError, PartitionerMismatchError, RlmmError
 from airflow_provider_rlmm.core.log.in_process import (
     InProcessMetadataEventLog,
     InProcessOffsetStore,
     no_effect_hook,
 )
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, era_of_policy, era_of_records
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogMetadata,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadataSnapshot,
+    TopicIdPartition,
+    topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
@@ -90,6 +95,7 @@ class Outcome:
     planned: set[tuple[UUID, int, UUID]] = field(default_factory=set)  # topic id, partition, segment
     events: list[RemoteLogMetadata] = field(default_factory=list)  # that were written, by metadata partition
     refused: str = ""  # why nothing was, by name
+    unproven: set[int] = field(default_factory=set)  # metadata partitions with too many records that lie wrong
 
     @property
     def finished(self) -> set[Any]:
@@ -126,6 +132,20 @@ def ended_without_start(partitions: Sequence[Records]) -> bool:
     return False
 
 
+def lie_wrong(records: Records, metadata_partition: int, partitions: int) -> bool:
+    """
+    Tell whether any record lies where no broker looks for it.
+
+    :param records: of one metadata partition.
+    :param metadata_partition: its number.
+    :param partitions: how many there are.
+    """
+    events = filter(None, (event_of(record, keyed=True) for record in records))
+    return any(
+        metadata_partition_for(topic_id_partition_of(event), partitions) != metadata_partition for event in events
+    )
+
+
 def _is_one_of(event: Any, *states: S | P) -> bool:
     """Tell whether an event has one of some states; states of segments and of partitions are equal by their numbers."""
     return any(event.state is state for state in states)
@@ -133,6 +153,16 @@ def _is_one_of(event: Any, *states: S | P) -> bool:
 
 def _about(event: Any) -> Any:
     return getattr(event, "remote_log_segment_id", None) or event.topic_id_partition
+
+
+def _partition_of(about: RemoteLogSegmentId | TopicIdPartition) -> tuple[UUID, int]:
+    tip = about.topic_id_partition if isinstance(about, RemoteLogSegmentId) else about
+    return tip.topic_id, tip.partition
+
+
+def _home(topic_id: UUID, partition: int, partitions: int) -> int:
+    """Return the metadata partition of a user partition, whatever its topic is called."""
+    return metadata_partition_for(TopicIdPartition(topic_id, "", partition), partitions)
 
 
 class Remains:
@@ -180,7 +210,12 @@ class Remains:
         self, log: InProcessMetadataEventLog, publisher: GuardedPublisher, outcome: Outcome, wait_ms: int
     ) -> None:
         world, clock = self.world, self.world.clock
-        DeletedPartitionMarker(TopicReplay(log, world.topics, clock), RealMarkerEffects(publisher), clock=clock).mark()
+        report = DeletedPartitionMarker(
+            TopicReplay(log, world.topics, clock), RealMarkerEffects(publisher), clock=clock
+        ).mark()
+        for refusal in report.refusals:
+            if refusal.kind is RefusalKind.MISROUTED and refusal.metadata_partition is not None:
+                outcome.unproven.add(refusal.metadata_partition)
         world.now_ms += wait_ms
         plan = CleanupPlanner(TopicReplay(log, world.topics, clock), limits=world.limits, clock=clock).plan(
             "law", expires_in_ms=1
@@ -208,6 +243,9 @@ class Remains:
             )
             try:
                 cleaner.clean(number, {key: frozenset(ids) for key, ids in planned.items()}, plan.summary.tails[number])
+            except PartitionerMismatchError as e:
+                outcome.refused = type(e).__name__
+                outcome.unproven.add(number)
             except RlmmError as e:  # one mapped task fails, the others go on
                 outcome.refused = type(e).__name__
 
@@ -221,7 +259,12 @@ class Story:
         plain = remains.clean(remains.log(remains.records, remains.ends, DELETE), Memory())
         # A marker of somebody else's with a time to come makes a plain log wait, until compaction takes it.
         waited = remains.clean(remains.log(remains.records, remains.ends, DELETE), Memory(), LONG_MS)
-        most = replace(waited, planned=waited.planned | plain.planned, events=[*waited.events, *plain.events])
+        most = replace(
+            waited,
+            planned=waited.planned | plain.planned,
+            events=[*waited.events, *plain.events],
+            unproven=waited.unproven | plain.unproven,
+        )
         self._again = started_behind_their_end(remains.records)
         self.happened["planned"] += bool(plain.planned)
         for form in KeyForm:
@@ -262,7 +305,15 @@ class Story:
         found = remains.clean(remains.log(left, ends, COMPACT), Memory())
         segments = (about for about in self._again if isinstance(about, RemoteLogSegmentId))
         again = {(s.topic_id_partition.topic_id, s.topic_id_partition.partition, s.id) for s in segments}
-        planned, finished = found.planned - plain.planned - again, found.finished - plain.finished - self._again
+        # Where none is left of the records that lay wrong nobody can tell that there were any.
+        cleared = {number for number in plain.unproven if not lie_wrong(left[number], number, len(left))}
+        self.happened["nothing lies wrong any more"] += bool(cleared)
+        planned = {row for row in found.planned - plain.planned - again if _home(*row[:2], len(left)) not in cleared}
+        finished = {
+            about
+            for about in found.finished - plain.finished - self._again
+            if _home(*_partition_of(about), len(left)) not in cleared
+        }
         assert not planned, f"{where}: planned besides: {planned}"
         assert not finished, f"{where}: finished besides: {finished}"
         self.happened["started behind its end"] += bool(self._again & found.finished)

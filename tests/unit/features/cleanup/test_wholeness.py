@@ -12,11 +12,13 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError, StorageAccessError, StorageUnavailableError
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra, era_of_policy
 from airflow_provider_rlmm.core.records.keys import OffsetKey, SegmentKey
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
+from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionReplay
 from tests.builders import Cluster, Memory, add, reasons, tip, update
 
 GONE, OTHER = tip(), tip("other", 0, 10)
@@ -309,10 +311,23 @@ def test_many_misrouted_records_contradict_the_partitioner_and_forbid_every_writ
     assert len(cluster.keys_of(GONE)) == 10
 
 
+@pytest.mark.parametrize(
+    ("era", "proven"), [(PLAIN_ERA, True), (era_of_policy(["compact"]), False)], ids=["plain", "compacted"]
+)
+def test_one_misrouted_record_contradicts_the_partitioner_where_others_may_be_gone(era: LogEra, proven: bool) -> None:
+    cluster = Cluster(metadata_partitions=2)
+    cluster.segments(GONE, 5)
+    home = cluster.metadata_partition_of(GONE)
+    stranger = next(t for i in range(99) if cluster.metadata_partition_of(t := tip("x", 0, 100 + i)) != home)
+    cluster.log.append(home, serialize(add(stranger, 0)))
+    replay = MetadataPartitionReplay(cluster.log, home)
+    replay.advance()
+    replay.era = era
+    assert Belief(replay).routing_verified() is proven
+
+
 def test_the_guard_itself_refuses_to_finish_a_partition_without_the_proof(cluster: Cluster) -> None:
     """Whoever forgets to ask storage is stopped by the guard's own question."""
-    from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionReplay
-
     replay = MetadataPartitionReplay(cluster.log, 0)
     replay.advance()
     assert "no listing has shown" in (Belief(replay).obstacle_to_finish(GONE) or "")
