@@ -257,14 +257,6 @@ class Story:
         self.happened: Counter[str] = Counter()
         drawn, remains = random.Random(seed + 11_000_003), Remains(seed)
         plain = remains.clean(remains.log(remains.records, remains.ends, DELETE), Memory())
-        # A marker of somebody else's with a time to come makes a plain log wait, until compaction takes it.
-        waited = remains.clean(remains.log(remains.records, remains.ends, DELETE), Memory(), LONG_MS)
-        most = replace(
-            waited,
-            planned=waited.planned | plain.planned,
-            events=[*waited.events, *plain.events],
-            unproven=waited.unproven | plain.unproven,
-        )
         self._again = started_behind_their_end(remains.records)
         self.happened["planned"] += bool(plain.planned)
         for form in KeyForm:
@@ -275,7 +267,7 @@ class Story:
             elif form is not KeyForm.SEGMENT:  # nobody has proposed it: its keys name nothing
                 self._same(seed, form, plain, remains.clean(log, Memory()))
             self._refused(seed, form, remains, keyed, remains.ends, DELETE)
-            self._no_more(seed, form, most, remains, keyed, drawn)
+            self._no_more(seed, form, plain, remains, keyed, drawn)
 
     def _same(self, seed: int, form: KeyForm, plain: Outcome, keyed: Outcome) -> None:
         where = f"seed {seed}, keys name {form.value}"
@@ -303,6 +295,8 @@ class Story:
             left.append(compacted(records, dirty, drawn.choice([0, drawn.randint(0, dirty)])))
         where = f"seed {seed}, compacted, keys name {form.value}"
         found = remains.clean(remains.log(left, ends, COMPACT), Memory())
+        if not (found.planned <= plain.planned and found.finished <= plain.finished):
+            plain = self._ever(remains, plain)
         segments = (about for about in self._again if isinstance(about, RemoteLogSegmentId))
         again = {(s.topic_id_partition.topic_id, s.topic_id_partition.partition, s.id) for s in segments}
         # Where none is left of the records that lay wrong nobody can tell that there were any.
@@ -320,6 +314,15 @@ class Story:
         self.happened[f"{form.value}: planned"] += bool(found.planned)
         self.happened[f"{form.value}: finished"] += bool(found.finished)
         self._refused(seed, form, remains, left, ends, COMPACT)
+
+    def _ever(self, remains: Remains, plain: Outcome) -> Outcome:
+        """Return what comes of the plain log now or later: a marker with a time to come makes it wait."""
+        waited = remains.clean(remains.log(remains.records, remains.ends, DELETE), Memory(), LONG_MS)
+        return Outcome(
+            waited.planned | plain.planned,
+            [*waited.events, *plain.events],
+            unproven=waited.unproven | plain.unproven,
+        )
 
     def _refused(
         self,
