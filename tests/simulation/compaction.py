@@ -123,15 +123,23 @@ def key_of(event: SegmentEvent, form: KeyForm) -> bytes:
 
 
 def with_tombstones(records: Records, end: int) -> list[Record]:
-    """Return the records, and behind them what asks to forget all that was said of finished segments."""
+    """
+    Return the records, and behind them what asks to forget all that was said of finished segments.
+
+    No broker holds a segment for finished whose deletion nobody had started, and asks to forget it.
+    """
     keys: dict[UUID, dict[bytes, None]] = {}
+    started: set[UUID] = set()
     finished: dict[UUID, int] = {}
     for record in records:
         event = segment_event_of(record, keyed=True)
         if event is not None and record.key is not None:
-            keys.setdefault(event.remote_log_segment_id.id, {})[record.key] = None
-            if event.state is S.DELETE_SEGMENT_FINISHED:
-                finished.setdefault(event.remote_log_segment_id.id, record.timestamp_ms)
+            segment_id = event.remote_log_segment_id.id
+            keys.setdefault(segment_id, {})[record.key] = None
+            if event.state is S.DELETE_SEGMENT_STARTED:
+                started.add(segment_id)
+            elif event.state is S.DELETE_SEGMENT_FINISHED and segment_id in started:
+                finished.setdefault(segment_id, record.timestamp_ms)
     behind = [(key, time_ms) for segment_id, time_ms in finished.items() for key in keys[segment_id]]
     return [*records, *(Record(end + i, time_ms, key, None) for i, (key, time_ms) in enumerate(behind))]
 
