@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
@@ -33,6 +34,24 @@ _PASSED_OVER = "RemoteResourceNotFoundException: No remote log segment metadata 
 _STARTING_ALONE = re.compile(
     r"\(kafka\.server\.ControllerApis\)$|NotControllerException: The active controller appears to be node \d+\.$"
 )
+
+
+# Until a broker has read its remote metadata again it has whoever asks for remote records come again (the answer is
+# retriable), and writes an error and its reason about it. On a slow machine a consumer is there first.
+_FAILED_READ = re.compile(r"Error occurred while reading the remote data for \S+ \(\S+\.RemoteLogReader\)$")
+_NOT_READ_YET = re.compile(
+    r"ReplicaNotAvailableException: Remote log metadata cache is not initialized for partition: \S+$"
+)
+
+
+def without_early_reads(complaints: list[str]) -> list[str]:
+    """Leave out what a broker says of consumers that ask before it has its remote metadata: an error, then this reason."""
+    early = {
+        at
+        for at, (error, reason) in enumerate(pairwise(complaints))
+        if _FAILED_READ.search(error) and _NOT_READ_YET.search(reason)
+    }
+    return [line for at, line in enumerate(complaints) if at not in early and at - 1 not in early]
 
 
 @dataclass(frozen=True)
@@ -100,7 +119,8 @@ class Uncopied:
         """
         settled = {s.remote_log_segment_id.id for s in segments_of(self.kafka, self.tip) if s.state is _DELETED}
         known = tuple(f"{_PASSED_OVER}{{topicIdPartition={self.tip}, id={kafka_uuid_str(i)}}}" for i in settled)
-        return [line for line in self.kafka.complaints() if not (_STARTING_ALONE.search(line) or line.endswith(known))]
+        said = without_early_reads(self.kafka.complaints())
+        return [line for line in said if not (_STARTING_ALONE.search(line) or line.endswith(known))]
 
 
 def finished_ranges(kafka: LocalKafka, tip: TopicIdPartition) -> list[tuple[int, int]]:
