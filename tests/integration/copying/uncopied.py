@@ -30,11 +30,12 @@ LIVING = "living-beside-copies"
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 _PASSED_OVER = "RemoteResourceNotFoundException: No remote log segment metadata found for :RemoteLogSegmentId"
 
-# A single node asks its own controller before that leads: an error in its log, and no fault of anybody.
-_STARTING_ALONE = re.compile(
+# A single node asks its own controller before that leads, and the controller says so when it was given little processor
+# time: errors in its log, and no fault of anybody.
+_NOBODYS_FAULT = re.compile(
     r"\(kafka\.server\.ControllerApis\)$|NotControllerException: The active controller appears to be node \d+\.$"
+    r"|Exceptionally slow controller event .*\.EventPerformanceMonitor\)$"
 )
-
 
 # Until a broker has read its remote metadata again it has whoever asks for remote records come again (the answer is
 # retriable), and writes an error and its reason about it. On a slow machine a consumer is there first.
@@ -120,7 +121,7 @@ class Uncopied:
         settled = {s.remote_log_segment_id.id for s in segments_of(self.kafka, self.tip) if s.state is _DELETED}
         known = tuple(f"{_PASSED_OVER}{{topicIdPartition={self.tip}, id={kafka_uuid_str(i)}}}" for i in settled)
         said = without_early_reads(self.kafka.complaints())
-        return [line for line in said if not (_STARTING_ALONE.search(line) or line.endswith(known))]
+        return [line for line in said if not (_NOBODYS_FAULT.search(line) or line.endswith(known))]
 
 
 def finished_ranges(kafka: LocalKafka, tip: TopicIdPartition) -> list[tuple[int, int]]:
