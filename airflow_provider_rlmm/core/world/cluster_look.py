@@ -41,35 +41,69 @@ class ClusterLook:
     names: Mapping[UUID, frozenset[str]]  # topic id → the names in the log that were asked for
 
 
-def look(topics: ClusterTopics, log: MetadataLogReader, names: Mapping[UUID, frozenset[str]]) -> ClusterLook:
+@dataclass(frozen=True, slots=True)
+class ClusterAnswers:
+    """What the cluster answered at one time, before anybody asks which topic ids are absent by it."""
+
+    topics: ClusterTopics  # the cluster
+    metadata_topic_id: UUID  # id of the metadata topic, at the cluster that answered and of the log that was read
+    listed: frozenset[str]  # the names of its listing
+    answers: Mapping[str, TopicAnswer]  # name → what it said of it
+
+    @property
+    def living(self) -> Mapping[str, UUID]:
+        """Id of every topic that answered, name → id."""
+        return {name: answer for name, answer in self.answers.items() if isinstance(answer, UUID)}
+
+    def observe(self, names: Mapping[UUID, frozenset[str]]) -> ClusterLook:
+        """
+        Observe topic ids by these answers.
+
+        :param names: topic id → its names in the metadata topic, of which each that is legal was asked for.
+        """
+        told = observe_all(names, self.answers, self.listed)
+        observations = _told_from_diskless(self.topics, told, names, self.answers)
+        absent = frozenset(topic_id for topic_id, o in observations.items() if o.presence is Presence.ABSENT)
+        denied = frozenset(name for name, answer in self.answers.items() if answer is NoTopic.DENIED)
+        return ClusterLook(ProvenLook(self.metadata_topic_id, absent), observations, self.living, denied, names)
+
+
+def ask(topics: ClusterTopics, log: MetadataLogReader, names: Iterable[str]) -> ClusterAnswers:
     """
-    Observe topic ids: the listing supplies names, one describe answers for them and for the names in question.
+    Ask the cluster once, for all topic ids that are observed by it: the listing supplies names, one describe answers for
+    them and for the names in question.
 
     A name that Kafka would refuse is not asked for: a broker answers it with an error, and one bad record must not stop
     the work on all the others.
 
     :param topics: the cluster.
     :param log: the log whose records name the ids; it was read before.
-    :param names: topic id → its names in the metadata topic.
+    :param names: names of the metadata topic.
     :raises ClusterMismatchError: if another cluster answered than the one whose log is read.
     :raises EventLogAccessError: if the metadata topic may not be described.
     :raises EventLogUnavailableError: if an answer is partial or late.
     """
-    asked = {name for known in names.values() for name in known if is_legal_topic_name(name)}
     listed = topics.topic_names()
-    described = topics.describe_topics(listed | asked)
+    described = topics.describe_topics(listed | {name for name in names if is_legal_topic_name(name)})
     if described.metadata_topic_id != log.topic_id:
         raise ClusterMismatchError(
             f"the metadata topic that is read has id {log.topic_id}, the cluster that was asked for its topics gives it "
             f"{described.metadata_topic_id}: these are two clusters, or the topic was replaced; name the brokers of one "
             "cluster only in the Kafka connection, then run again"
         )
-    answers = described.answers
-    observations = _told_from_diskless(topics, observe_all(names, answers, listed), names, answers)
-    absent = frozenset(topic_id for topic_id, o in observations.items() if o.presence is Presence.ABSENT)
-    living = {name: answer for name, answer in answers.items() if isinstance(answer, UUID)}
-    denied = frozenset(name for name, answer in answers.items() if answer is NoTopic.DENIED)
-    return ClusterLook(ProvenLook(log.topic_id, absent), observations, living, denied, names)
+    return ClusterAnswers(topics, log.topic_id, listed, described.answers)
+
+
+def look(topics: ClusterTopics, log: MetadataLogReader, names: Mapping[UUID, frozenset[str]]) -> ClusterLook:
+    """
+    Observe topic ids by one look at the cluster.
+
+    :param topics: the cluster.
+    :param log: the log whose records name the ids; it was read before.
+    :param names: topic id → its names in the metadata topic.
+    :raises EventLogError: as :func:`ask`.
+    """
+    return ask(topics, log, (name for known in names.values() for name in known)).observe(names)
 
 
 def _told_from_diskless(

@@ -9,7 +9,7 @@ A marker deletes nothing. It is the record of the first observation of absence.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar, Protocol
 from uuid import UUID
@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.absence import PRESENCE_KINDS, Observation, Presence, first_observation
-from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.cluster_look import ClusterAnswers, ask
 from airflow_provider_rlmm.core.world.diskless import DISKLESS_ADVICE
 from airflow_provider_rlmm.core.world.effects import describe_event
 from airflow_provider_rlmm.core.world.gate import Gate
@@ -178,24 +178,9 @@ class DeletedPartitionMarker:
         refusals: list[Refusal] = []
         topic = self.topic
         topic.advance()
-        for metadata_partition in range(self.topic.log.partition_count):
-            lost = topic.log.losses.get(metadata_partition)
-            if lost is not None and lost.is_open:
-                refusals += {refusal_of_lost(lost)}.difference(refusals)
-                continue
-            topic_ids = topic.with_segments(metadata_partition) | topic.under_way(metadata_partition)
-            if only is not None:
-                topic_ids &= {topic_id for topic_id, _ in only}
-            living = look(self.topic.topics, self.topic.log, {}).living.values() if topic_ids else ()
-            gone = topic_ids - frozenset(living)
-            if not gone:
-                continue
-            # What others have written meanwhile counts, and what was read is still there.
-            topic.advance({metadata_partition})
-            names = {topic_id: topic.names_of(metadata_partition, topic_id) for topic_id in gone}
-            decided = self._decide(topic.view(metadata_partition, gone), names, only)
-            if decided.events and topic.known_from is not None:
-                decided = self._decide_by_the_log(decided, gone, only, topic.known_from)
+        wanted = self._wanted(only, refusals)
+        for metadata_partition, gone, seen in self._gone(wanted):
+            decided = self._due(metadata_partition, gone, only, seen)
             found = [*decided.refusals]
             try:
                 done, standing = self._publish(decided, found), decided.standing
@@ -210,13 +195,79 @@ class DeletedPartitionMarker:
             read_anew += decided.read_anew
         return MarkReport(tuple(marked), already, tuple(refusals), self.effects.is_dry, topic.records_read + read_anew)
 
+    def _wanted(self, only: frozenset[tuple[UUID, int]] | None, refusals: list[Refusal]) -> dict[int, frozenset[UUID]]:
+        """Return by metadata partition the topics that may have to be marked, and refuse those whose records are lost."""
+        topic, wanted = self.topic, {}
+        for metadata_partition in range(topic.log.partition_count):
+            lost = topic.log.losses.get(metadata_partition)
+            if lost is not None and lost.is_open:
+                refusals += {refusal_of_lost(lost)}.difference(refusals)
+                continue
+            topic_ids = topic.with_segments(metadata_partition) | topic.under_way(metadata_partition)
+            if only is not None:
+                topic_ids &= {topic_id for topic_id, _ in only}
+            if topic_ids:
+                wanted[metadata_partition] = topic_ids
+        return wanted
+
+    def _gone(self, wanted: Mapping[int, frozenset[UUID]]) -> Iterator[tuple[int, frozenset[UUID], ClusterAnswers]]:
+        """
+        Yield the metadata partitions with topics that are not among the living, with these topics and the look.
+
+        One look serves all metadata partitions: each asks for every topic of the cluster.
+        """
+        if not wanted:
+            return
+        names = self.topic.names()
+        seen = ask(
+            self.topic.topics, self.topic.log, {n for ids in wanted.values() for i in ids for n in names.get(i, ())}
+        )
+        living = frozenset(seen.living.values())
+        for metadata_partition, topic_ids in wanted.items():
+            if gone := topic_ids - living:
+                yield metadata_partition, gone, seen
+
+    def _due(
+        self,
+        metadata_partition: int,
+        gone: frozenset[UUID],
+        only: frozenset[tuple[UUID, int]] | None,
+        seen: ClusterAnswers,
+    ) -> _Decision:
+        """
+        Decide what is due in a metadata partition, and where something is, decide again right before it is written.
+
+        :param metadata_partition: which one.
+        :param gone: its topics that are not among the living.
+        :param only: as :meth:`mark` takes it.
+        :param seen: the look at the cluster that all metadata partitions share.
+        """
+        topic = self.topic
+        decided = self._decide(topic.view(metadata_partition, gone), self._names(metadata_partition, gone), only, seen)
+        if not decided.events:
+            return decided
+        # What others have written meanwhile counts, what was read is still there, and a topic may have come back.
+        topic.advance({metadata_partition})
+        names = self._names(metadata_partition, gone)
+        decided = self._decide(topic.view(metadata_partition, gone), names, only, self._ask(names))
+        if decided.events and topic.known_from is not None:
+            decided = self._decide_by_the_log(decided, gone, only, topic.known_from)
+        return decided
+
+    def _names(self, metadata_partition: int, topic_ids: frozenset[UUID]) -> dict[UUID, frozenset[str]]:
+        return {topic_id: self.topic.names_of(metadata_partition, topic_id) for topic_id in topic_ids}
+
+    def _ask(self, names: Mapping[UUID, frozenset[str]]) -> ClusterAnswers:
+        return ask(self.topic.topics, self.topic.log, (name for known in names.values() for name in known))
+
     def _decide(
         self,
         replay: MetadataPartitionView,
         names: Mapping[UUID, frozenset[str]],
         only: frozenset[tuple[UUID, int]] | None,
+        answers: ClusterAnswers,
     ) -> _Decision:
-        """Look at the cluster, and decide what is due by that and by what is known of a metadata partition."""
+        """Decide what is due by a look at the cluster and by what was known of a metadata partition before it."""
         now_ms = self.clock()
         refusals: list[Refusal] = []
         work = [
@@ -226,7 +277,7 @@ class DeletedPartitionMarker:
             and (only is None or (h.topic_id_partition.topic_id, h.topic_id_partition.partition) in only)
         ]
         work = self._not_held(work, names, refusals)
-        seen = look(self.topic.topics, self.topic.log, names)
+        seen = answers.observe(names)
         refusals += _presence_refusals(work, seen.observations)
         looked_at = ((h, seen.observations[h.topic_id_partition.topic_id]) for h in work)
         # The time is taken after the look: an observation must not claim to be older than it is.
@@ -261,7 +312,7 @@ class DeletedPartitionMarker:
         contradicted = [e.topic_id_partition for e in decided.events if decided.due_by(replay, e) != e]
         replay.advance()
         names = replay.names({tip.topic_id for tip in replay.histories})
-        anew = self._decide(replay, names, only)
+        anew = self._decide(replay, names, only, self._ask(names))
         refusals = anew.refusals
         if contradicted:
             refusals = (_contradiction(replay, contradicted, known_from), *refusals)

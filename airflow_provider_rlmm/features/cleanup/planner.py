@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.world.absence import Presence, refusal_of
-from airflow_provider_rlmm.core.world.cluster_look import look
+from airflow_provider_rlmm.core.world.cluster_look import ClusterAnswers, ask
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
@@ -84,11 +84,12 @@ class CleanupPlanner:
         topic.advance()
         era = topic.log.era
         draft.refuse(refusals_of_era(era))
-        # Of living topics nothing is asked but whether they are being deleted. The log was read before.
-        living = frozenset(look(self.topic.topics, self.topic.log, {}).living.values())
+        seen = self._look()
+        # Of living topics nothing is asked but whether they are being deleted.
+        living = frozenset(seen.living.values())
         for metadata_partition in range(self.topic.log.partition_count):
             wanted = topic.under_way(metadata_partition) | (topic.unresolved(metadata_partition) - living)
-            self._plan_metadata_partition(topic.view(metadata_partition, wanted), only, draft)
+            self._plan_metadata_partition(topic.view(metadata_partition, wanted), only, seen, draft)
         summary = PlanSummary(
             plan_id=plan_id,
             cluster_id=self.topic.topics.cluster_id(),
@@ -110,8 +111,20 @@ class CleanupPlanner:
         )
         return Plan(summary, draft.to_table())
 
+    def _look(self) -> ClusterAnswers:
+        """Look once for all metadata partitions, behind the last record that was read: each asks for every topic."""
+        topic = self.topic
+        numbers = range(topic.log.partition_count)
+        asked = frozenset[UUID]().union(*(topic.under_way(n) | topic.unresolved(n) for n in numbers))
+        names = topic.names() if asked else {}
+        return ask(topic.topics, topic.log, {name for topic_id in asked for name in names.get(topic_id, ())})
+
     def _plan_metadata_partition(
-        self, replay: MetadataPartitionView, only: frozenset[tuple[UUID, int]] | None, draft: _Draft
+        self,
+        replay: MetadataPartitionView,
+        only: frozenset[tuple[UUID, int]] | None,
+        seen: ClusterAnswers,
+        draft: _Draft,
     ) -> None:
         topic, metadata_partition = self.topic, replay.metadata_partition
         draft.note(replay, topic)
@@ -126,9 +139,7 @@ class CleanupPlanner:
         ids = sorted({h.topic_id_partition.topic_id for h in (*work, *incomplete)})
         if not ids:
             return
-        observations = look(
-            self.topic.topics, self.topic.log, {i: topic.names_of(metadata_partition, i) for i in ids}
-        ).observations
+        observations = seen.observe({i: topic.names_of(metadata_partition, i) for i in ids}).observations
         draft.refuse(
             incomplete_history(h, metadata_partition)
             for h in incomplete

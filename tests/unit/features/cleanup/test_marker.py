@@ -10,6 +10,7 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, RealMarkerEffects
 from tests.builders import Cluster, add, deletion, tip, update
 
 GONE = tip()
@@ -182,3 +183,36 @@ def test_a_metadata_partition_of_strangers_keeps_no_other_from_being_marked() ->
     assert len(report.marked) == sum(cluster.metadata_partition_of(each) != misled for each in deleted) > 0
     (refusal,) = (r for r in report.refusals if r.kind is RefusalKind.MISROUTED)
     assert (refusal.what, refusal.metadata_partition) == (f"metadata partition {misled}", misled)
+
+
+def test_one_look_serves_all_metadata_partitions_where_nothing_is_due() -> None:
+    cluster = Cluster(metadata_partitions=8)
+    for number in range(12):
+        cluster.segment(tip("gone", number), 0)
+    assert len(cluster.mark().marked) == 12
+    asked: list[object] = []
+    cluster.topics.on_effect = lambda name, detail: asked.append(detail) if name == "describe_topics" else None
+    opened = DeletedPartitionMarker(cluster.topic(), RealMarkerEffects(cluster.publisher), clock=cluster.clock)
+    before = len(asked)
+    report = opened.mark()
+    assert (report.marked, report.already_marked) == ((), 12)
+    assert len(asked) - before == 1
+    assert "gone" in asked[-1]  # type: ignore[operator]
+
+
+def test_a_topic_that_comes_back_behind_the_look_of_all_is_not_marked() -> None:
+    cluster = Cluster(metadata_partitions=8)
+    partitions = [tip(f"gone-{number}", 0, 300 + number) for number in range(4)]
+    for partition in partitions:
+        cluster.segment(partition, 0)
+    marker = DeletedPartitionMarker(cluster.topic(), RealMarkerEffects(cluster.publisher), clock=cluster.clock)
+    back = partitions[-1]
+
+    def comes_back(name: str, detail: object) -> None:
+        if name == "describe_topics" and back.topic not in cluster.topics.topics:
+            cluster.topics.create(back.topic, back.topic_id)
+
+    cluster.topics.after_effect = comes_back
+    report = marker.mark()
+    assert len(report.marked) == 3
+    assert not any(str(back) in line for line in report.marked)

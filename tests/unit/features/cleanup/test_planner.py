@@ -231,3 +231,15 @@ def test_a_plan_counts_what_is_left_beside_what_is_planned_and_what_waits() -> N
     assert (plan.planned.segments, plan.waiting.segments) == (3, 5)
     # Held, denied, and the one that is left for the next run.
     assert Count.sum(plan.left.values()).segments == 2 + 3 + 1
+
+
+def test_one_look_serves_all_metadata_partitions() -> None:
+    cluster = Cluster(8)
+    for number in range(12):
+        cluster.segment(tip("gone", number), 0)
+    cluster.mark_and_wait()
+    planner = CleanupPlanner(cluster.topic(), limits=CleanerLimits(), clock=cluster.clock)
+    asked: list[object] = []
+    cluster.topics.on_effect = lambda name, detail: asked.append(detail) if name == "describe_topics" else None
+    assert planner.plan("p", expires_in_ms=DAY_MS).rows.num_rows == 12
+    assert len(asked) == 1
