@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from airflow_provider_rlmm.core.log.folded_topic import FoldedTopic
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore, PublishEffect
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.log.snapshot import Snapshot, SnapshotStore
-from airflow_provider_rlmm.core.log.snapshot_file import decode_snapshot, encode_snapshot
+from airflow_provider_rlmm.core.log.snapshot_file import decode_snapshot, write_snapshot
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan import PlannedSegments
@@ -125,7 +126,9 @@ class SnapshotInMemory:
         return decode_snapshot(pa.py_buffer(self.data))
 
     def write(self, snapshot: Snapshot) -> None:
-        self.data = b"".join(encode_snapshot(snapshot))
+        file = io.BytesIO()
+        write_snapshot(snapshot, file)
+        self.data = file.getvalue()
 
 
 @dataclass(frozen=True)

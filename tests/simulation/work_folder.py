@@ -8,12 +8,13 @@ It may be full, lost, restored from a backup, or hold bytes that were never writ
 from __future__ import annotations
 
 import errno
+import io
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.core.log.snapshot import Snapshot
-from airflow_provider_rlmm.core.log.snapshot_file import decode_snapshot, encode_snapshot
+from airflow_provider_rlmm.core.log.snapshot_file import decode_snapshot, write_snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -62,7 +63,9 @@ class WorkFolder:
             number: frozenset(process.begins[number] | process.remembered[number])
             for number in range(world.log.partition_count)
         }
-        self._file = b"".join(encode_snapshot(snapshot)), begins
+        file = io.BytesIO()
+        write_snapshot(snapshot, file)
+        self._file = file.getvalue(), begins
         self._backups.append(self._file)
 
     def _go_wrong(self) -> None:

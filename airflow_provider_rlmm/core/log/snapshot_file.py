@@ -2,10 +2,11 @@
 """
 A snapshot in one file.
 
-The file: a fixed head (:data:`_HEAD`), a description in JSON, the state as ``ColumnarState.to_ipc`` writes it. The
-description is padded so that the state begins at a multiple of 64 bytes, where Arrow uses it without a copy. Nothing in the
-file is believed before its checksum fits, and nothing of it is used before cluster, topic, partition count and
-offsets fit the log.
+The file: a fixed head (:data:`_HEAD`), a description in JSON, the state as ``ColumnarState.write_ipc`` writes it, a fixed
+end (:data:`_END`). The description is padded so that the state begins at a multiple of 64 bytes, where Arrow uses it
+without a copy; sizes and checksum of what was written come last, so that nobody needs a copy of it to know them. Nothing
+in the file is believed before its checksum fits, and nothing of it is used before cluster, topic, partition count and offsets
+fit the log.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataError, SnapshotRefusedError
-from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
+from airflow_provider_rlmm.core.base.file_systems import read_file, replacing
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.core.log.snapshot import Snapshot, TopicIdentity
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
@@ -26,13 +27,15 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_u
 
 __all__ = ["SnapshotFile"]
 
-SNAPSHOT_VERSION = 5
+SNAPSHOT_VERSION = 6
 """Of the file's format; the state in it has a version of its own."""
 
 _MAGIC = b"RLMMSNAP"
-# Magic, version, sizes of description and state, CRC-32 of all the file but the CRC itself.
-_HEAD = struct.Struct(">8sIIQI")
-_CHECKED_HEAD = _HEAD.size - 4
+# Magic, version, size of the description.
+_HEAD = struct.Struct(">8sII")
+# Size of the state, CRC-32 of all of the file but the CRC itself.
+_END = struct.Struct(">QI")
+_CHECKED_END = _END.size - 4
 _ALIGNMENT = 64
 
 
@@ -65,19 +68,54 @@ class SnapshotFile:
 
         :raises ConfigurationError: if the URI is not understood.
         """
-        replace_file(self.uri, encode_snapshot(snapshot))
+        with replacing(self.uri) as file:
+            write_snapshot(snapshot, file)
 
 
-def encode_snapshot(snapshot: Snapshot) -> list[bytes]:
-    """Return a snapshot as the parts of a file."""
+class _Checked:
+    """
+    A file that is being written, with size and checksum of what was.
+
+    :param file: where the bytes go; whoever has opened it closes it.
+    """
+
+    closed = False
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.size = self.checksum = 0
+
+    def write(self, data: Any) -> int:
+        """Append the bytes of a buffer."""
+        self.checksum = zlib.crc32(data, self.checksum)
+        written: int = memoryview(data).nbytes
+        self._file.write(data)
+        self.size += written
+        return written
+
+    def flush(self) -> None:
+        """Do nothing: a file that is not whole counts for nothing."""
+
+
+def write_snapshot(snapshot: Snapshot, file: IO[bytes]) -> None:
+    """
+    Write a snapshot, with little more memory than its largest column takes.
+
+    :param snapshot: the snapshot, which does not change.
+    :param file: an empty file.
+    :raises OSError: if it cannot be written.
+    """
     description = json.dumps(_description(snapshot), sort_keys=True).encode()
     # JSON does not mind spaces.
     description += b" " * (-(_HEAD.size + len(description)) % _ALIGNMENT)
+    checked = _Checked(file)
+    checked.write(_HEAD.pack(_MAGIC, SNAPSHOT_VERSION, len(description)))
+    checked.write(description)
+    before = checked.size
     # What is finished would make it grow for ever.
-    state = snapshot.state.to_ipc(forget_finished=True)
-    checked = _HEAD.pack(_MAGIC, SNAPSHOT_VERSION, len(description), len(state), 0)[:_CHECKED_HEAD]
-    checksum = zlib.crc32(state, zlib.crc32(description, zlib.crc32(checked)))
-    return [checked, checksum.to_bytes(4, "big"), description, state]
+    snapshot.state.write_ipc(checked, forget_finished=True)
+    checked.write(_END.pack(checked.size - before, 0)[:_CHECKED_END])
+    file.write(checked.checksum.to_bytes(4, "big"))
 
 
 def decode_snapshot(data: Any) -> Snapshot:
@@ -89,17 +127,20 @@ def decode_snapshot(data: Any) -> Snapshot:
     """
     if data.size < _HEAD.size:
         raise SnapshotRefusedError(f"it is no snapshot: {data.size} bytes are less than its head")
-    magic, version, description_size, state_size, checksum = _HEAD.unpack(data.slice(0, _HEAD.size).to_pybytes())
+    magic, version, description_size = _HEAD.unpack(data.slice(0, _HEAD.size).to_pybytes())
     if magic != _MAGIC:
         raise SnapshotRefusedError("it is no snapshot: its first bytes are others")
     if version != SNAPSHOT_VERSION:
         raise SnapshotRefusedError(f"it is of version {version}, this program reads version {SNAPSHOT_VERSION}")
-    expected = _HEAD.size + description_size + state_size
-    if data.size != expected:
-        raise SnapshotRefusedError(f"it is corrupt: {data.size} bytes where its head says {expected}")
-    body = data.slice(_HEAD.size)
-    if zlib.crc32(body, zlib.crc32(data.slice(0, _CHECKED_HEAD))) != checksum:
+    state_size = data.size - _HEAD.size - description_size - _END.size
+    if state_size < 0:
+        raise SnapshotRefusedError(f"it is corrupt: {data.size} bytes are less than its head says")
+    expected, checksum = _END.unpack(data.slice(data.size - _END.size).to_pybytes())
+    if state_size != expected:
+        raise SnapshotRefusedError(f"it is corrupt: its state has {state_size} bytes where its end says {expected}")
+    if zlib.crc32(data.slice(0, data.size - 4)) != checksum:
         raise SnapshotRefusedError("it is corrupt: its checksum does not fit")
+    body = data.slice(_HEAD.size, description_size + state_size)
     return _snapshot(body.slice(0, description_size).to_pybytes(), body.slice(description_size))
 
 

@@ -242,8 +242,8 @@ class DeletedPartitionMarker:
         :param only: as :meth:`mark` takes it.
         :param seen: the look at the cluster that all metadata partitions share.
         """
-        topic = self.topic
-        decided = self._decide(topic.view(metadata_partition, gone), self._names(metadata_partition, gone), only, seen)
+        topic, names = self.topic, self._names(metadata_partition, gone)
+        decided = self._decide(topic.view(metadata_partition, gone), names, only, seen)
         if not decided.events:
             return decided
         # What others have written meanwhile counts, what was read is still there, and a topic may have come back.

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
+from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, RealMarkerEffects
 from tests.builders import Cluster, SnapshotInMemory, add, deletion, reasons, tip, update
 from tests.examples import examples
 
@@ -289,16 +290,19 @@ def test_a_marker_that_comes_while_the_log_is_read_holds_back_the_committed_offs
     assert "marked 0 ms ago" in reasons(cluster.clean())
 
 
-def test_nothing_is_marked_by_a_name_that_came_after_the_names_were_taken(
+def test_who_names_a_topic_id_otherwise_while_a_marker_is_written_is_seen_by_the_next_run(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log is asked about an update while somebody names the topic id otherwise: nobody looks for that name."""
+    """The marker looks once more before it writes; whoever names the topic id otherwise while it does comes too late."""
     cluster.segment(GONE, 7, S.DELETE_SEGMENT_FINISHED, objects=False)
     cluster.foreign(update(GONE, 7, S.DELETE_SEGMENT_STARTED, broker_id=OWN_BROKER_ID))
-    names_of = TopicReplay.names_of
+    names_of, looks = TopicReplay.names_of, 0
 
     def taken(topic: TopicReplay, *args: Any) -> frozenset[str]:
-        cluster.log.on_effect = name_it_otherwise
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            cluster.log.on_effect = name_it_otherwise
         return names_of(topic, *args)
 
     def name_it_otherwise(*_: object) -> None:
@@ -310,3 +314,18 @@ def test_nothing_is_marked_by_a_name_that_came_after_the_names_were_taken(
     assert "gone-0" in marked
     monkeypatch.undo()
     assert cluster.mark().refusals[0].kind is RefusalKind.AMBIGUOUS
+
+
+def test_nothing_is_marked_by_a_name_that_came_behind_the_look_of_all(cluster: Cluster) -> None:
+    """Somebody names the topic id otherwise after the look that metadata partitions share: the marker reads on and sees it."""
+
+    def name_it_otherwise(name: str, _: object) -> None:
+        if name == "describe_topics":
+            cluster.topics.after_effect = no_effect_hook
+            cluster.foreign(add(tip("other-name", 0, 7), 3))
+
+    marker = DeletedPartitionMarker(cluster.topic(), RealMarkerEffects(cluster.publisher), clock=cluster.clock)
+    cluster.topics.after_effect = name_it_otherwise
+    report = marker.mark()
+    assert report.marked == ()
+    assert report.refusals[0].kind is RefusalKind.AMBIGUOUS
