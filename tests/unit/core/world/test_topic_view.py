@@ -317,7 +317,7 @@ def test_who_names_a_topic_id_otherwise_while_a_marker_is_written_is_seen_by_the
 
 
 def test_nothing_is_marked_by_a_name_that_came_behind_the_look_of_all(cluster: Cluster) -> None:
-    """Somebody names the topic id otherwise after the look that metadata partitions share: the marker reads on and sees it."""
+    """Somebody names the topic id otherwise behind the look that all share: the marker reads on and sees it."""
 
     def name_it_otherwise(name: str, _: object) -> None:
         if name == "describe_topics":
