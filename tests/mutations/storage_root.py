@@ -369,8 +369,8 @@ STORAGE_ROOT = [
         "I2",
         "takes any copy of a living topic for the newest",
         ROOT_PROOF,
-        'copied.sort_by([("event_timestamp_ms", "descending"), ',
-        'copied.sort_by([("event_timestamp_ms", "ascending"), ',
+        "    copied = copied.newest_first()\n",
+        "    copied = copied.newest_first().at(slice(None, None, -1))\n",
         "core/world/test_freshness.py::test_a_root_with_the_newest_copies_is_fresh",
     ),
     switched_off(

@@ -7,6 +7,7 @@ import io
 import pickle
 from itertools import groupby
 from random import Random
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
 from airflow_provider_rlmm.core.records.fold import apply, events, steps, store
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from tests.examples import examples
 from tests.property.histories import TABLES, Histories, Model, short_history
 
@@ -139,6 +141,43 @@ def test_living_segments_where_they_lie_are_those_of_the_table_in_the_order_of_a
     for one in (state, ColumnarState.from_ipc(io.BytesIO(sink.getvalue().to_pybytes()))):
         assert tables(one) == before
         require_in_walk_order(one)
+        require_selected(one, history.random)
+
+
+def require_selected(state, random):
+    """Segments where they lie are those of the table, whatever is asked for."""
+    names = state.segments.schema.names
+    by_table, selected = state.segments.to_pylist(), state.unfinished()
+
+    def is_of(found, wanted):
+        assert sorted(map(repr, found.table(names).to_pylist())) == sorted(map(repr, wanted))
+        assert found.size == len(wanted)
+
+    is_of(selected, by_table)
+    copied = [row for row in by_table if row["state"] == int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)]
+    is_of(selected.copied(), copied)
+    is_of(selected.with_custom_metadata(), [row for row in by_table if row["custom_metadata"] is not None])
+    known = sorted({row["topic_id"] for row in by_table})
+    topics = {raw for raw in known if random.random() < 0.5}
+    is_of(selected.of_topics([UUID(bytes=raw) for raw in topics]), [r for r in by_table if r["topic_id"] in topics])
+    ids = {row["segment_id"] for row in by_table if random.random() < 0.3}
+    is_of(selected.with_ids([UUID(bytes=raw) for raw in ids]), [r for r in by_table if r["segment_id"] in ids])
+    assert selected.topic_ids() == {UUID(bytes=raw) for raw in known}
+    newest = selected.newest_first().table(names).to_pylist()
+    times = [(row["event_timestamp_ms"], row["event_offset"]) for row in newest]
+    assert times == sorted(times, reverse=True)
+    firsts = [
+        next(row for row in newest if row["topic_id"] == raw) for raw in dict.fromkeys(r["topic_id"] for r in newest)
+    ]
+    assert selected.newest_first().first_of_topics().table(names).to_pylist() == firsts
+    counted = {}
+    for row in by_table:
+        total = counted.setdefault((row["metadata_partition"], UUID(bytes=row["topic_id"])), [0, 0])
+        total[0] += 1
+        total[1] += row["segment_size_in_bytes"]
+    counts = selected.counts()
+    assert {(number, topic_id): [count, size] for number, topic_id, count, size in counts} == counted
+    assert len(counts) == len(counted)
 
 
 def require_in_walk_order(state):

@@ -15,12 +15,15 @@ _PLAIN = (
     "custom_metadata", "txn_idx_empty",
 )  # fmt: skip
 
+OF_METADATA = ("topic_id", "topic", "partition", "segment_id", *_PLAIN)
+"""The columns that :func:`metadata_of` needs."""
+
 
 def metadata_of(row: Mapping[str, Any]) -> RemoteLogSegmentMetadata:
     """
     Return a copied segment as far as it is needed to tell where it lies.
 
-    :param row: of the table ``segments``, with or without its lists.
+    :param row: of the table ``segments``, with :data:`OF_METADATA` at least.
     """
     tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
     return RemoteLogSegmentMetadata(

@@ -8,27 +8,27 @@ such a prefix, if only those of some segments: one copy of a living topic there 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, filled, numpy_of
-from airflow_provider_rlmm.core.base.arrow_groups import groups_of
+from airflow_provider_rlmm.core.base.arrow_arrays import filled, numpy_of
 from airflow_provider_rlmm.core.base.errors import ForeignPrefixError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, name_in_text
-from airflow_provider_rlmm.core.records.segment_rows import metadata_of
-from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.segment_rows import OF_METADATA, metadata_of
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from airflow_provider_rlmm.core.records.fold.selected import SelectedSegments
 
 _NAMED: Final = 3
 _MAY_LIVE: Final = (Presence.PRESENT, Presence.DENIED)
+_AT_ONCE: Final = 1 << 16
+_OF_A_COPY: Final = (*OF_METADATA, "metadata_partition", "event_offset")
 _MOST_PREFIXES: Final = 100
 """So many are told apart: whoever makes them up is not to keep us busy."""
 
@@ -50,7 +50,7 @@ def require_known_places(
     :raises ClusterMismatchError: if the topics are those of another cluster than the log.
     :raises EventLogError: if the cluster cannot be asked.
     """
-    found = list(_foreign(_copied(topic.segments), layout))
+    found = _foreign(topic.not_finished.copied().with_custom_metadata(), layout)
     gone = {topic_id for prefix in found for topic_id in prefix.topics} - set(living)
     if gone:
         asked = {topic_id: names for topic_id, names in topic.names().items() if topic_id in gone}
@@ -67,6 +67,12 @@ class _ForeignPrefix:
     prefix: str
     # Topic id → name, metadata partition and offset of one copy there.
     topics: dict[UUID, tuple[str, int, int]] = field(default_factory=dict)
+
+    def note(self, copies: SelectedSegments) -> None:
+        """Remember the topics of copies there, each with its first one."""
+        for row in copies.first_of_topics().table(_OF_A_COPY).to_pylist():
+            told = row["topic"], row["metadata_partition"], row["event_offset"]
+            self.topics.setdefault(UUID(bytes=row["topic_id"]), told)
 
     def sentence(self, gone: Collection[UUID], layout: Layout) -> str:
         """Say who has copies there, and what to set."""
@@ -87,35 +93,43 @@ def _what_to_set(prefix: str, layout: Layout) -> str:
     return f"add {in_quotes(prefix)} to former_key_prefixes, or correct key_prefix if brokers write there now"
 
 
-def _copied(segments: pa.Table) -> pa.Table:
-    """Return the copied segments that have custom metadata."""
-    import pyarrow.compute as pc
+def _foreign(copied: SelectedSegments, layout: Layout) -> list[_ForeignPrefix]:
+    """Return each key prefix that copies name and the connection does not, with all topics that have such a copy."""
+    found: dict[str, _ForeignPrefix] = {}
+    # A block at a time: the custom metadata of all of them may be larger than all that is told of them.
+    for start in range(0, copied.size, _AT_ONCE):
+        _note_foreign(copied.at(slice(start, start + _AT_ONCE)), layout, found)
+    return list(found.values())
 
-    copied = equals(segments.column("state"), int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED))
-    return segments.filter(pc.and_(copied, pc.is_valid(segments.column("custom_metadata"))))
 
-
-def _foreign(copied: pa.Table, layout: Layout) -> Iterator[_ForeignPrefix]:
-    """Yield each key prefix that copies name and the connection does not, with all topics that have such a copy."""
+def _note_foreign(copied: SelectedSegments, layout: Layout, found: dict[str, _ForeignPrefix]) -> None:
+    """Add what some copies name to the prefixes that are found already."""
     import numpy as np
 
-    custom = copied.column("custom_metadata")
-    settled = numpy_of(filled(layout.names_only(custom), False))
-    found = 0
+    custom = copied.table(["custom_metadata"]).column("custom_metadata")
+    settled = numpy_of(filled(layout.names_only(custom), False)).copy()
+
+    def note(prefix: _ForeignPrefix, *also: int) -> None:
+        same = numpy_of(filled(layout.names_only(custom, (prefix.prefix,)), False)) & ~settled
+        same[[*also]] = True
+        prefix.note(copied.at(same))
+        np.logical_or(settled, same, out=settled)
+
+    if settled.all():
+        return
+    for prefix in found.values():
+        note(prefix)
     for number in np.flatnonzero(~settled).tolist():
         if settled[number]:
             continue
         settled[number] = True
+        row = copied.at(slice(number, number + 1)).table(_OF_A_COPY).to_pylist()[0]
         try:
-            layout.places_of(metadata_of(copied.slice(number, 1).to_pylist()[0]))
+            layout.places_of(metadata_of(row))
         except ForeignPrefixError as e:
-            found += 1
-            if found > _MOST_PREFIXES:
-                raise StorageRootError(_too_many(e.prefix, copied.slice(number, 1).to_pylist()[0])) from None
-            same = numpy_of(filled(layout.names_only(custom, (e.prefix,)), False)) & ~settled
-            same[number] = True
-            settled |= same
-            yield _with_topics(e.prefix, copied.filter(array_of(same)))
+            if e.prefix not in found and len(found) >= _MOST_PREFIXES:
+                raise StorageRootError(_too_many(e.prefix, row)) from None
+            note(found.setdefault(e.prefix, _ForeignPrefix(e.prefix)), number)
         except UnsafeObjectKeyError:
             continue
 
@@ -126,13 +140,4 @@ def _too_many(prefix: str, row: Mapping[str, Any]) -> str:
         f"whether copies of living topics lie below them (see metadata partition {row['metadata_partition']}, offset "
         f"{row['event_offset']}: {in_quotes(prefix)}): add former key.prefixes of the brokers to former_key_prefixes, or "
         "find out who writes such records"
-    )
-
-
-def _with_topics(prefix: str, copies: pa.Table) -> _ForeignPrefix:
-    columns = ("topic", "metadata_partition", "event_offset")
-    rows = groups_of(copies, ["topic_id"]).keys(["topic_id", *columns]).to_pylist()
-    return _ForeignPrefix(
-        prefix,
-        {UUID(bytes=row["topic_id"]): (row["topic"], row["metadata_partition"], row["event_offset"]) for row in rows},
     )

@@ -21,8 +21,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, is_among
-from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import (
     EventLogAccessError,
     PlanError,
@@ -32,8 +30,7 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.plans.refusals import Refusal
-from airflow_provider_rlmm.core.records.segment_rows import metadata_of
-from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.records.segment_rows import OF_METADATA, metadata_of
 from airflow_provider_rlmm.core.records.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.core.storage.layout import Layout
@@ -53,7 +50,7 @@ from airflow_provider_rlmm.core.world.late_copies import late_copies
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from airflow_provider_rlmm.core.records.fold.selected import SelectedSegments
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +58,8 @@ MOST_SAMPLES = 20
 _ROUNDS = 3
 _NAMED = 3
 _LOOKED_AT = 5
-_COPIED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_AT_ONCE = 1000
+_OF_A_SAMPLE = (*OF_METADATA, "metadata_partition", "added_offset")
 
 
 def look_for_freshness(
@@ -116,7 +114,7 @@ def check_samples(topic: TopicReplay, samples: Sequence[Sample], storage: Remote
 def _newest_copied(
     topic: TopicReplay, living: Collection[UUID], storage: RemoteStorageManager, most: int
 ) -> tuple[Sample, ...]:
-    copied = _copied(topic.segments, "topic_id", [topic_id.bytes for topic_id in living])
+    copied = topic.not_finished.copied().of_topics(living)
     by_place = defaultdict(list)
     for sample in sorted(_found(list(_samples_of(copied, storage.layout, most)), storage), key=_newest_first):
         by_place[sample.place].append(sample)
@@ -136,21 +134,27 @@ def _found(samples: Sequence[Sequence[Sample]], storage: RemoteStorageManager) -
         yield next((sample for sample in places if absent.isdisjoint(sample.keys)), places[0])
 
 
-def _samples_of(copied: pa.Table, layout: Layout, most: int) -> Iterator[tuple[Sample, ...]]:
+def _samples_of(copied: SelectedSegments, layout: Layout, most: int) -> Iterator[tuple[Sample, ...]]:
     """
     Yield the newest copied segment of each topic and place, of the topics that were copied last: once for each place at which
     its copy can lie, the one that is written to first.
     """
-    copied = copied.sort_by([("event_timestamp_ms", "descending"), ("event_offset", "descending")])
+    copied = copied.newest_first()
     if len(layout.places) == 1:
-        copied = copied.take(array_of(groups_of(copied, ["topic_id"]).first)).slice(0, most)
+        copied = copied.first_of_topics().at(slice(0, most))
     found: dict[str, set[bytes]] = {place.name: set() for place in layout.places}
-    for row in copied.to_pylist():
+    for row in _rows_of(copied):
         samples = _sample_of(row, layout)
         seen = found[samples[0].place] if samples else set()
         if samples and row["topic_id"] not in seen and len(seen) < most:
             seen.add(row["topic_id"])
             yield samples
+
+
+def _rows_of(copied: SelectedSegments) -> Iterator[dict[str, Any]]:
+    """Yield rows of the table of segments, in their order: some at a time, as objects take more than columns."""
+    for start in range(0, copied.size, _AT_ONCE):
+        yield from copied.at(slice(start, start + _AT_ONCE)).table(_OF_A_SAMPLE).to_pylist()
 
 
 def _sample_of(row: Mapping[str, Any], layout: Layout) -> tuple[Sample, ...]:
@@ -182,16 +186,8 @@ def _still_copied(topic: TopicReplay, samples: Sequence[Sample]) -> set[UUID]:
     if not samples:
         return set()
     topic.advance({sample.metadata_partition for sample in samples})
-    copied = _copied(topic.segments, "segment_id", [sample.segment_id.bytes for sample in samples])
-    return {UUID(bytes=raw) for raw in copied.column("segment_id").to_pylist()}
-
-
-def _copied(segments: pa.Table, column: str, ids: Collection[bytes]) -> pa.Table:
-    """Return the copied segments that have one of some ids in a column."""
-    import pyarrow.compute as pc
-
-    wanted = is_among(segments.column(column), list(ids))
-    return segments.filter(pc.and_(wanted, equals(segments.column("state"), int(_COPIED))))
+    copied = topic.not_finished.copied().with_ids([sample.segment_id for sample in samples])
+    return {UUID(bytes=raw) for raw in copied.table(["segment_id"]).column("segment_id").to_pylist()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,10 +419,8 @@ def _beside(topic: TopicReplay, living: frozenset[UUID]) -> tuple[frozenset[UUID
     Ask for the topics with copied segments that no listing has shown, by every name in the log: a listing leaves out what may
     not be described. Return the ids of those that live, of those that may not be described, and the names of the latter.
     """
-    segments = topic.segments
-    copied = segments.column("topic_id").filter(equals(segments.column("state"), int(_COPIED))).unique().to_pylist()
     names = topic.names()
-    asked = {i: names[i] for raw in copied if (i := UUID(bytes=raw)) in names and i not in living}
+    asked = {i: names[i] for i in topic.not_finished.copied().topic_ids() if i in names and i not in living}
     if not asked:
         return frozenset(), frozenset(), frozenset()
     seen = look(topic.topics, topic.log, asked)

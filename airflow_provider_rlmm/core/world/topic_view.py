@@ -23,7 +23,7 @@ from airflow_provider_rlmm.core.log.late_updates import without_add
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.snapshot import SnapshotStore
 from airflow_provider_rlmm.core.log.topic_state import Progress, ProgressListener, TopicState, ignore_progress
-from airflow_provider_rlmm.core.plans.counts import Count, counted_by
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.world.named_prefixes import NamedPrefixes
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
     from airflow_provider_rlmm.core.log.folded_topic import FoldedTopic
     from airflow_provider_rlmm.core.records.columnar import ApplyReport
+    from airflow_provider_rlmm.core.records.fold.selected import SelectedSegments
     from airflow_provider_rlmm.core.records.folded import Folded
     from airflow_provider_rlmm.core.storage.layout import Layout
 
 logger = logging.getLogger(__name__)
 
-_OF_THE_STATE = ("segments", "_user_partitions", "_unresolved", "_under_way", "_unfinished")
+_OF_THE_STATE = ("segments", "not_finished", "_user_partitions", "_unresolved", "_under_way", "_unfinished")
 
 
 class TopicReplay:
@@ -173,6 +174,11 @@ class TopicReplay:
         return self._topic.state.segments
 
     @cached_property
+    def not_finished(self) -> SelectedSegments:
+        """The same segments where they lie, in no order: who asks for few of them, or counts them, needs no table of all."""
+        return self._topic.state.unfinished()
+
+    @cached_property
     def _user_partitions(self) -> dict[UUID, list[dict[str, Any]]]:
         """Topic id → its user partitions."""
         found: dict[UUID, list[dict[str, Any]]] = {}
@@ -195,9 +201,13 @@ class TopicReplay:
         return {number: frozenset(ids) for number, ids in found.items()}
 
     @cached_property
-    def _unfinished(self) -> list[tuple[dict[str, Any], Count]]:
-        """Number and bytes of the unfinished segments of each topic in each metadata partition."""
-        return counted_by(self.segments, ["metadata_partition", "topic_id"])
+    def _unfinished(self) -> dict[int, dict[UUID, Count]]:
+        """Metadata partition → topic → number and bytes of its unfinished segments."""
+        found: defaultdict[int, dict[UUID, Count]] = defaultdict(dict)
+        for metadata_partition, topic_id, segments, size in self.not_finished.counts():
+            if metadata_partition is not None:
+                found[metadata_partition][topic_id] = Count(segments, size)
+        return found
 
     def names(self) -> dict[UUID, frozenset[str]]:
         """Return every topic id that the log names, and every name under which it was seen."""
@@ -279,7 +289,7 @@ class TopicReplay:
 
         :param metadata_partition: where their events lie.
         """
-        return _topics((row for row, _ in self._unfinished), metadata_partition)
+        return frozenset(self._unfinished.get(metadata_partition, ()))
 
     def unfinished(self, metadata_partition: int) -> Count:
         """
@@ -287,7 +297,7 @@ class TopicReplay:
 
         :param metadata_partition: where their events lie.
         """
-        return Count.sum(count for row, count in self._unfinished if row["metadata_partition"] == metadata_partition)
+        return Count.sum(self._unfinished.get(metadata_partition, {}).values())
 
     def end(self, metadata_partition: int) -> int:
         """Return up to where a metadata partition is known, exclusive."""

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.records.fold.histories import histories_of, user
 from airflow_provider_rlmm.core.records.fold.ipc import from_ipc, write_ipc
 from airflow_provider_rlmm.core.records.fold.living import LivingSegments
 from airflow_provider_rlmm.core.records.fold.merging import merged_store
+from airflow_provider_rlmm.core.records.fold.selected import SelectedSegments
 from airflow_provider_rlmm.core.records.fold.store import Store
 from airflow_provider_rlmm.core.records.fold.tables import table_of
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -117,6 +118,11 @@ class ColumnarState:
     def segments(self) -> Any:
         """One row per segment that is not ``DELETE_SEGMENT_FINISHED``."""
         return table_of(self._own(), "segments")
+
+    def unfinished(self) -> SelectedSegments:
+        """Return the segments that are not finished where they lie, in no order: for who wants few of them, or to count."""
+        store = self._own()
+        return SelectedSegments(store, store.alive())
 
     def living(self) -> LivingSegments:
         """Return the segments that are not finished where they lie: whoever takes a few at a time needs no table of all."""

@@ -82,6 +82,21 @@ def test_a_prefix_that_the_connection_does_not_name_refuses_the_run(
     assert "add 'two/' to former_key_prefixes" in said
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_a_prefix_has_the_topics_of_all_its_copies_however_many_are_looked_at_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """Its first copies are of a topic that is gone, which alone would refuse nothing."""
+    monkeypatch.setattr(known_places, "_AT_ONCE", at_once)
+    for number in range(1, 4):
+        copied(cluster, GONE, number, custom_prefix("two/"), None)
+    proven(cluster)
+    copied(cluster, cluster.alive, 4, custom_prefix("two/"), None)
+    copied(cluster, cluster.alive, 5, custom_prefix("one/"))
+    with pytest.raises(StorageRootError, match=r"'two/'.*alive"):
+        proven(cluster)
+
+
 def test_every_prefix_is_named_at_once(cluster: Cluster) -> None:
     for number, prefix in enumerate(("two/", "three/", "two/"), 1):
         copied(cluster, cluster.alive, number, custom_prefix(prefix), None)
