@@ -268,4 +268,20 @@ LOST_RECORDS = [
         "[ConnectionFinding(True, sentence)",
         f"{_COMMAND}test_check_says_it",
     ),
+    Mutation(
+        "I18",
+        "gives records behind an offset that holds none the offsets before theirs",
+        "core/log/kafka/subscription.py",
+        "    if last - first == count - 1:\n        return np.arange(first, last + 1, dtype=np.int64)\n",
+        "    if last - first >= count - 1:\n        return np.arange(first, first + count, dtype=np.int64)\n",
+        "core/log/kafka/test_client.py::TestSorting::test_each_record_keeps_its_offset_where_some_hold_none",
+    ),
+    Mutation(
+        "I18",
+        "takes the records of all partitions that come at once for those of the first",
+        "core/log/kafka/event_log.py",
+        "    if numbers.count(numbers[0]) == len(numbers):\n",
+        "    if numbers:\n",
+        "core/log/kafka/test_client.py::TestSorting::test_messages_of_partitions_that_take_turns_are_told_apart",
+    ),
 ]

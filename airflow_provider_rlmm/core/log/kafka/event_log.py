@@ -404,9 +404,8 @@ class _Reader:
         """Give each range its records."""
         if messages and not any(map(Message.error, messages)):
             # Looking at each message by itself costs more than the rest of a read.
-            for partition, found in groupby(messages, Message.partition):
-                records = list(found)
-                ranges[cast("int", partition)].take(records, records[-1].offset() + 1)
+            for partition, records in _by_partition(messages):
+                ranges[partition].take(records, records[-1].offset() + 1)
             return
         for message in messages:
             if (error := message.error()) is None:
@@ -432,3 +431,14 @@ class _Reader:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _by_partition(messages: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
+    """Yield messages by partition, in their order; mostly all of them are of one."""
+    numbers = cast("list[int]", list(map(Message.partition, messages)))
+    if numbers.count(numbers[0]) == len(numbers):
+        yield numbers[0], messages
+        return
+    place = iter(numbers)
+    for number, found in groupby(messages, lambda _: next(place)):
+        yield number, list(found)

@@ -206,8 +206,7 @@ class MessageColumns:
 
         # Column after column, without a line of Python or a number of its own for each record: half of the time goes there.
         count = len(messages)
-        offsets = cast("map[int]", map(Message.offset, messages))
-        self.offsets.append(np.fromiter(offsets, np.int64, count))
+        self.offsets.append(_offsets_of(messages, count))
         self.timestamps_ms.append(np.fromiter(map(_MILLISECONDS, map(Message.timestamp, messages)), np.int64, count))
         self.keys += map(Message.key, messages)
         self.values += map(Message.value, messages)
@@ -220,3 +219,15 @@ class MessageColumns:
         batch = event_batch(np.concatenate(self.offsets), np.concatenate(self.timestamps_ms), self.keys, self.values)
         self.rows, self.offsets, self.timestamps_ms, self.keys, self.values = 0, [], [], [], []
         return batch
+
+
+def _offsets_of(messages: Sequence[Message], count: int) -> NDArray[np.int64]:
+    """Return the offsets of messages that ascend: where as many lie between the first and the last one, each is clear."""
+    import numpy as np
+
+    if not count:
+        return np.empty(0, np.int64)
+    first, last = cast("int", messages[0].offset()), cast("int", messages[-1].offset())
+    if last - first == count - 1:
+        return np.arange(first, last + 1, dtype=np.int64)
+    return np.fromiter(cast("map[int]", map(Message.offset, messages)), np.int64, count)
