@@ -131,20 +131,6 @@ class TestAccess:
 
         assert admin.results("asking", lambda client: {"it": future}) == {"it": "answer"}
 
-    @pytest.mark.parametrize("offsets", [[0, 1, 3, 4], [0, 2, 3, 9], [5], [7, 8, 9]])
-    def test_each_record_keeps_its_offset_where_some_hold_none(self, reader, reading, offsets):
-        reader._sort([message(offset) for offset in offsets], {0: reading})
-
-        assert (offsets_of(reading), reading.position) == (offsets, offsets[-1] + 1)
-
-    def test_messages_of_partitions_that_take_turns_are_told_apart(self, reader):
-        ranges = {0: _Range(0, 100), 1: _Range(0, 100)}
-
-        reader._sort([message(0), message(0, partition=1), message(1), message(2), message(4, partition=1)], ranges)
-        reader._sort([message(5, partition=1), message(6, partition=1)], ranges)
-
-        assert [offsets_of(r) for r in ranges.values()] == [[0, 1, 2], [0, 4, 5, 6]]
-
     @pytest.mark.parametrize(
         ("code", "expected"),
         [
@@ -494,6 +480,20 @@ class TestSorting:
         reader._sort([message(OFFSET_INVALID, KafkaError.GROUP_AUTHORIZATION_FAILED), message(0)], {0: reading})
 
         assert (offsets_of(reading), reading.position) == ([0], 1)
+
+    @pytest.mark.parametrize("offsets", [[0, 1, 3, 4], [0, 2, 3, 9], [5], [7, 8, 9]])
+    def test_each_record_keeps_its_offset_where_some_hold_none(self, reader, reading, offsets):
+        reader._sort([message(offset) for offset in offsets], {0: reading})
+
+        assert (offsets_of(reading), reading.position) == (offsets, offsets[-1] + 1)
+
+    def test_messages_of_partitions_that_take_turns_are_told_apart(self, reader):
+        ranges = {0: _Range(0, 100), 1: _Range(0, 100)}
+
+        reader._sort([message(0), message(0, partition=1), message(1), message(2), message(4, partition=1)], ranges)
+        reader._sort([message(5, partition=1), message(6, partition=1)], ranges)
+
+        assert [offsets_of(r) for r in ranges.values()] == [[0, 1, 2], [0, 4, 5, 6]]
 
     def test_what_lies_behind_a_range_is_not_part_of_it(self, reader):
         ranges = {0: _Range(0, 2), 1: _Range(5, 6)}
