@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from airflow.sdk import Context
 
@@ -14,10 +15,11 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.core.runs.steps import seconds_of_steps
 from airflow_provider_rlmm.observability.stats import send_metrics
 from airflow_provider_rlmm.operators.arguments import artifact_name
-from airflow_provider_rlmm.overview.history import keep_run_summary
-from airflow_provider_rlmm.overview.run_summaries import RunFacts
 from airflow_provider_rlmm.overview.run_summary import RunOutcome, RunSummary
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.overview.run_summaries import RunFacts
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +33,9 @@ def facts_of(context: Context, rlmm_conn_id: str) -> RunFacts:
     :param context: of the running task.
     :param rlmm_conn_id: connection of type ``rlmm``.
     """
+    # The documents of all features: only the last task of a run needs them.
+    from airflow_provider_rlmm.overview.run_summaries import RunFacts
+
     run, now_ms, name = context["dag_run"], system_clock(), artifact_name(context)
     began = getattr(run, "start_date", None)
     began_at_ms = now_ms if began is None else max(0, round(began.timestamp() * 1000))
@@ -46,6 +51,8 @@ def keep_summary(summarise: Callable[[], RunSummary]) -> str:
     :param summarise: makes it.
     :return: empty where it was kept, else why not and what to do, for the error of the task.
     """
+    from airflow_provider_rlmm.overview.history import keep_run_summary
+
     summary: RunSummary | None = None
     try:
         summary = summarise()

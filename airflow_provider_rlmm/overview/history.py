@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import DocumentError, PlanError
 from airflow_provider_rlmm.core.base.file_systems import create_file
@@ -13,13 +14,15 @@ from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
 from airflow_provider_rlmm.core.runs.attention import Judgement
 from airflow_provider_rlmm.features.cleanup.run_report import RunReport, read_of_run
 from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis, read_diagnosis
-from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.features.survey.inventory_files import read_inventory
 from airflow_provider_rlmm.overview.run_summaries import RunFacts, cleaner_summary, scrub_summary
 from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER, RunSummary
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 
 logger = logging.getLogger(__name__)
 

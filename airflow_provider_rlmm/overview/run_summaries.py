@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -15,11 +15,13 @@ from airflow_provider_rlmm.core.runs.attention import Judgement
 from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
 from airflow_provider_rlmm.features.cleanup.reports import Totals
 from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
-from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.overview.run_summary import MAX_HEADLINE, Deleted, RunKind, RunOutcome, RunSummary
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 
 
 @dataclass(frozen=True, slots=True)

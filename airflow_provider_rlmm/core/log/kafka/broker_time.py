@@ -38,7 +38,7 @@ from airflow_provider_rlmm.core.log.kafka.client import (
 from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
-from airflow_provider_rlmm.core.log.one_look import look, newest
+from airflow_provider_rlmm.core.log.one_look import look_at_many, newest
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -195,21 +195,22 @@ class KafkaTime:
         times = self._newest([(self.metadata_topic, partition) for partition in range(log.partition_count)])
         freshest = sorted(times, key=lambda key: times[key][1], reverse=True)[:_PARTITIONS]
         bounds: list[TimeBound] = []
-        for _, partition in freshest:
-            for decoded in look(log, partition, *ranges[partition]) if partition in ranges else ():
-                bounds += self._last_bound(decoded, partition, stamped)
+        for decoded in look_at_many(log, {number: ranges[number] for _, number in freshest if number in ranges}):
+            bounds += self._last_bound(decoded, stamped)
         return [max(bounds, key=lambda bound: bound.not_before_ms)] if bounds else []
 
-    def _last_bound(self, decoded: Any, partition: int, stamped: bool) -> list[TimeBound]:
-        """Return the time of the last record of a batch that a broker wrote or stamped."""
+    def _last_bound(self, decoded: Any, stamped: bool) -> list[TimeBound]:
+        """Return the time of the last record of a batch, of one partition, that a broker wrote or stamped."""
         import pyarrow.compute as pc
 
         relied_on = decoded if stamped else decoded.filter(pc.and_(applicable(decoded), written_by_brokers(decoded)))
         if relied_on.num_rows == 0:
             return []
-        (last,) = relied_on.slice(relied_on.num_rows - 1).select(["offset", "timestamp_ms", "broker_id"]).to_pylist()
+        columns = ["metadata_partition", "offset", "timestamp_ms", "broker_id"]
+        (last,) = relied_on.slice(relied_on.num_rows - 1).select(columns).to_pylist()
         who = "LogAppendTime" if stamped else f"written by broker {last['broker_id']}"
-        source = f"the record at offset {last['offset']} of {self.metadata_topic}-{partition} ({who})"
+        where = f"{self.metadata_topic}-{last['metadata_partition']}"
+        source = f"the record at offset {last['offset']} of {where} ({who})"
         return [TimeBound(source, last["timestamp_ms"])]
 
     def _stamps_metadata(self) -> bool:
