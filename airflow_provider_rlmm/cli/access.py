@@ -41,6 +41,7 @@ def access_of_command(read: Callable[[], CommandConfiguration]) -> RemoteLogAcce
             stop_switch=_switch(stop_file),
             read_stop=partial(_read_stop, stop_file),
             storage=partial(storage_of_command, configuration),
+            watched=True,
         )
     )
 

@@ -28,6 +28,8 @@ from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.base.quoting import printable
 
 _MAX_MESSAGE = 4_000
+# Named, as importing it would import Kafka's client.
+_WAITING = "airflow_provider_rlmm.core.log.kafka.listening.waiting"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 116})
@@ -62,17 +64,25 @@ def rlmm(verbose: int) -> None:
 @contextmanager
 def _logging(verbose: int) -> Iterator[None]:
     package = logging.getLogger("airflow_provider_rlmm")
-    before, handler = package.level, logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    shown = package if verbose else logging.getLogger(_WAITING)
+    before, handler = package.level, logging.StreamHandler() if verbose else _WaitingHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s" if verbose else "%(message)s"))
     # The status line shows what is logged, whether or not it is printed.
     package.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
-    if verbose:
-        package.addHandler(handler)
+    shown.addHandler(handler)
     try:
         yield
     finally:
-        package.removeHandler(handler)
+        shown.removeHandler(handler)
         package.setLevel(before)
+
+
+class _WaitingHandler(logging.Handler):
+    """Prints for whom the command waits."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # By the standard error of this moment: a bar that is shown there has put itself before it.
+        _say("rlmm", self.format(record))
 
 
 _GROUPS = (reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, copying, spark)

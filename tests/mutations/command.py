@@ -9,6 +9,7 @@ RUNS = "cli/runs.py"
 CONFIGURATION = "cli/configuration.py"
 MAIN = "cli/main.py"
 OUTPUT = "cli/output.py"
+LISTENING = "core/log/kafka/listening.py"
 JAVA_PROPERTIES = "core/log/kafka/java_properties.py"
 
 COMMAND = [
@@ -66,6 +67,38 @@ COMMAND = [
         "        return printable(str(value), _MAX_CELL)",
         "        return str(value)",
         "cli/test_command.py::test_what_others_have_named_cannot_paint_the_terminal",
+    ),
+    Mutation(
+        "the command",
+        "waits for brokers where nobody listens",
+        "cli/access.py",
+        "            watched=True,\n",
+        "",
+        "cli/test_command.py::test_nobody_listens_and_the_command_ends_at_once",
+    ),
+    Mutation(
+        "the command",
+        "gives a silent broker up because another one refuses",
+        LISTENING,
+        "        if all(watch.troubled for watch in waiting.values()) and",
+        "        if any(watch.troubled for watch in waiting.values()) and",
+        "core/log/kafka/test_listening.py::TestWaiting::test_a_silent_address_beside_one_that_refuses_is_not_even_looked_at",
+    ),
+    Mutation(
+        "the command",
+        "takes a host for nobody's because one of its addresses refuses",
+        LISTENING,
+        "        others = [e for e in errors.exceptions if not isinstance(e, ConnectionRefusedError)]",
+        "        others = [e for e in errors.exceptions if not isinstance(e, OSError)]",
+        "core/log/kafka/test_listening.py::TestOneLook::test_a_host_of_two_addresses_is_nobodys_only_if_both_refuse",
+    ),
+    Mutation(
+        "secrets",
+        "what is said of silent brokers repeats a secret",
+        "core/log/kafka/client_watch.py",
+        "        return None if self._last is None else self.text_of(self._last)",
+        "        return None if self._last is None else self._last.str()",
+        "core/log/kafka/test_listening.py::TestWaiting::test_it_is_said_once_and_without_a_secret",
     ),
     Mutation(
         "secrets",

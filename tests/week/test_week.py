@@ -85,7 +85,9 @@ def week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Week]:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(
         "airflow_provider_rlmm.core.log.kafka.cluster.verify_cluster",
-        lambda config, request_timeout_s: VerifiedCluster(CLUSTER_ID, config, config.bootstrap_addresses, ()),
+        lambda config, request_timeout_s, listening: VerifiedCluster(
+            CLUSTER_ID, config, config.bootstrap_addresses, ()
+        ),
     )
     monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", lambda self, log, **_: made.clock)
     put_behind_the_hooks(monkeypatch, made)

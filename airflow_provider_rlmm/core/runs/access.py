@@ -53,6 +53,8 @@ class RemoteLogSource:
     :param read_stop: see :meth:`RemoteLogAccess.read_stop`.
     :param storage: see :meth:`RemoteLogAccess.get_storage`.
     :param naming: see :meth:`RemoteLogAccess.naming_connection`.
+    :param watched: whether somebody waits in front of a terminal: it is said after some seconds which brokers do not answer,
+        and those where nobody listens are not waited for. A task waits, as nobody would start it again at once.
     """
 
     settings: Callable[[], RemoteLogSettings]
@@ -63,6 +65,7 @@ class RemoteLogSource:
     read_stop: Callable[[], str | None]
     storage: Callable[[], StorageAccess]
     naming: Callable[[], AbstractContextManager[None]] = nullcontext
+    watched: bool = False
 
 
 class RemoteLogAccess:
@@ -137,10 +140,14 @@ class RemoteLogAccess:
         :raises EventLogAccessError: if a login fails.
         """
         from airflow_provider_rlmm.core.log.kafka.cluster import verify_cluster
+        from airflow_provider_rlmm.core.log.kafka.listening import Listening
 
         if self._cluster is None:
+            listening = Listening() if self._source.watched else None
             with self.naming_connection():
-                cluster = verify_cluster(self.read_client_config(), request_timeout_s=request_timeout_s)
+                cluster = verify_cluster(
+                    self.read_client_config(), request_timeout_s=request_timeout_s, listening=listening
+                )
             check_cluster(cluster.cluster_id, self.get_connection_settings().expected_cluster_id, frozenset())
             self._cluster = cluster
         return self._cluster

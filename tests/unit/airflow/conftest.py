@@ -11,6 +11,7 @@ import tests.airflow_home  # noqa: F401  # its import is what it is for
 from airflow_provider_rlmm.core.log.kafka import cluster as kafka_cluster
 from airflow_provider_rlmm.core.log.kafka.cluster import VerifiedCluster
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.listening import Listening
 from tests.kill_switch import the_api_server_knows_no_switch, the_pages_know_no_switch  # noqa: F401  # fixtures
 from tests.roots import the_work_folder_is_older_than_all_copies  # noqa: F401  # a fixture
 
@@ -19,7 +20,9 @@ from tests.roots import the_work_folder_is_older_than_all_copies  # noqa: F401  
 def cluster_1_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker runs here: every address names cluster-1 and is its own advertised one."""
 
-    def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float) -> VerifiedCluster:
+    def verify_cluster(
+        config: KafkaClientConfig, *, request_timeout_s: float, listening: Listening | None
+    ) -> VerifiedCluster:
         return VerifiedCluster("cluster-1", config, config.bootstrap_addresses, ())
 
     monkeypatch.setattr(kafka_cluster, "verify_cluster", verify_cluster)

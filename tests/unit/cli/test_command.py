@@ -7,8 +7,10 @@ import io
 import json
 import logging
 import signal
+import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,13 @@ from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import begin, read_acknowledgements
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.log.kafka import listening
 from airflow_provider_rlmm.core.log.topic_state import Progress
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import RemotePartitionDeleteMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
+from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 
 
 def raiser(error: BaseException) -> Any:
@@ -82,6 +86,37 @@ def test_an_interrupt_that_a_client_made_another_error_of_is_one(
             command.run(["topics", "--bootstrap-server", "a:1"])
     else:
         assert command.run(["topics", "--bootstrap-server", "a:1"]) == 1
+
+
+def topics_of(address: str, tmp_path: Path) -> list[str]:
+    nothing = tmp_path / "config.toml"
+    nothing.touch()
+    return ["topics", "--bootstrap-server", address, "--work-dir", str(tmp_path), "--config", str(nothing)]
+
+
+def test_nobody_listens_and_the_command_ends_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    started = time.monotonic()
+
+    assert command.run(topics_of("127.0.0.1:1", tmp_path)) == 3
+
+    assert "brokers 127.0.0.1:1: no answer came" in capsys.readouterr().err
+    assert time.monotonic() - started < 10, "a broker that says nothing is waited for 15 seconds"
+
+
+@pytest.mark.parametrize("options", [[], ["--verbose"]])
+def test_silence_is_said_once_while_it_is_waited_for(
+    options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(listening, "SAY_AFTER_S", 0.0)
+    monkeypatch.setattr(RemoteLogAccess.get_cluster, "__defaults__", (0.5,))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert command.run([*options, *topics_of(address, tmp_path)]) == 3
+
+    assert (
+        capsys.readouterr().err.count(f"no answer for 0 s from {address}, which takes connections and says nothing")
+        == 1
+    )
 
 
 def test_help_teaches_and_every_command_has_one(capsys: pytest.CaptureFixture[str]) -> None:

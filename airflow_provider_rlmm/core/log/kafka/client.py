@@ -26,6 +26,7 @@ from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.core.base.redaction import secrets_of, without_secrets
 from airflow_provider_rlmm.core.log.kafka.client_watch import MAX_TEXT, ClientLog, ClientWatch
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig, check_files
+from airflow_provider_rlmm.core.log.kafka.listening import SAY_AFTER_S, waiting_logger
 
 METADATA_TOPIC = "__remote_log_metadata"
 REQUEST_TIMEOUT_S = 15.0
@@ -142,13 +143,18 @@ class KafkaAdmin:
         """
         client = self.client
         self.watch.forget()
-        futures = start(client)
-        deadline = time.monotonic() + self.request_timeout_s + _SLACK_S
+        futures, started, said = start(client), time.monotonic(), False
         while pending := wait(futures.values(), timeout=_POLL_S).not_done:
             client.poll(0)
             self.watch.raise_if_denied(what)
-            if time.monotonic() > deadline:
+            waited_s = time.monotonic() - started
+            if waited_s > self.request_timeout_s + _SLACK_S:
                 raise self.watch.error(what, f"{len(pending)} answers are late")
+            if not said and waited_s > SAY_AFTER_S:
+                said = True
+                reported = f": {self.watch.reported}" if self.watch.troubled else ""
+                brokers = self.config.bootstrap_servers
+                waiting_logger.info("%s: no answer for %g s from brokers %s%s", what, SAY_AFTER_S, brokers, reported)
         outcomes: dict[K, Any] = {}
         for key, future in futures.items():
             # Raised, it would hold this frame and its callers', with the clients that they have, until the next collection.

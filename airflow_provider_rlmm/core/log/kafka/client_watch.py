@@ -126,6 +126,11 @@ class ClientWatch:
         """Whether anything was reported since the last :meth:`forget`."""
         return self._last is not None
 
+    @property
+    def reported(self) -> str | None:
+        """The last error since the last :meth:`forget`, in words, ``None`` where there was none."""
+        return None if self._last is None else self.text_of(self._last)
+
     def forget(self) -> None:
         """Start a call: what was reported before it is not about it."""
         self._last = self._access = None

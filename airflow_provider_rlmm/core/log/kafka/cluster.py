@@ -18,13 +18,21 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogError
+from airflow_provider_rlmm.core.base.errors import (
+    ClusterMismatchError,
+    EventLogAccessError,
+    EventLogError,
+    EventLogUnavailableError,
+)
 from airflow_provider_rlmm.core.log.kafka.client import REQUEST_TIMEOUT_S, KafkaAdmin
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
+from airflow_provider_rlmm.core.log.kafka.listening import Listening
 
 _POLL_S = 0.05
 _STRAGGLERS_S = 5.0
 """How long the other addresses are waited for once one has answered: a broker that is down must not cost a full time-out."""
+
+_WHAT = "asking for the cluster id"
 
 _logger = logging.getLogger(__name__)
 
@@ -52,24 +60,28 @@ class VerifiedCluster:
         return f"cluster {self.cluster_id}, named by {asked}: {', '.join(self.answered)}{silent}"
 
 
-def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> VerifiedCluster:
+def verify_cluster(
+    config: KafkaClientConfig, *, request_timeout_s: float = REQUEST_TIMEOUT_S, listening: Listening | None = None
+) -> VerifiedCluster:
     """
     Ask each address of the bootstrap list alone for its cluster id.
 
     :param config: the clients' properties.
     :param request_timeout_s: seconds until the first address must have answered.
+    :param listening: says who is silent, and ends the wait for addresses where nobody listens; ``None`` waits for them, as
+        somebody may soon.
     :raises ClusterMismatchError: if two addresses name different clusters.
     :raises EventLogAccessError: if an address refuses the login: what is behind it would be used and cannot be verified.
     :raises EventLogUnavailableError: if no address answers.
     """
     addresses = config.bootstrap_addresses
-    answers = _ask_each(config, addresses, request_timeout_s)
+    answers = _ask_each(config, addresses, request_timeout_s, listening)
     for error in answers.values():
         if isinstance(error, EventLogAccessError):
             raise error
     named = {address: answer for address, answer in answers.items() if not isinstance(answer, EventLogError)}
     if not named:
-        raise next(answer for answer in answers.values() if isinstance(answer, EventLogError))
+        raise _nobody([answer for answer in answers.values() if isinstance(answer, EventLogError)])
     if len({str(cluster.cluster_id) for cluster in named.values()}) > 1:
         listed = ", ".join(f"{address} is of cluster {cluster.cluster_id}" for address, cluster in named.items())
         raise ClusterMismatchError(
@@ -90,7 +102,7 @@ def verify_cluster(config: KafkaClientConfig, *, request_timeout_s: float = REQU
 
 
 def _ask_each(
-    config: KafkaClientConfig, addresses: Sequence[str], timeout_s: float
+    config: KafkaClientConfig, addresses: Sequence[str], timeout_s: float, listening: Listening | None
 ) -> Mapping[str, Any | EventLogError]:
     """Return per address what describing the cluster answered, or why it did not; all are asked at the same time."""
     admins = {
@@ -104,24 +116,31 @@ def _ask_each(
     while pending := wait(futures.values(), timeout=_POLL_S).not_done:
         for admin in admins.values():
             admin.client.poll(0)
-        waiting = [a for a, future in futures.items() if future in pending and not admins[a].watch.access_denied]
+        unanswered = {a: admins[a].watch for a, future in futures.items() if future in pending}
         if any(future.done() and future.exception() is None for future in futures.values()):
             deadline = min(deadline, time.monotonic() + _STRAGGLERS_S)
-        if not waiting or time.monotonic() > deadline:
+        if all(watch.access_denied for watch in unanswered.values()) or time.monotonic() > deadline:
+            break
+        if listening is not None and listening.is_useless(unanswered):
             break
     return {address: _answer(admins[address], future) for address, future in futures.items()}
 
 
+def _nobody(errors: Sequence[EventLogError]) -> EventLogError:
+    if len(errors) == 1:
+        return errors[0]
+    return EventLogUnavailableError(f"none of {len(errors)} addresses answers: {'; '.join(map(str, errors))}")
+
+
 def _answer(admin: KafkaAdmin, future: Future[Any]) -> Any | EventLogError:
-    what = "asking for the cluster id"
     try:
         if not future.done():
-            admin.watch.raise_if_denied(what)
-            return admin.watch.error(what, "no answer came")
+            admin.watch.raise_if_denied(_WHAT)
+            return admin.watch.error(_WHAT, "no answer came")
     except EventLogAccessError as denied:
         return denied
     # Raised, it would hold this frame and its callers' until the next collection.
     if isinstance(error := future.exception(), KafkaException):
         silent = error.args[0].code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT}
-        return admin.watch.error(what, "no answer came" if silent else error.args[0])
+        return admin.watch.error(_WHAT, "no answer came" if silent else error.args[0])
     return future.result()
