@@ -24,15 +24,13 @@ from airflow_provider_rlmm.core.records.records import (
     topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.world.replay import MOST_ROUTED
 from airflow_provider_rlmm.features.copying.copy_situation import CopySituation
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _SAMPLE = 200
 """Newest records of each other metadata partition that are looked at where this one holds none."""
-
-_MOST_ROUTED = 4
-"""Good records that must lie where our partitioner puts them, per one that does not, before anything is written."""
 
 
 class CopyReplay:
@@ -143,7 +141,7 @@ class CopyReplay:
 
     def routing_verified(self) -> bool:
         """Tell whether records were observed and nearly every one of them lies where our partitioner puts it."""
-        return self._routed > _MOST_ROUTED * self._misrouted
+        return self._routed > MOST_ROUTED * self._misrouted
 
 
 @dataclass(frozen=True, slots=True)
