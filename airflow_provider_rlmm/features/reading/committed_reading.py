@@ -10,7 +10,6 @@ import numpy as np
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.core.segments.indexes.transaction_index import AbortedTransaction
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 from airflow_provider_rlmm.core.segments.record_batches.control import EndTransactionMarker, read_markers
 from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow_batches
@@ -18,6 +17,7 @@ from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.features.reading.extent import RemoteExtent, SegmentSpan
 from airflow_provider_rlmm.features.reading.segment_access import SegmentAccess
 from airflow_provider_rlmm.features.reading.segment_reading import SegmentPart
+from airflow_provider_rlmm.features.reading.transaction_search import TransactionSearch
 from airflow_provider_rlmm.features.reading.transactions import AbortedTransactions, MarkerCheck
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def last_stable_offset(access: SegmentAccess, extent: RemoteExtent, offsets: Off
 
     :param access: reads segments.
     :param extent: what is in remote storage.
-    :param offsets: all of it.
+    :param offsets: from an offset on that is there, which is returned where an earlier one is open, to the end of all.
     """
     end = offsets.end
     while end > offsets.start:
@@ -63,6 +63,11 @@ class RecordReading:
         self._max_decompressed_bytes = max_decompressed_bytes
         self._committed = committed
         self._markers = MarkerCheck()
+        self._search = TransactionSearch(access, extent)
+
+    def forget(self) -> None:
+        """Forget what was found of the segments ahead: some have gone, or others have taken their places."""
+        self._search.forget()
 
     def records(self, span: SegmentSpan) -> Iterator[tuple[int, pa.RecordBatch]]:
         """
@@ -71,7 +76,7 @@ class RecordReading:
         :param span: the segment, and which of its offsets.
         """
         metadata, offsets = span.metadata, span.offsets
-        aborted = self._aborted(span) if self._committed else None
+        aborted = self._search.aborted(span) if self._committed else None
         for part in self._access.parts(metadata, self._extent.lineage, offsets):
             headers = part.headers
             wanted = (headers.last_offset >= offsets.start) & (headers.base_offset < offsets.end)
@@ -102,7 +107,7 @@ class RecordReading:
             return aborted
         # What is kept may be damaged; what is fetched anew is not, unless the object is.
         self._markers = before
-        aborted = self._aborted(span, anew=True)
+        aborted = self._search.aborted(span, anew=True)
         marker = self._markers.disagreement(headers, aborted.contain(headers), markers)
         if marker is not None:
             raise self._damaged(span.metadata, marker)
@@ -139,39 +144,6 @@ class RecordReading:
             location,
             0,
         )
-
-    def _aborted(self, span: SegmentSpan, *, anew: bool = False) -> AbortedTransactions:
-        """Return the aborted transactions with records in a range, by the indexes of its segment and of later ones."""
-        found: list[AbortedTransaction] = []
-        seen = set()
-        metadata: RemoteLogSegmentMetadata | None = span.metadata
-        while metadata is not None and metadata.remote_log_segment_id not in seen:
-            seen.add(metadata.remote_log_segment_id)
-            if anew:
-                self._access.forget(metadata)
-            if not metadata.txn_idx_empty:
-                index = self._access.transaction_index(metadata)
-                transactions, is_complete = index.overlapping(span.offsets.start, span.offsets.end)
-                found += transactions
-                if is_complete:
-                    break
-            metadata = self._next_with_txn_index(metadata.end_offset + 1)
-        return AbortedTransactions(found)
-
-    def _next_with_txn_index(self, offset: int) -> RemoteLogSegmentMetadata | None:
-        """Return the next segment that may have aborted transactions (Kafka: ``findNextSegmentWithTxnIndex``)."""
-        extent = self._extent
-        begin = extent.lineage.epoch_for_offset(offset)
-        if begin is None:
-            return None
-        for leader_epoch, start_offset in extent.lineage.entries:
-            if leader_epoch >= begin:
-                metadata = extent.segments.next_segment_with_txn_index(
-                    extent.topic_id_partition, leader_epoch, max(start_offset, offset)
-                )
-                if metadata is not None:
-                    return metadata
-        return None
 
 
 def _clipped(batch: Any, offsets: OffsetRange) -> Any:

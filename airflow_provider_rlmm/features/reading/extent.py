@@ -61,6 +61,25 @@ class RemoteExtent:
         spans = [span.offsets for span in self._spans()]
         return OffsetRange(min(s.start for s in spans), max(s.end for s in spans)) if spans else None
 
+    def end(self) -> int:
+        """
+        Return the end of :meth:`offsets`, exclusive, mostly without a look at all the segments, which may be very many.
+
+        The highest offset that was copied of the latest leader epoch tells it, unless its segment is deleted by now.
+
+        :raises OffsetNotInRemoteLogError: if there are none.
+        """
+        following: int | None = None
+        for leader_epoch, start_offset in reversed(self.lineage.entries):
+            highest = self.segments.highest_offset_for_epoch(self.topic_id_partition, leader_epoch)
+            last = highest if following is None or highest is None else min(highest, following - 1)
+            if last is not None and last >= start_offset:
+                if (span := self.span_at(last)) is not None:
+                    return span.offsets.end
+                break
+            following = start_offset
+        return self.require_offsets().end
+
     def require_offsets(self) -> OffsetRange:
         """
         Return what :meth:`offsets` does.

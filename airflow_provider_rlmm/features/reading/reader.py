@@ -258,6 +258,7 @@ class RemoteLogReader:
             span = extent.span_at(offset)
             if span is None:
                 offset = self._offset_after_loss(extent, offset, follow=start_offset is None)
+                reading.forget()
                 continue
             span = SegmentSpan(span.metadata, OffsetRange(offset, min(span.offsets.end, end)))
             try:
@@ -268,22 +269,25 @@ class RemoteLogReader:
             except RemoteObjectNotFoundError as e:
                 if not self._is_deleted(span.metadata):
                     raise _gone(span.metadata, e) from e
+                reading.forget()
         reading.require_decided(end)
 
     def _ends(
         self, extent: RemoteExtent, start_offset: int | None, end_offset: int | None, *, committed: bool
     ) -> tuple[int, int]:
         """Return the first offset to read, inclusive, and the last one, exclusive."""
-        if not (committed or start_offset is None or end_offset is None) and extent.serves(
-            start_offset, end_offset - 1
-        ):
-            return start_offset, end_offset
-        there = extent.require_offsets()
-        offset = there.start if start_offset is None else start_offset
-        if not there.start <= offset <= there.end:
-            raise extent.hole_at(offset)
-        end = there.end if end_offset is None else min(end_offset, there.end)
+        last: int | None = None
+        if start_offset is not None and end_offset is not None and extent.serves(start_offset, end_offset - 1):
+            offset, end = start_offset, end_offset
+        else:
+            there = extent.require_offsets()
+            offset = there.start if start_offset is None else start_offset
+            if not there.start <= offset <= there.end:
+                raise extent.hole_at(offset)
+            last = there.end
+            end = last if end_offset is None else min(end_offset, last)
         if committed:
+            there = OffsetRange(offset, extent.end() if last is None else last)
             end = min(end, last_stable_offset(self._access, extent, there))
         return offset, end
 
