@@ -12,6 +12,8 @@ _TRANSACTIONS = "features/reading/transactions.py"
 _EXTENT = "features/reading/extent.py"
 _READER = "features/reading/reader.py"
 _SEGMENTS = "core/log/known_segments.py"
+_TOPIC_VIEW = "core/world/topic_view.py"
+_TRANSACTION_SEARCH = "features/reading/transaction_search.py"
 _INDEX_CACHE = "features/reading/index_cache.py"
 _ACCESS = "features/reading/segment_access.py"
 _TIMES = "features/reading/timestamp_search.py"
@@ -103,6 +105,22 @@ READING = [
         "        if span.is_whole:\n",
         "        if True:\n",
         f"{_WORLD_TEST}::test_a_part_of_a_segment_that_a_later_leader_wrote_anew_is_not_read",
+    ),
+    Mutation(
+        _PROMISE,
+        "asks no later segment which transactions of a range were aborted",
+        _TRANSACTION_SEARCH,
+        "            metadata = self._next_with_entries(metadata.end_offset + 1, anew=anew)\n",
+        "            metadata = None\n",
+        "features/reading/test_transaction_search.py::test_each_segment_is_asked_once_however_many_there_are",
+    ),
+    Mutation(
+        _PROMISE,
+        "takes the next segment with aborted transactions for the next one of those behind it, too",
+        _TRANSACTION_SEARCH,
+        "if searched_from <= offset and (found is None or offset <= found.start_offset):",
+        "if searched_from <= offset:",
+        "features/reading/test_transaction_search.py::test_each_segment_is_asked_once_however_many_there_are",
     ),
     Mutation(
         _PROMISE,
@@ -199,6 +217,23 @@ READING = [
         "        if mine and record.code not in self._allowed_quarantine:\n",
         "        if False:\n",
         "core/log/test_segments.py::test_a_record_that_may_name_a_segment_and_cannot_be_read_is_an_error",
+    ),
+    Mutation(
+        _WHOLE,
+        "passes over a record that may name a segment, where the log was read for the names of topics",
+        _SEGMENTS,
+        "            if record.metadata_partition in numbers:\n",
+        "            if False:\n",
+        "core/log/test_topic_histories.py::test_a_doubt_is_a_doubt_whoever_has_read_the_log",
+    ),
+    Mutation(
+        _WHOLE,
+        "takes what was read behind a snapshot for all that the log says of a topic",
+        _TOPIC_VIEW,
+        "        if any(self.resumed_at[number] for number in metadata_partitions):\n",
+        "        if False:\n",
+        "cli/test_remote_log.py"
+        "::test_the_metadata_topic_is_read_once_and_what_an_earlier_run_has_left_is_no_whole_history",
     ),
     Mutation(
         _WHOLE,

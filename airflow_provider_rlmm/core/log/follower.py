@@ -96,6 +96,15 @@ class Chunk:
         return decode_records(records, array_of(np.concatenate(partitions)), partition_count)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadSoFar:
+    """What somebody has read of metadata partitions, from where they begin: another follower goes on from there."""
+
+    positions: Mapping[int, int]  # metadata partition → first offset that was not read, inclusive
+    tails: Mapping[int, Sequence[tuple[int, bytes]]]  # see LogFollower
+    holes: tuple[HistoryGap, ...]  # see LogFollower
+
+
 class LogFollower:
     """
     Reads metadata partitions on, each time up to the high watermarks of that moment.
@@ -135,15 +144,36 @@ class LogFollower:
         Offsets that held no record and had records before them, whoever has said why. Nobody can tell the marker of a
         transaction from a record that was removed.
         """
+        self._begins: Mapping[int, int] = self.positions.copy()
         self._otherwise: str | None = None
         self._or_compacted = False
         self._marks: Mapping[int, int] = {}
 
     @classmethod
-    def from_beginning(cls, log: MetadataLogReader, metadata_partitions: Collection[int]) -> Self:
-        """Follow metadata partitions from where they begin as of now; a beginning that is lost later is refused."""
+    def from_beginning(
+        cls, log: MetadataLogReader, metadata_partitions: Collection[int], read: ReadSoFar | None = None
+    ) -> Self:
+        """
+        Follow metadata partitions from where they begin as of now; a beginning that is lost later is refused.
+
+        :param log: the log.
+        :param metadata_partitions: which ones.
+        :param read: what was read of them by somebody else, ``None`` where nothing was.
+        """
         begins = log.beginning_offsets()
-        return cls(log, {number: begins[number] for number in metadata_partitions})
+        begins = {number: begins[number] for number in metadata_partitions}
+        if read is None:
+            return cls(log, begins)
+        holes = tuple(hole for hole in read.holes if hole.metadata_partition in begins)
+        follower = cls(log, {number: read.positions[number] for number in begins}, tails=read.tails, holes=holes)
+        follower._begins = begins
+        return follower
+
+    def read_so_far(self) -> ReadSoFar:
+        """Return what was taken, for a follower that goes on from there."""
+        return ReadSoFar(
+            dict(self.positions), {number: tail.records for number, tail in self.tails.items()}, self.holes
+        )
 
     def require_whole(self, otherwise: str, *, or_compacted: bool = False) -> None:
         """
@@ -156,7 +186,7 @@ class LogFollower:
         """
         self._otherwise, self._or_compacted = otherwise, or_compacted
         self._require_all_kept()
-        for number, begin in self.positions.items():
+        for number, begin in self._begins.items():
             if (lost := lost_beginning(number, begin, self._log.losses.get(number))) is not None:
                 raise TopicInDoubtError(f"{lost.why}; {otherwise}{lost.advice}")
 

@@ -12,6 +12,7 @@ from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, To
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, events_of
 from airflow_provider_rlmm.core.log.follower import LogFollower
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.log.topic_histories import ReadHistories
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -151,6 +152,7 @@ class PartitionSegments(KnownSegments):
     :param allowed_quarantine: names of error codes that raise no doubt, as the cleaner's parameter has them.
     :param or_compacted: whether a compacted log is read for what it still names: :attr:`why_not_whole` then says that nobody
         knows whether that is all.
+    :param read: what somebody has just read of them from the beginning of this log; ``None`` where nobody has.
     :raises TopicInDoubtError: if records about these user partitions may be missing.
     """
 
@@ -161,20 +163,25 @@ class PartitionSegments(KnownSegments):
         *,
         allowed_quarantine: frozenset[str] = frozenset(),
         or_compacted: bool = False,
+        read: ReadHistories | None = None,
     ) -> None:
         # Asked once: a log that turns out to be compacted later is refused.
         self.why_not_whole = str(log.era) if or_compacted and log.era.era is Era.COMPACTED else None
         """What shows that the log may lack segments, ``None`` where none is missing."""
-        self._histories = {tip: UserPartitionHistory(tip) for tip in partitions}
+        known = {} if read is None else read.histories
+        self._histories = {tip: known[tip] if tip in known else UserPartitionHistory(tip) for tip in partitions}
         super().__init__({tip: history.cache for tip, history in self._histories.items()})
         self._allowed_quarantine = allowed_quarantine
         self._advancing = Lock()
         numbers = {metadata_partition_for(tip, log.partition_count) for tip in partitions}
-        self._follower = LogFollower.from_beginning(log, numbers)
+        self._follower = LogFollower.from_beginning(log, numbers, None if read is None else read.read)
         self._follower.require_whole(
             "segments that only the lost records name would be left out: read the objects of the topic from storage by hand",
             or_compacted=self.why_not_whole is not None,
         )
+        for record in () if read is None else read.quarantined:
+            if record.metadata_partition in numbers:
+                self._require_harmless(record)
         self.advance()
 
     def advance(self) -> None:

@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.errors import (
     SnapshotRefusedError,
 )
 from airflow_provider_rlmm.core.log.event_decoding import Quarantine, QuarantinedRecord, quarantined_records
-from airflow_provider_rlmm.core.log.follower import Chunk, LogFollower, Lost
+from airflow_provider_rlmm.core.log.follower import Chunk, LogFollower, Lost, ReadSoFar
 from airflow_provider_rlmm.core.log.log_tail import LogTail
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.snapshot import Snapshot, SnapshotStore, TopicIdentity
@@ -188,6 +188,10 @@ class TopicState:
     def holes(self) -> tuple[HistoryGap, ...]:
         """Offsets below these that held no record and had records before them, and of which nobody has said why."""
         return self._follower.open_holes()
+
+    def read_so_far(self) -> ReadSoFar:
+        """Return what is in the state, for a follower that goes on from there."""
+        return self._follower.read_so_far()
 
     @property
     def era(self) -> LogEra:

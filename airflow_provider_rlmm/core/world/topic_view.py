@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.log.late_updates import without_add
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.snapshot import SnapshotStore
+from airflow_provider_rlmm.core.log.topic_histories import ReadHistories, TopicHistories
 from airflow_provider_rlmm.core.log.topic_state import Progress, ProgressListener, TopicState, ignore_progress
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _OF_THE_STATE = ("segments", "not_finished", "_user_partitions", "_unresolved", "_under_way", "_unfinished")
+
+
+def _ignore(_: Any) -> None: ...
 
 
 class TopicReplay:
@@ -92,11 +96,12 @@ class TopicReplay:
         self._begins: Mapping[int, int] = {}
         self._unwritten = 0
 
-    def advance(self, only: Collection[int] | None = None) -> None:
+    def advance(self, only: Collection[int] | None = None, on_decoded: Callable[[Any], object] = _ignore) -> None:
         """
         Read on, up to the high watermarks as of now.
 
         :param only: these metadata partitions, ``None`` for all.
+        :param on_decoded: called with the records that are read, as columns, a chunk at a time.
         :raises EventLogError: if the log cannot be read.
         """
         read_before = self.records_read
@@ -105,8 +110,13 @@ class TopicReplay:
             self.records_read = read_before + progress.records
             self._on_progress(progress)
 
+        def take(decoded: Any, _: ApplyReport) -> None:
+            if self._prefixes is not None:
+                self._prefixes.note(decoded)
+            on_decoded(decoded)
+
         try:
-            self._topic.advance(note, self._note_prefixes, only)
+            self._topic.advance(note, take, only)
         finally:
             if self.records_read != read_before:
                 for name in _OF_THE_STATE:
@@ -117,10 +127,6 @@ class TopicReplay:
         if only is None:
             self.is_behind = False
             logger.info("metadata topic: %s", self.what_was_read)
-
-    def _note_prefixes(self, decoded: Any, _: ApplyReport) -> None:
-        if self._prefixes is not None:
-            self._prefixes.note(decoded)
 
     @property
     def key_prefixes(self) -> frozenset[str]:
@@ -143,6 +149,17 @@ class TopicReplay:
     def folded(self) -> Folded | None:
         """The generation of the Spark job that this began with, ``None`` where there was none."""
         return self._topic.folded
+
+    def read_histories(self, topic: TopicHistories, metadata_partitions: Collection[int]) -> ReadHistories | None:
+        """
+        Return what :meth:`advance` has read of a topic; ``None`` where a snapshot has spared it some of that.
+
+        :param topic: what was given each record that was read.
+        :param metadata_partitions: where the topic's events lie.
+        """
+        if any(self.resumed_at[number] for number in metadata_partitions):
+            return None
+        return ReadHistories(topic.histories, self._topic.quarantined, self._topic.read_so_far())
 
     def keep(self) -> None:
         """

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError, RemoteLogError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_rlmm.core.log.known_segments import KnownSegments, PartitionSegments
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+    from airflow_provider_rlmm.core.log.topic_histories import ReadHistories
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
@@ -211,15 +213,21 @@ def open_remote_log(
     :raises RemoteLogError: if the metadata topic does not name it, or names several ids by that name.
     :raises EventLogError: if the metadata topic cannot be read.
     """
+    from airflow_provider_rlmm.core.log.topic_histories import TopicHistories
+
+    histories = TopicHistories(topic, _id_or_none(topic))
     with session.topic() as replay:
-        replay.advance()
+        replay.advance(on_decoded=histories.take)
         found = _user_partitions(replay.partitions(), topic, partitions)
+        numbers = {metadata_partition_for(tip, session.log.partition_count) for tip in found}
+        read = replay.read_histories(histories, numbers)
     return remote_log_of(
         session,
         found,
         allowed_quarantine=allowed_quarantine,
         bytes_per_second=bytes_per_second,
         or_compacted=or_compacted,
+        read=read,
     )
 
 
@@ -230,6 +238,7 @@ def remote_log_of(
     allowed_quarantine: frozenset[str] = frozenset(),
     bytes_per_second: int | None = None,
     or_compacted: bool = False,
+    read: ReadHistories | None = None,
 ) -> RemoteLogOfTopic:
     """
     Return what remote storage has of some user partitions of a topic; see :func:`open_remote_log`.
@@ -239,6 +248,7 @@ def remote_log_of(
     :param allowed_quarantine: kinds of records that cannot be applied and are known not to be about this topic.
     :param bytes_per_second: the most that is fetched in a second, ``None`` for as much as the store gives.
     :param or_compacted: see :func:`open_remote_log`.
+    :param read: what was read of them just now, from the beginning of the log; ``None`` reads them.
     :raises TopicInDoubtError: if the metadata topic lost records, or has some that cannot be applied.
     :raises EventLogError: if the metadata topic cannot be read.
     """
@@ -246,7 +256,7 @@ def remote_log_of(
     from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 
     segments = PartitionSegments(
-        session.log, partitions, allowed_quarantine=allowed_quarantine, or_compacted=or_compacted
+        session.log, partitions, allowed_quarantine=allowed_quarantine, or_compacted=or_compacted, read=read
     )
     storage = session.storage.get_storage_manager()
     reader = RemoteLogReader(segments, storage, bytes_per_second=bytes_per_second)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.read_tail import KEPT
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
@@ -102,6 +104,23 @@ def test_records_go_into_files(world: TieredOrders, capsys: pytest.CaptureFixtur
     assert pq.read_table(found[1]["file"]).column("offset").to_pylist() == list(range(90))
     assert run(["read", "orders", "--output", str(tmp_path / "out")]) == 0
     assert "180 records" in capsys.readouterr().out
+
+
+def test_the_metadata_topic_is_read_once_and_what_an_earlier_run_has_left_is_no_whole_history(
+    world: TieredOrders, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, asked, read_many = sum(world.log.high_water_marks().values()), list[int](), world.log.read_many
+
+    def counted(ranges: Mapping[int, tuple[int, int]]) -> Any:
+        asked.append(sum(end - start for start, end in ranges.values()))
+        return read_many(ranges)
+
+    monkeypatch.setattr(world.log, "read_many", counted)
+    first = lines(capsys, "read", "orders", "--limit", "1000")
+    assert held <= sum(asked) <= held + KEPT * METADATA_PARTITIONS
+    assert len(first) == 2 * 90
+    # The first has left a snapshot, in which segments have no history.
+    assert lines(capsys, "read", "orders", "--limit", "1000") == first
 
 
 @pytest.mark.parametrize(
