@@ -14,6 +14,7 @@ _READER = "features/reading/reader.py"
 _SEGMENTS = "core/log/known_segments.py"
 _TOPIC_VIEW = "core/world/topic_view.py"
 _TRANSACTION_SEARCH = "features/reading/transaction_search.py"
+_READ_AHEAD = "features/reading/read_ahead.py"
 _INDEX_CACHE = "features/reading/index_cache.py"
 _ACCESS = "features/reading/segment_access.py"
 _TIMES = "features/reading/timestamp_search.py"
@@ -24,6 +25,7 @@ _LOG = f"{_DAMAGE_TEST}::test_a_damaged_log_never_yields_a_wrong_record"
 _INDEX = f"{_DAMAGE_TEST}::test_a_damaged_index_never_yields_a_wrong_record"
 _PROMISE = "only what a broker wrote is read"
 _WHOLE = "nothing is left out in silence"
+_AHEAD_TEST = "features/reading/test_read_ahead.py"
 
 READING = [
     Mutation(
@@ -94,9 +96,17 @@ READING = [
         _PROMISE,
         "reads records of a transaction that is still open as committed",
         _READER,
-        "            end = min(end, last_stable_offset(self._access, extent, there))\n",
+        "            end = min(end, last_stable_offset(self._access, extent, extent.end() if last is None else last))\n",
         "            pass\n",
         f"{_WORLD_TEST}::test_committed_records_end_at_the_first_transaction_that_is_open_at_the_end",
+    ),
+    Mutation(
+        _WHOLE,
+        "reads nothing in silence where the segment is missing that tells which transactions are open",
+        _COMMITTED,
+        "    if end > extent.require_offsets().start:\n",
+        "    if False:\n",
+        f"{_WORLD_TEST}::test_committed_records_need_the_segment_that_tells_which_transactions_are_open",
     ),
     Mutation(
         _PROMISE,
@@ -105,6 +115,39 @@ READING = [
         "        if span.is_whole:\n",
         "        if True:\n",
         f"{_WORLD_TEST}::test_a_part_of_a_segment_that_a_later_leader_wrote_anew_is_not_read",
+    ),
+    Mutation(
+        _PROMISE,
+        "takes what was fetched ahead of one segment for a part of another one",
+        _READ_AHEAD,
+        "        if self._segment == metadata:\n",
+        "        if self._segment is not None:\n",
+        f"{_AHEAD_TEST}::test_only_the_part_that_is_wanted_is_taken",
+    ),
+    Mutation(
+        _PROMISE,
+        "takes what was fetched ahead for another part of its segment",
+        _READ_AHEAD,
+        "        return part if part.start == start else None\n",
+        "        return part\n",
+        f"{_AHEAD_TEST}::test_only_the_part_that_is_wanted_is_taken",
+    ),
+    Mutation(
+        _WHOLE,
+        "swallows what goes wrong with a part that is fetched ahead",
+        _READ_AHEAD,
+        "        part.set_exception(e)\n",
+        "        part.set_result(LogPart(-1, b''))\n",
+        f"{_AHEAD_TEST}::test_an_error_is_raised_once_and_only_to_whom_it_concerns",
+    ),
+    Mutation(
+        _WHOLE,
+        "ends a file without a row group that could not be written",
+        "features/reading/parquet.py",
+        "            under_way.result()\n",
+        "            under_way.exception()\n",
+        "features/reading/test_parquet_files.py"
+        "::test_a_row_group_that_cannot_be_written_is_an_error_and_leaves_the_older_file",
     ),
     Mutation(
         _PROMISE,

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.core.segments.record_batches.control import EndTransa
 from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow_batches
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.features.reading.extent import RemoteExtent, SegmentSpan
+from airflow_provider_rlmm.features.reading.read_ahead import ReadAhead
 from airflow_provider_rlmm.features.reading.segment_access import SegmentAccess
 from airflow_provider_rlmm.features.reading.segment_reading import SegmentPart
 from airflow_provider_rlmm.features.reading.transaction_search import TransactionSearch
@@ -24,24 +25,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def last_stable_offset(access: SegmentAccess, extent: RemoteExtent, offsets: OffsetRange) -> int:
+def last_stable_offset(access: SegmentAccess, extent: RemoteExtent, end: int) -> int:
     """
     Return up to where all transactions are decided, exclusive: the first one that is open where the remote log ends.
 
     :param access: reads segments.
     :param extent: what is in remote storage.
-    :param offsets: from an offset on that is there, which is returned where an earlier one is open, to the end of all.
+    :param end: of all of it, exclusive.
+    :raises OffsetNotInRemoteLogError: if the segment is missing that would tell.
     """
-    end = offsets.end
-    while end > offsets.start:
-        span = extent.span_at(end - 1)
-        if span is None:
-            raise extent.hole_at(end - 1)
+    while (span := extent.span_at(end - 1)) is not None:
         if span.is_whole:
             opened = access.producer_snapshot(span.metadata).first_open_offset
-            return end if opened is None else max(offsets.start, min(end, opened))
+            return end if opened is None else min(end, opened)
         # Its snapshot tells of offsets that other leaders wrote anew; that of the segment before it does not.
-        end = max(offsets.start, span.metadata.start_offset)
+        end = span.metadata.start_offset
+    if end > extent.require_offsets().start:
+        raise extent.hole_at(end - 1)
     return end
 
 
@@ -64,20 +64,27 @@ class RecordReading:
         self._committed = committed
         self._markers = MarkerCheck()
         self._search = TransactionSearch(access, extent)
+        self._ahead = ReadAhead()
 
     def forget(self) -> None:
         """Forget what was found of the segments ahead: some have gone, or others have taken their places."""
         self._search.forget()
 
-    def records(self, span: SegmentSpan) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def records(self, span: SegmentSpan, following: SegmentSpan | None) -> Iterator[tuple[int, pa.RecordBatch]]:
         """
         Yield records of a segment, each with the offset at which the read goes on behind them.
 
         :param span: the segment, and which of its offsets.
+        :param following: the next one, which is fetched ahead; ``None`` where the read ends before.
         """
         metadata, offsets = span.metadata, span.offsets
+
+        def begin_following() -> None:
+            if following is not None:
+                self._access.begin(following.metadata, self._extent.lineage, following.offsets, self._ahead)
+
         aborted = self._search.aborted(span) if self._committed else None
-        for part in self._access.parts(metadata, self._extent.lineage, offsets):
+        for part in self._access.parts(metadata, self._extent.lineage, offsets, self._ahead, begin_following):
             headers = part.headers
             wanted = (headers.last_offset >= offsets.start) & (headers.base_offset < offsets.end)
             wanted_part = SegmentPart(part.data, headers[wanted])

@@ -26,6 +26,10 @@ class SegmentSpan:
         """Whether all that the segment holds at its end is of the lineage."""
         return self.offsets.end == self.metadata.end_offset + 1
 
+    def up_to(self, end: int) -> SegmentSpan:
+        """Return it without the offsets from an end on."""
+        return SegmentSpan(self.metadata, OffsetRange(self.offsets.start, min(self.offsets.end, end)))
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteExtent:
@@ -102,9 +106,8 @@ class RemoteExtent:
             span = self.span_at(offset)
             if span is None:
                 raise self.hole_at(offset)
-            end = min(span.offsets.end, offsets.end)
-            yield SegmentSpan(span.metadata, OffsetRange(offset, end))
-            offset = end
+            yield (served := span.up_to(offsets.end))
+            offset = served.offsets.end
 
     def hole_at(self, offset: int) -> OffsetNotInRemoteLogError:
         """Return the error that says that an offset is missing."""

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from airflow_provider_rlmm.core.base.file_systems import replacing
 from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
 
 ROW_GROUP_BYTES: Final = 32 * 2**20
-"""About how many bytes of records make a row group, before compression: what a writer holds in memory."""
+"""About how many bytes of records make a row group, before compression: a writer holds one, and gathers the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +69,60 @@ def write_records(batches: Iterable[pa.RecordBatch], uri: str) -> WrittenRecords
     :raises OSError: if it cannot be written; an older file is still there, whole.
     """
     written = WrittenRecords()
-    waiting: list[pa.RecordBatch] = []
-    with replacing(uri) as file, pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
+    waiting, size = list[pa.RecordBatch](), 0
+    with (
+        replacing(uri) as file,
+        pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer,
+        _RowGroups(writer) as row_groups,
+    ):
         for batch in batches:
             if batch.num_rows:
                 waiting.append(batch)
+                size += batch.nbytes
                 written = written.followed_by(_described(batch))
-            if sum(b.nbytes for b in waiting) >= ROW_GROUP_BYTES:
-                _write(writer, waiting)
-        _write(writer, waiting)
+            if size >= ROW_GROUP_BYTES:
+                row_groups.write(waiting)
+                waiting, size = [], 0
+        row_groups.write(waiting)
     return written
 
 
-def _write(writer: pq.ParquetWriter, waiting: list[pa.RecordBatch]) -> None:
-    if waiting:
-        writer.write_table(pa.Table.from_batches(waiting, SCHEMA))
-        waiting.clear()
+class _RowGroups:
+    """
+    Writes row groups in another thread: while one is compressed, the records of the next one are read.
+
+    :param writer: of the file; it is closed after this.
+    """
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+        self._thread = ThreadPoolExecutor(1, "rlmm row group")
+        self._under_way: Future[None] | None = None
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """
+        Write a row group, once the one before it is written.
+
+        :param batches: its records; none are none.
+        :raises OSError: if one could not be written.
+        """
+        self._finish()
+        if batches:
+            table = pa.Table.from_batches(batches, SCHEMA)
+            self._under_way = self._thread.submit(self._writer.write_table, table)
+
+    def _finish(self) -> None:
+        under_way, self._under_way = self._under_way, None
+        if under_way is not None:
+            under_way.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._thread.shutdown()
+        if kind is None:
+            self._finish()
 
 
 def _described(batch: pa.RecordBatch) -> WrittenRecords:

@@ -153,7 +153,7 @@ class RemoteLogReader:
         offsets = extent.require_offsets()
         if isolation is ReadIsolation.READ_UNCOMMITTED:
             return offsets
-        return OffsetRange(offsets.start, last_stable_offset(self._access, extent, offsets))
+        return OffsetRange(offsets.start, max(offsets.start, last_stable_offset(self._access, extent, offsets.end)))
 
     def spans(
         self,
@@ -260,9 +260,10 @@ class RemoteLogReader:
                 offset = self._offset_after_loss(extent, offset, follow=start_offset is None)
                 reading.forget()
                 continue
-            span = SegmentSpan(span.metadata, OffsetRange(offset, min(span.offsets.end, end)))
+            span = span.up_to(end)
+            following = extent.span_at(span.offsets.end) if span.offsets.end < end else None
             try:
-                for next_offset, batch in reading.records(span):
+                for next_offset, batch in reading.records(span, None if following is None else following.up_to(end)):
                     yield batch
                     offset = next_offset
                 offset = span.offsets.end
@@ -287,8 +288,7 @@ class RemoteLogReader:
             last = there.end
             end = last if end_offset is None else min(end_offset, last)
         if committed:
-            there = OffsetRange(offset, extent.end() if last is None else last)
-            end = min(end, last_stable_offset(self._access, extent, there))
+            end = min(end, last_stable_offset(self._access, extent, extent.end() if last is None else last))
         return offset, end
 
     def _extent(

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
@@ -17,6 +18,7 @@ from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.features.reading.fetching import SegmentFetcher
 from airflow_provider_rlmm.features.reading.index_cache import RemoteIndexCache
+from airflow_provider_rlmm.features.reading.read_ahead import ReadAhead
 from airflow_provider_rlmm.features.reading.segment_reading import (
     ChunkSizes,
     IndexDisagreesError,
@@ -77,7 +79,12 @@ class SegmentAccess:
         return lineage_of_segment(metadata, data, location=location)
 
     def parts(
-        self, metadata: RemoteLogSegmentMetadata, lineage: LeaderEpochCheckpoint, offsets: OffsetRange
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        lineage: LeaderEpochCheckpoint,
+        offsets: OffsetRange,
+        ahead: ReadAhead | None = None,
+        at_the_end: Callable[[], object] = lambda: None,
     ) -> Iterator[SegmentPart]:
         """
         Yield the batches of a range, and perhaps some before and after.
@@ -88,11 +95,16 @@ class SegmentAccess:
         :param metadata: the segment.
         :param lineage: the leader epochs of the log.
         :param offsets: the range, in leader epochs that segment and lineage share.
+        :param ahead: fetches ahead for a read that goes on from segment to segment; ``None`` where nothing is.
+        :param at_the_end: called once no more is likely to be fetched: :meth:`begin` may fetch ahead what follows.
         """
-        reading = SegmentReading(self._fetcher, metadata, lineage, self._sizes)
+        if ahead is not None:
+            ahead.await_part(metadata)
+        sizes = self._sizes if ahead is None or not ahead.has_begun else self._sizes_behind()
         start = offsets.start
         for trusted in (True, True, False):
             index = self.offset_index(metadata) if trusted else _index_without_entries(metadata)
+            reading = SegmentReading(self._fetcher, metadata, lineage, sizes, ahead, at_the_end)
             try:
                 for part in reading.parts(index, start, offsets.end):
                     yield part
@@ -102,6 +114,28 @@ class SegmentAccess:
                 self.forget(metadata)
             else:
                 return
+
+    def begin(
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        lineage: LeaderEpochCheckpoint,
+        offsets: OffsetRange,
+        ahead: ReadAhead,
+    ) -> None:
+        """
+        Begin to fetch the offset index of a segment, and the first part of a range of it.
+
+        :param metadata: the segment, which is read next.
+        :param lineage: the leader epochs of the log.
+        :param offsets: the range.
+        :param ahead: fetches ahead; :meth:`parts` raises what goes wrong.
+        """
+        reading = SegmentReading(self._fetcher, metadata, lineage, self._sizes_behind())
+        ahead.begin(metadata, lambda: reading.first_part(self.offset_index(metadata), offsets.start, offsets.end))
+
+    def _sizes_behind(self) -> ChunkSizes:
+        """How much is fetched at once of a segment that is not the first of its read: there all of it is wanted."""
+        return replace(self._sizes, first_bytes=self._sizes.chunk_bytes)
 
     def forget(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Forget the indexes of a segment: it is gone, or they do not fit its log."""

@@ -10,7 +10,7 @@ held back until the batch after it is seen: a first offset that was damaged upwa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import size_of_first_batch
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.features.reading.fetching import SegmentFetcher
+from airflow_provider_rlmm.features.reading.read_ahead import LogPart, ReadAhead
 
 
 class IndexDisagreesError(DamagedObjectError):
@@ -49,6 +50,9 @@ class SegmentPart:
     headers: BatchHeaders  # their headers
 
 
+def _nothing() -> None: ...
+
+
 class SegmentReading:
     """
     One pass over a segment.
@@ -57,6 +61,8 @@ class SegmentReading:
     :param metadata: the segment.
     :param lineage: the leader epochs that its batches were written in.
     :param sizes: how much is fetched at once.
+    :param ahead: fetches each next part ahead; ``None`` where nothing is.
+    :param at_the_end: called once no more is likely to be fetched.
     """
 
     def __init__(
@@ -65,10 +71,14 @@ class SegmentReading:
         metadata: RemoteLogSegmentMetadata,
         lineage: LeaderEpochCheckpoint,
         sizes: ChunkSizes,
+        ahead: ReadAhead | None = None,
+        at_the_end: Callable[[], object] = _nothing,
     ) -> None:
         self._fetcher = fetcher
         self._metadata = metadata
         self._sizes = sizes
+        self._ahead = ahead
+        self._at_the_end = at_the_end
         self._location = fetcher.location(metadata)
         self._epochs = np.array([epoch for epoch, _ in lineage.entries], np.int64)
         self._epoch_starts = np.array([start for _, start in lineage.entries], np.int64)
@@ -99,6 +109,7 @@ class SegmentReading:
                 last_offset = int(headers.last_offset[-1])
                 yield part
                 if last_offset >= end_offset - 1:
+                    self._end()
                     return
         except (DamagedObjectError, UnsupportedMessageFormatError, RecordsTooLargeError) as e:
             if begin and last_offset is None:
@@ -111,12 +122,13 @@ class SegmentReading:
         wanted, rest = self._sizes.first_bytes, b""
         while at + len(rest) < size:
             fetched = at + len(rest)
-            # Up to where the range ends, but some bytes at least: a batch begins before it is known how long it is.
-            behind = max(likely_end - fetched, 0) or wanted
-            missing = self._missing(rest, at)
-            end = min(size, fetched + max(missing, min(wanted, behind)))
-            data = rest + self._fetcher.log(self._metadata, fetched, end)
+            end = max(self._end_of_part(fetched, likely_end, wanted), min(size, fetched + self._missing(rest, at)))
+            data = rest + self._fetched(fetched, end)
             wanted = min(2 * wanted, self._sizes.chunk_bytes)
+            # Many reads want a few records only: not before somebody has come back for more.
+            at_once = self._ahead is not None and self._ahead.has_begun
+            if at_once:
+                self._fetch_ahead(end, likely_end, wanted)
             headers, consumed = BatchHeaders.find(data, location=self._location, position=at)
             if end == size:
                 if consumed != len(data):
@@ -126,7 +138,51 @@ class SegmentReading:
             if len(headers):
                 last_offset = int(headers.last_offset[-1])
                 yield SegmentPart(data, headers)
+            if not at_once:
+                self._fetch_ahead(end, likely_end, wanted)
             at, rest = at + consumed, data[consumed:]
+
+    def first_part(self, index: OffsetIndex, start_offset: int, end_offset: int) -> LogPart:
+        """
+        Fetch what :meth:`parts` begins with.
+
+        :param index: the segment's.
+        :param start_offset: first wanted offset, inclusive.
+        :param end_offset: last wanted offset, exclusive.
+        :raises StorageError: if the log is missing, or the storage refuses, or does not answer in time.
+        """
+        begin = index.lookup(start_offset)
+        end = self._end_of_part(begin, self._position_behind(index, end_offset), self._sizes.first_bytes)
+        return LogPart(begin, self._fetcher.log(self._metadata, begin, end))
+
+    def _end_of_part(self, begin: int, likely_end: int, wanted: int) -> int:
+        # Up to where the range ends, but some bytes at least: a batch begins before it is known how long it is.
+        behind = max(likely_end - begin, 0) or wanted
+        return min(self._metadata.segment_size_in_bytes, begin + min(wanted, behind))
+
+    def _fetched(self, begin: int, end: int) -> bytes:
+        """Return some bytes of the log, those that were fetched ahead among them."""
+        part = None if self._ahead is None else self._ahead.take(self._metadata, begin)
+        if part is None:
+            return self._fetcher.log(self._metadata, begin, end)
+        reached = begin + len(part.data)
+        # The rest of a batch that is larger than a part.
+        return part.data if reached >= end else part.data + self._fetcher.log(self._metadata, reached, end)
+
+    def _fetch_ahead(self, begin: int, likely_end: int, wanted: int) -> None:
+        """Fetch what is likely to be wanted next, of this segment or behind it."""
+        if self._ahead is None:
+            return
+        if begin >= min(likely_end, self._metadata.segment_size_in_bytes):
+            self._end()
+            return
+        end, log, metadata = self._end_of_part(begin, likely_end, wanted), self._fetcher.log, self._metadata
+        self._ahead.begin(metadata, lambda: LogPart(begin, log(metadata, begin, end)))
+
+    def _end(self) -> None:
+        """Say once that nothing more of this segment is likely to be fetched."""
+        at_the_end, self._at_the_end = self._at_the_end, _nothing
+        at_the_end()
 
     def _missing(self, rest: bytes, at: int) -> int:
         """Return how many bytes more the batch needs that has begun, 0 where that is not known."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -196,6 +197,23 @@ def test_a_part_of_a_segment_that_a_later_leader_wrote_anew_is_not_read(world: R
     assert stable.end <= last.start_offset
 
 
+@pytest.mark.parametrize("whole_range", [True, False])
+def test_committed_records_need_the_segment_that_tells_which_transactions_are_open(
+    world: RemoteLogWorld, whole_range: bool
+) -> None:
+    """The last segment has a void end, so that the one before it tells; and that one is missing."""
+    last = world.segments[-1].metadata
+    anew = (last.start_offset + last.end_offset) // 2 + 1
+    before, epoch = world.lineage.truncate_from_end(anew), world.lineage.entries[-1][0] + 1
+    lineage = LeaderEpochCheckpoint((*before.entries, (epoch, anew)))
+    known = KnownSegments.of([*metadatas(world)[:-2], last])
+    reading = RemoteLogReader(known, world.storage()).read(
+        TIP, last.start_offset, anew if whole_range else None, isolation=COMMITTED, leader_epochs=lineage
+    )
+    with pytest.raises(OffsetNotInRemoteLogError, match=f"offset {last.start_offset - 1} of"):
+        next(reading)
+
+
 def test_the_lineage_is_the_newest_segments(world: RemoteLogWorld) -> None:
     known = metadatas(world)
     reader = RemoteLogReader(KnownSegments.of(known[:-1]), world.storage())
@@ -231,18 +249,18 @@ def test_what_lies_on_the_leaders_disk_is_the_leaders_to_search(world: RemoteLog
 
 def test_a_store_that_comes_back_is_asked_again(world: RemoteLogWorld) -> None:
     storage, pauses = world.storage(), list[float]()
-    failing: list[str] = []
+    failing, calls = list[str](), count()
 
     def fail(effect: str, key: str) -> None:
-        if len(failing) % 3 < 2:
+        # What is fetched ahead asks in another thread.
+        if next(calls) % 3 < 2:
             failing.append(key)
             raise StorageUnavailableError(f"cannot read {key}: down")
-        failing.append(key)
 
     storage.on_effect = fail
     reader = RemoteLogReader(world.known(), storage, sleep=pauses.append)
     assert rows_of(reader.read(TIP, None, isolation=COMMITTED)) == world.rows(world.start, world.end, committed=True)
-    assert len(pauses) * 3 == 2 * len(failing)
+    assert len(pauses) == len(failing) > 0
 
 
 def test_a_store_that_stays_away_is_an_error_when_the_time_is_up(world: RemoteLogWorld) -> None:
