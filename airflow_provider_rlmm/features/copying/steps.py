@@ -113,7 +113,7 @@ def _effects(session: CleanerSession, storage: RemoteStorageManager, topic: str,
         # It, too, is refused by settings that do not say to which cluster may be written.
         session.access.get_connection_settings().check_writable()
         return DryRunCopyEffects()
-    writer = CopyWriter(session.access.get_publisher(session.log), storage)
+    writer = CopyWriter(session.access.get_publisher(session.log, open_ahead=True), storage)
     writer.require_copying(f"copy segments of {topic}")
     return RealCopyEffects(writer)
 

@@ -194,24 +194,25 @@ class KafkaTime:
         ranges = newest(log, _LAST_OFFSETS)
         times = self._newest([(self.metadata_topic, partition) for partition in range(log.partition_count)])
         freshest = sorted(times, key=lambda key: times[key][1], reverse=True)[:_PARTITIONS]
-        bounds: list[TimeBound] = []
-        for decoded in look_at_many(log, {number: ranges[number] for _, number in freshest if number in ranges}):
-            bounds += self._last_bound(decoded, stamped)
-        return [max(bounds, key=lambda bound: bound.not_before_ms)] if bounds else []
+        looked_at = {partition: ranges[partition] for _, partition in freshest if partition in ranges}
+        bounds: dict[int, TimeBound] = {}
+        for decoded in look_at_many(log, looked_at):
+            bounds |= self._last_bound(decoded, stamped)
+        return [max(bounds.values(), key=lambda bound: bound.not_before_ms)] if bounds else []
 
-    def _last_bound(self, decoded: Any, stamped: bool) -> list[TimeBound]:
-        """Return the time of the last record of a batch, of one partition, that a broker wrote or stamped."""
+    def _last_bound(self, decoded: Any, stamped: bool) -> dict[int, TimeBound]:
+        """Return metadata partition → the time of the last record of a batch that a broker wrote or stamped."""
         import pyarrow.compute as pc
 
         relied_on = decoded if stamped else decoded.filter(pc.and_(applicable(decoded), written_by_brokers(decoded)))
         if relied_on.num_rows == 0:
-            return []
+            return {}
         columns = ["metadata_partition", "offset", "timestamp_ms", "broker_id"]
         (last,) = relied_on.slice(relied_on.num_rows - 1).select(columns).to_pylist()
         who = "LogAppendTime" if stamped else f"written by broker {last['broker_id']}"
-        where = f"{self.metadata_topic}-{last['metadata_partition']}"
-        source = f"the record at offset {last['offset']} of {where} ({who})"
-        return [TimeBound(source, last["timestamp_ms"])]
+        number = last["metadata_partition"]
+        source = f"the record at offset {last['offset']} of {self.metadata_topic}-{number} ({who})"
+        return {number: TimeBound(source, last["timestamp_ms"])}
 
     def _stamps_metadata(self) -> bool:
         """Tell whether brokers stamp the metadata topic's records; where one may not ask, they are taken not to."""

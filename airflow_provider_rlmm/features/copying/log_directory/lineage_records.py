@@ -134,10 +134,12 @@ def _last_batch_from(log: _Log, position: int, end: int) -> _Found | None:
 def _last_of_batch(found: _Found, epoch: int, start: int, end: int) -> LeaderRecord | None:
     data, headers = found
     headers.verify_checksums(data)
-    rows = to_arrow(data, headers, max_decompressed_bytes=_MAX_BATCH_BYTES).to_pylist()
-    row = next((row for row in reversed(rows) if start <= row["offset"] < end), None)
-    if row is None:
+    records = to_arrow(data, headers, max_decompressed_bytes=_MAX_BATCH_BYTES)
+    offsets = records.column("offset").to_numpy()
+    rows = np.flatnonzero((offsets >= start) & (offsets < end))
+    if not rows.size:
         return None
+    (row,) = records.slice(int(rows[-1]), 1).to_pylist()
     if int(headers.leader_epoch[0]) != epoch:
         raise headers.damaged(
             int(headers.position[0]),
