@@ -120,9 +120,13 @@ class CleanerSession:
         :param or_folded: whether it may begin with what the Spark job has folded, where that knows more: for those who read
             from the log itself what they write by, or write nothing.
         """
-        from airflow_provider_rlmm.core.log.folded_topic import FoldedTopic
         from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
+        folded = None
+        if or_folded:
+            from airflow_provider_rlmm.core.log.folded_topic import FoldedTopic
+
+            folded = FoldedTopic(f"{self.work_uri}/{generations_folder(self.cluster_id)}", self.clock)
         topic = TopicReplay(
             self.log,
             self.topics,
@@ -130,9 +134,7 @@ class CleanerSession:
             self.snapshots,
             on_progress=self.on_progress,
             layout=self._layout,
-            folded=FoldedTopic(f"{self.work_uri}/{generations_folder(self.cluster_id)}", self.clock)
-            if or_folded
-            else None,
+            folded=folded,
         )
         try:
             yield topic
