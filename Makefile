@@ -185,7 +185,7 @@ bench-records: setup ## Record batches as Arrow columns beside Kafka's own class
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish
 
-bench-read: setup ## Reading and copying the remote log beside the broker, with their budgets, and reading from S3 (7 minutes, 8 GB of disk, needs Go)
+bench-read: setup ## Reading and copying the remote log beside the broker, with their budgets, and reading from S3 (half an hour, 14 GB of disk, needs Go)
 	$(BIN)/python -m benchmarks.remote_log
 
 pictures: setup ## Make the pictures of the documentation anew: the command and the UI on real brokers (needs Chromium; 7 minutes)

@@ -54,13 +54,11 @@ class Remote:
     :param properties: of the clients.
     :param tip: the user partition.
     :param uri: of the storage root.
-    :param options: of the store.
     """
 
     properties: Mapping[str, str]
     tip: TopicIdPartition
     uri: str
-    options: Mapping[str, str]
 
 
 def read_remote(remote: Remote) -> Taken:
@@ -72,7 +70,7 @@ def read_remote(remote: Remote) -> Taken:
     return _alone(partial(_read_remote, remote))
 
 
-def consume(remote: Remote, end: int) -> Taken:
+def consume_remote(remote: Remote, end: int) -> Taken:
     """
     Read it through the broker, by a consumer of confluent-kafka.
 
@@ -100,9 +98,7 @@ def _taken(work: Callable[[], tuple[int, int]]) -> Taken:
 def _read_remote(remote: Remote) -> tuple[int, int]:
     records = value_bytes = 0
     with KafkaMetadataLogReader(KafkaClientConfig(dict(remote.properties))) as log:
-        storage = ObjectStoreRemoteStorageManager(
-            remote.uri, LocalTieredStorageLayout(), options=dict(remote.options) or None
-        )
+        storage = ObjectStoreRemoteStorageManager(remote.uri, LocalTieredStorageLayout())
         reader = RemoteLogReader(PartitionSegments(log, [remote.tip]), storage)
         for batch in reader.read(remote.tip, None):
             records += batch.num_rows

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands between S3 clients and an S3 server: it can be cut, and it can throttle."""
+"""What stands between S3 clients and an S3 server: it can be cut, it can throttle, and it can be far away."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import http.client
 import itertools
 import sys
 import threading
+import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -23,6 +24,7 @@ class S3Proxy(ThreadingHTTPServer):
     :param port: the server's, on 127.0.0.1.
     :ivar down: whether every connection is cut, as if nobody were there.
     :ivar throttle_every: every so manyth request is answered with 503 SlowDown and goes no further; 0 for none.
+    :ivar latency_s: seconds that each request takes more.
     :ivar refused: requests that were cut, also because the server was not there.
     :ivar throttled: requests that were answered with SlowDown.
     :ivar methods: requests that the server answered, by method.
@@ -35,6 +37,7 @@ class S3Proxy(ThreadingHTTPServer):
         self.server_behind = port
         self.down = False
         self.throttle_every = 0
+        self.latency_s = 0.0
         self.refused = self.throttled = 0
         self.methods: Counter[str] = Counter()
         self._numbers = itertools.count(1)
@@ -80,6 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         body = self.rfile.read(length)
+        time.sleep(self.server.latency_s)
         # Whoever is killed while it sends must not be taken at its word.
         if self.server.down or len(body) < length:
             self._cut()
