@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -72,6 +73,12 @@ def plan_command(
 @execute_option
 @with_confirmation
 @acknowledgements_option
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    help="Clean metadata partitions side by side in so many processes at most.  [default: as many as there are cores, where "
+    "there is much to delete]",
+)
 @with_storage
 def clean_command(
     invocation: Invocation,
@@ -82,6 +89,7 @@ def clean_command(
     confirm: Confirmation,
     acknowledgements: str | None,
     archive_first: bool,
+    processes: int | None,
 ) -> int:
     """
     Delete what deleted topics left behind: check, mark, plan, clean, report.
@@ -98,7 +106,9 @@ def clean_command(
         most, settings = max_segments_this_run, run.invocation.configuration().settings
         archive_first = archive_wanted(settings, archive_first)
         summary = _planned(run, shown, limits, blast_radius, most, marks=True, archive_first=archive_first)
-        failed = _clean_all(run, shown, limits, summary, archive_first) if summary.within_blast_radius else 0
+        failed = 0
+        if summary.within_blast_radius:
+            failed = _clean_all(run, shown, limits, summary, archive_first, processes)
     report, path = _reported(run, failed, said, now_ms)
     tidy_up(
         run.work_uri, summary.cluster_id, run.name, since_ms=summary.created_at_ms, keep_runs_days=0, keep_audit_days=0
@@ -140,12 +150,13 @@ def _planned(
         return plan(session, run.uri, run.name, limits=limits, blast_radius=blast_radius, max_segments=most)
 
 
-def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSummary, archive_first: bool) -> int:
+def _clean_all(
+    run: Run, shown: Working, limits: CleanerLimits, summary: PlanSummary, archive_first: bool, processes: int | None
+) -> int:
     """Archive, if that is asked for, and clean each metadata partition; return how many steps an error has ended."""
+    from airflow_provider_rlmm.cli.cleaning_processes import clean_side_by_side, processes_of
     from airflow_provider_rlmm.features.archiving.steps import archive_plan
-    from airflow_provider_rlmm.features.cleanup.steps import clean
 
-    failed = 0
     if run.execute and archive_first:
         try:
             with run.session(limits, shown) as session:
@@ -155,6 +166,19 @@ def _clean_all(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSum
                 raise
             click.echo(f"rlmm: nothing is deleted, as it is not archived: {e}", err=True)
             return 1
+    if limits.objects_per_second is None:
+        limits = replace(limits, objects_per_second=run.invocation.configuration().settings.objects_per_second)
+    count = processes_of(summary, processes, limits.objects_per_second)
+    if count > 1:
+        return clean_side_by_side(run, summary, limits, count, shown, archive_first=archive_first)
+    return _clean_in_turn(run, shown, limits, summary, archive_first)
+
+
+def _clean_in_turn(run: Run, shown: Working, limits: CleanerLimits, summary: PlanSummary, archive_first: bool) -> int:
+    """Clean each metadata partition here, one after another; return how many of them an error has ended."""
+    from airflow_provider_rlmm.features.cleanup.steps import clean
+
+    failed = 0
     for metadata_partition in sorted(summary.by_metadata_partition):
         try:
             with run.session(limits, shown) as session:

@@ -13,17 +13,21 @@ _seen = Event()
 
 
 @contextmanager
-def remembering_interrupts() -> Iterator[None]:
-    """Remember a Ctrl-C while the block works; it raises KeyboardInterrupt all the same."""
+def remembering_interrupts(signal_number: int = signal.SIGINT) -> Iterator[None]:
+    """
+    Remember a Ctrl-C while the block works; it raises KeyboardInterrupt all the same.
+
+    :param signal_number: another signal that is to mean the same.
+    """
     _seen.clear()
     if current_thread() is not main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, _remember)
+    before = signal.signal(signal_number, _remember)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal_number, before)
 
 
 def was_interrupted() -> bool:

@@ -165,8 +165,8 @@ class Working:
 class _StatusHandler(logging.Handler):
     """Shows the latest line of the log."""
 
-    def __init__(self, working: Working) -> None:
-        super().__init__(logging.INFO)
+    def __init__(self, working: Working, level: int) -> None:
+        super().__init__(level)
         self._working = working
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -187,7 +187,7 @@ def working() -> Iterator[Working]:
     package = logging.getLogger("airflow_provider_rlmm")
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         shown = Working(progress)
-        handler = _StatusHandler(shown)
+        handler = _StatusHandler(shown, logging.CRITICAL if progress.disable else logging.INFO)
         package.addHandler(handler)
         try:
             yield shown

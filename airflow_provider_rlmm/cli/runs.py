@@ -79,13 +79,13 @@ class Run:
         return RunIdentity(f"rlmm {self.name.partition('.')[0]}", self.name, self.name, _user())
 
     def session(
-        self, limits: CleanerLimits, shown: Working, *, must_know_floors: bool = False
+        self, limits: CleanerLimits, shown: Working | None = None, *, must_know_floors: bool = False
     ) -> AbstractContextManager[CleanerSession]:
         """
         Open cluster and storage anew, as each task of a DAG does.
 
         :param limits: with the overrides in force.
-        :param shown: what shows progress.
+        :param shown: what shows progress, ``None`` where nobody looks.
         :param must_know_floors: whether it ends where what earlier runs have read of the metadata topic is not known.
         """
         return open_session(
@@ -110,7 +110,7 @@ def _user() -> str:
 def open_session(
     invocation: Invocation,
     limits: CleanerLimits,
-    shown: Working,
+    shown: Working | None,
     *,
     execute: bool = False,
     copy: bool = False,
@@ -122,13 +122,14 @@ def open_session(
 
     :param invocation: what the command was told.
     :param limits: with the overrides in force.
-    :param shown: what shows progress.
+    :param shown: what shows progress, ``None`` where nobody looks.
     :param execute: whether the command may write and delete.
     :param copy: whether it may copy segments of living topics.
     :param must_know_floors: whether it ends where what earlier runs have read of the metadata topic is not known.
     :param confirm: what the user has confirmed about the metadata topic.
     """
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
+    from airflow_provider_rlmm.core.log.topic_state import ignore_progress
     from airflow_provider_rlmm.core.runs.cleaner_session import cleaner_session
 
     access = invocation.access(allow_writes=execute, allow_copy=copy)
@@ -142,7 +143,7 @@ def open_session(
         must_know_floors=must_know_floors,
         hold=hold,
         confirmation=replace(confirm or Confirmation(), by=_user()),
-        on_progress=shown.on_read,
+        on_progress=shown.on_read if shown else ignore_progress,
     )
 
 

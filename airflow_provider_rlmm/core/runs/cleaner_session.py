@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -68,6 +68,7 @@ class CleanerSession:
     :param should_stop: why nothing may be begun, as of now.
     :param on_progress: told how far the reading of the metadata topic is.
     :param run_hold: the entries of the hold that are given for this run; the settings may name others.
+    :param rest: waits for seconds, where the limits want a rest between batches.
     """
 
     access: RemoteLogAccess
@@ -81,6 +82,7 @@ class CleanerSession:
     should_stop: StopSource
     on_progress: ProgressListener = ignore_progress
     run_hold: tuple[str, ...] = ()
+    rest: Callable[[float], object] = time.sleep
 
     @property
     def snapshots(self) -> SnapshotFile:

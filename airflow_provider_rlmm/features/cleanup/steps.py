@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.world.audit_log import AuditLog
     from airflow_provider_rlmm.core.world.effects import Effects
     from airflow_provider_rlmm.features.cleanup.marker import MarkReport
+    from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
 
 logger = logging.getLogger(__name__)
 
@@ -140,6 +141,7 @@ def clean(
     dry_run: bool,
     run: RunIdentity,
     archive_first: bool = False,
+    on_segments: Callable[[int], object] = lambda _: None,
 ) -> MetadataPartitionReport:
     """
     Clean one metadata partition as the plan of the run allows. Restartable: another try goes on where the topic stands.
@@ -152,6 +154,7 @@ def clean(
     :param dry_run: say what would be written and deleted, do nothing.
     :param run: who deletes, for the audit log.
     :param archive_first: delete only what the run has archived; the settings may ask for it, too.
+    :param on_segments: told before the first batch and after each how many segments this try has deleted.
     :return: the report of all tries of the run, as its folder holds it.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
@@ -178,6 +181,11 @@ def clean(
         require_places_of_plan(summary.root, root.check)
 
     progress = ProgressWriter(uri, run.artifact, metadata_partition, dry_run=dry_run)
+
+    def on_progress(works: Sequence[UserPartitionWork]) -> None:
+        progress(works)
+        on_segments(sum(work.segments for work in works))
+
     cleaner = RemoteLogCleaner(
         session.log,
         effects,
@@ -196,7 +204,7 @@ def clean(
         samples=samples_of(summary.root),
         on_root=on_root,
         snapshots=session.snapshots,
-        on_progress=progress,
+        on_progress=on_progress,
     )
     tail, on_interrupted = summary.tail_of(metadata_partition), partial(_keep_interrupted, uri)
     with step(uri, f"clean-{metadata_partition}"), progress:
@@ -221,6 +229,7 @@ def _effects(
         storage,
         offsets,
         audit,
+        sleep=session.rest,
         on_root=lambda check: record_roots(session.cluster_uri, session.cluster_id, check.root_ids),
     )
 
