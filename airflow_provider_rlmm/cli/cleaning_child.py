@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output
@@ -141,14 +143,23 @@ def work(job: CleaningJob, pipe: Connection) -> None:
     package.addHandler(_ToldLines(tell, job.log_level))
     with remembering_interrupts(signal.SIGTERM):
         try:
-            while True:
-                number = pipe.recv()
+            for number in _handed_out(pipe):
                 tell(Ended(number, _failure_of(job, number, tell)))
-        except (EOFError, KeyboardInterrupt):
-            return
+        except KeyboardInterrupt:
+            sys.exit(ExitCode.INTERRUPTED)
         except Exception:
             if not was_interrupted():
                 raise
+            sys.exit(ExitCode.INTERRUPTED)
+
+
+def _handed_out(pipe: Connection) -> Iterator[int]:
+    """Yield the metadata partitions that the parent hands out, until there is no more, or no parent."""
+    try:
+        while True:
+            yield pipe.recv()
+    except (EOFError, ConnectionError):
+        return
 
 
 def _failure_of(job: CleaningJob, number: int, tell: Callable[[Message], object]) -> str | None:
@@ -181,14 +192,14 @@ def _failure_of(job: CleaningJob, number: int, tell: Callable[[Message], object]
 
 
 def _ending_with_parent(session: CleanerSession) -> CleanerSession:
-    """Return a session that begins nothing, and rests no longer, once the parent is gone or has said so."""
+    """Return a session that begins nothing, and rests no longer, once the parent is gone."""
+    return replace(session, should_stop=_with_parent(session.should_stop), rest=_rest)
 
-    def rest(seconds: float) -> None:
-        parent = parent_process()
-        if parent is not None:
-            wait([parent.sentinel], seconds)
 
-    return replace(session, should_stop=_with_parent(session.should_stop), rest=rest)
+def _rest(seconds: float) -> None:
+    """Rest between two batches, no longer than the parent lives."""
+    if (parent := parent_process()) is not None:
+        wait([parent.sentinel], seconds)
 
 
 def _with_parent(stop: StopSource) -> StopSource:

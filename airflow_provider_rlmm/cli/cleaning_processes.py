@@ -103,7 +103,7 @@ class _Child:
         self.process.join(GRACE_S)
         code = self.process.exitcode
         if code is not None and code < 0:
-            return f"its process was killed by {signal.Signals(-code).name}"
+            return f"its process was killed by signal {-code} ({signal.strsignal(-code)})"
         return f"its process ended with exit code {code}"
 
 

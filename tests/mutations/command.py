@@ -10,6 +10,8 @@ CONFIGURATION = "cli/configuration.py"
 MAIN = "cli/main.py"
 OUTPUT = "cli/output.py"
 LISTENING = "core/log/kafka/listening.py"
+CHILD = "cli/cleaning_child.py"
+PROCESSES = "cli/cleaning_processes.py"
 JAVA_PROPERTIES = "core/log/kafka/java_properties.py"
 
 COMMAND = [
@@ -59,6 +61,54 @@ COMMAND = [
         "            if not was_interrupted():\n                raise\n",
         "            raise\n",
         "cli/test_command.py::test_an_interrupt_that_a_client_made_another_error_of_is_one",
+    ),
+    Mutation(
+        "I9",
+        "a process of a cleanup takes any cluster that it reaches for the run's",
+        CHILD,
+        '{**self.options, "expected_cluster_id": self.summary.cluster_id}',
+        "{**self.options}",
+        "cli/test_cleaning_processes.py::test_a_process_expects_the_cluster_of_the_plan",
+    ),
+    Mutation(
+        "the command",
+        "a process that has lost its parent goes on",
+        CHILD,
+        "        if was_interrupted() or parent is None or not parent.is_alive():",
+        "        if was_interrupted():",
+        "cli/test_cleaning_processes.py::test_a_process_that_loses_its_parent_begins_no_further_batch",
+    ),
+    Mutation(
+        "the command",
+        "a process that has lost its parent rests to the end",
+        CHILD,
+        "        wait([parent.sentinel], seconds)",
+        "        wait([], seconds)",
+        "cli/test_cleaning_processes.py::test_a_process_rests_no_longer_than_its_parent_lives",
+    ),
+    Mutation(
+        "the command",
+        "each process of a cleanup deletes as fast as the run may",
+        PROCESSES,
+        "    each, left = divmod(limits.objects_per_second, processes)",
+        "    each, left = limits.objects_per_second, 0",
+        "cli/test_cleaning_processes.py::test_the_processes_share_the_rate_of_the_run",
+    ),
+    Mutation(
+        "the command",
+        "a process of a cleanup that was killed is not missed",
+        PROCESSES,
+        '            self._fail(child.at, f"{child.how_it_ended()}; {_NEXT_RUN}")\n',
+        "",
+        "cli/test_cleaning_processes.py::test_who_ends_badly_is_named_with_what_to_do_and_the_others_go_on",
+    ),
+    Mutation(
+        "the command",
+        "processes of a cleanup outlive a Ctrl-C",
+        PROCESSES,
+        "            child.process.terminate()\n",
+        "            pass\n",
+        "cli/test_cleaning_processes.py::test_an_interrupt_ends_the_processes",
     ),
     Mutation(
         "the command",
