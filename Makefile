@@ -12,7 +12,7 @@ SIDE_BY_SIDE ?= 3
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format quick unit coverage simulate simulate-protections mutations differential integration \
 	full rare manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix stores \
-	browser pictures package docs bench-replay bench-scale bench-memory bench-deletion bench-survey bench-records bench-publish bench-read lock clean
+	browser pictures package docs bench bench-growth bench-tasks bench-dag bench-replay bench-scale bench-memory bench-deletion bench-survey bench-records bench-publish bench-read lock clean
 
 help: ## List the targets
 	@awk '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
@@ -163,6 +163,18 @@ export-scale: setup ## The Spark export of 2 GiB of segments on two cores, with 
 	$(PYTEST) -s tests/export_scale $(if $(GIB),--gib=$(GIB))
 
 ##@ Benchmarks and pictures
+
+bench: setup ## Every budget beside its peer, three runs at least; what is final goes into docs/benchmarks.md (hours on a quiet machine, 8 GB of memory, Go)
+	$(BIN)/python -m benchmarks
+
+bench-growth: setup ## What grows faster than its cause: events, metadata partitions, topics, segments (hours, 16 GB of memory; SCALE=0.001 tries it)
+	$(BIN)/python -m benchmarks.growth $(if $(SCALE),--scale=$(SCALE))
+
+bench-tasks: setup ## Marking and planning as tasks in processes of their own, from start to end, with their budgets (15 minutes, 8 GB of memory)
+	$(BIN)/python -m benchmarks.main_job
+
+bench-dag: setup ## The cleaner's DAG under LocalExecutor, from trigger to green, beside as many empty tasks (10 minutes)
+	$(BIN)/python -m benchmarks.whole_dag
 
 bench-replay: setup ## Decoding, replay, memory and resuming beside Kafka's own classes, with their budgets (20 minutes, 8 GB of memory)
 	$(BIN)/python -m benchmarks.replay

@@ -31,7 +31,7 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import SEGMENT_UPDATE_API_KEY
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
-from benchmarks.measuring import Budget, faster, turn_by_turn
+from benchmarks.measuring import Budget, beside, faster, in_turns, turn_by_turn
 from benchmarks.orphans import (
     Place,
     Planned,
@@ -45,6 +45,7 @@ from benchmarks.orphans import (
     segments_of,
     task_of,
 )
+from benchmarks.reporting import LEAST_RUNS, add_option, report
 from benchmarks.topic import BROKER_OPTIONS
 from dev.broker import LocalKafka, await_condition
 from dev.tiering import create_tiered_topic, produce_until_remote
@@ -80,12 +81,9 @@ def main() -> int:
         "--large", type=int, default=60_000, help="segments of one user partition (default: %(default)s)"
     )
     parser.add_argument("--runs", type=int, default=5, help="runs of each side (default: %(default)s)")
+    add_option(parser)
     arguments = parser.parse_args()
-    missed = 0
-    for budget in _measured(arguments):
-        print(budget, flush=True)
-        missed += not budget.met
-    return 1 if missed else 0
+    return report(_measured(arguments), arguments.figures)
 
 
 @contextmanager
@@ -101,18 +99,21 @@ def _measured(arguments: argparse.Namespace) -> Iterator[Budget]:
     few, many, runs = Shape(4, arguments.segments), Shape(arguments.small, 10), arguments.runs
     ours, peer = turn_by_turn(lambda: _ours(few).seconds, lambda: _broker(few), runs)
     yield faster(f"P4 {few}", ours, peer, few.total, 2.0, what="segments")
-    rate, retained = few.total / statistics.median(ours), _by_retention(Shape(4, max(1, arguments.segments // 25)))
-    yield Budget("P4 beside deletion by retention", rate / retained, 30, True, [f"peer {retained:,.0f} segments/s"])
+    rates, retained = [few.total / each for each in ours], _by_retention(Shape(4, max(1, arguments.segments // 25)))
+    told, ratio = [f"peer {retained:,.0f} segments/s"], statistics.median(rates) / retained
+    yield Budget("P4 beside deletion by retention", ratio, 30, True, told, rates, [retained], "segments/s")
     ours, peer = turn_by_turn(lambda: _ours(many).seconds, lambda: _broker(many), runs)
     yield faster(f"P4 {many}", ours, peer, many.total, 0.5, what="segments")
-    yield _growth(Shape(1, arguments.segments), Shape(1, arguments.large))
+    yield _growth(Shape(1, arguments.segments), Shape(1, arguments.large), min(runs, LEAST_RUNS))
 
 
-def _growth(small: Shape, large: Shape) -> Budget:
+def _growth(small: Shape, large: Shape, runs: int) -> Budget:
     """What CPU time a segment costs in a large user partition, beside one in a small one."""
-    each = {shape: _ours(shape).cpu_s / shape.total for shape in (small, large)}
-    details = [f"{shape.segments:>8,} segments: {1e6 * cost:,.0f} us each" for shape, cost in each.items()]
-    return Budget("P4 cost of a segment in a large partition", each[large] / each[small], 1.2, False, details)
+    costs = in_turns([lambda shape=shape: _ours(shape).cpu_s / shape.total for shape in (small, large)], runs)
+    few, many = costs
+    each = zip((small, large), map(statistics.median, costs), strict=True)
+    details = [f"{shape.segments:>8,} segments: {1e6 * cost:,.0f} us each" for shape, cost in each]
+    return beside("P4 cost of a segment in a large partition", many, few, 1.2, details)
 
 
 def _ours(shape: Shape) -> Taken:

@@ -14,7 +14,7 @@ from pathlib import Path
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from benchmarks import ours
 from benchmarks.keyed import keyed_by_end_offset, keyed_by_state, plain
-from benchmarks.measuring import Budget, Effort, in_turns, process_effort, spread
+from benchmarks.measuring import Budget, Effort, beside, in_turns, process_effort, spread
 from benchmarks.topic import METADATA_PARTITIONS, TOPIC, create_metadata_topic, publish_records, served_topic
 from benchmarks.workload import generate
 
@@ -73,9 +73,9 @@ def keyed_beside_plain(size: int, runs: int) -> Iterator[Budget]:
         replays = _replayed(config, logs, events, runs)
     for log, command, replay in list(zip(logs, commands, replays, strict=True))[1:]:
         details = _told({log: command, logs[0]: commands[0]}, events)
-        yield Budget(f"P13 rlmm orphans, {log.name}", _ratio(command, commands[0]), BUDGET, False, details)
+        yield beside(f"P13 rlmm orphans, {log.name}", *_seconds(command, commands[0]), BUDGET, details, events)
         details = _details({log: replay, logs[0]: replays[0]}, events)
-        yield Budget(f"P13 of it, the replay, {log.name}", _ratio(replay, replays[0]), BUDGET, False, details)
+        yield beside(f"P13 of it, the replay, {log.name}", *_seconds(replay, replays[0]), BUDGET, details, events)
 
 
 def _command(config: KafkaClientConfig, log: _Log) -> Effort:
@@ -143,6 +143,5 @@ def _median(runs: Sequence[_Replay], what: Callable[[_Replay], float]) -> float:
     return statistics.median(what(run) for run in runs)
 
 
-def _ratio(ours: Sequence[Effort | _Replay], peer: Sequence[Effort | _Replay]) -> float:
-    mine, theirs = (statistics.median(run.seconds for run in runs) for runs in (ours, peer))
-    return mine / theirs
+def _seconds(*sides: Sequence[Effort | _Replay]) -> list[list[float]]:
+    return [[run.seconds for run in runs] for runs in sides]

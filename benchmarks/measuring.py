@@ -27,6 +27,10 @@ class Budget:
     :param bound: the budget.
     :param at_least: whether the ratio must be at least the bound; at most, otherwise.
     :param details: what was measured, a line each.
+    :param ours: what was measured of each run, from process start where the budget counts so.
+    :param peer: likewise, of the peer.
+    :param unit: of both.
+    :param count: values of one run.
     """
 
     name: str
@@ -34,6 +38,10 @@ class Budget:
     bound: float
     at_least: bool
     details: Sequence[str]
+    ours: Sequence[float] = ()
+    peer: Sequence[float] = ()
+    unit: str = "s"
+    count: int = 0
 
     @property
     def measured(self) -> bool:
@@ -157,6 +165,23 @@ def spread(name: str, times: Sequence[float], count: int, what: str = "values") 
     )
 
 
+def beside(
+    name: str, ours: Sequence[float], peer: Sequence[float], bound: float, details: Sequence[str], count: int = 0
+) -> Budget:
+    """
+    Compare what two take: the ratio says how many times as much ours is.
+
+    :param name: of the budget.
+    :param ours: s.
+    :param peer: s.
+    :param bound: the most.
+    :param details: what was measured, a line each.
+    :param count: values of one run.
+    """
+    ratio = statistics.median(ours) / statistics.median(peer)
+    return Budget(name, ratio, bound, False, details, ours, peer, count=count)
+
+
 def faster(
     name: str, ours: Sequence[float], peer: Sequence[float], count: int, bound: float, *more: str, what: str = "values"
 ) -> Budget:
@@ -178,4 +203,7 @@ def faster(
         bound,
         True,
         [spread(who, times, count, what) for who, times in (("ours", ours), ("peer", peer))] + [*more],
+        ours,
+        peer,
+        count=count,
     )

@@ -24,6 +24,7 @@ from typing import Self
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.core.segments.record_batches.records import to_arrow_batches
 from benchmarks.measuring import Budget, seconds, spread, turn_by_turn
+from benchmarks.reporting import add_option, report
 from dev.peers import peer_command
 
 CHUNK_BYTES = 8 << 20
@@ -150,7 +151,8 @@ def measured(shape: Shape, peer: RecordsPeer, folder: Path, size: int, runs: int
     ]
     if shape.least_mb_per_s is None:
         return "\n    ".join([shape.name, *details])
-    return Budget(f"{shape.name}, of {shape.least_mb_per_s} MB/s", rate / shape.least_mb_per_s, 1.0, True, details)
+    name, ratio = f"{shape.name}, of {shape.least_mb_per_s} MB/s", rate / shape.least_mb_per_s
+    return Budget(name, ratio, 1.0, True, details, ours, theirs, count=records)
 
 
 def main() -> int:
@@ -158,14 +160,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=64, help="of each log (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=9, help="runs of each side (default: %(default)s)")
+    add_option(parser)
     arguments = parser.parse_args()
-    missed = 0
     with RecordsPeer() as peer, tempfile.TemporaryDirectory() as folder:
-        for shape in SHAPES:
-            line = measured(shape, peer, Path(folder), arguments.megabytes << 20, arguments.runs)
-            print(line, flush=True)
-            missed += isinstance(line, Budget) and not line.met
-    return 1 if missed else 0
+        size = arguments.megabytes << 20
+        lines = (measured(shape, peer, Path(folder), size, arguments.runs) for shape in SHAPES)
+        return report(lines, arguments.figures)
 
 
 if __name__ == "__main__":

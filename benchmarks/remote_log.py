@@ -41,6 +41,7 @@ from benchmarks.remote_copying import (
 )
 from benchmarks.remote_reading import Remote, Taken, consume_remote, read_remote
 from benchmarks.remote_topic import Shape, full_topic, pinned_to, remote_only
+from benchmarks.reporting import add_option, report
 from benchmarks.topic import BROKER_OPTIONS
 from dev.broker import LocalKafka
 from dev.s3 import BUCKET, VersityGateway, store_options
@@ -75,14 +76,11 @@ def main() -> int:
     )
     parser.add_argument("--runs", type=int, default=3, help="runs of each side (default: %(default)s)")
     parser.add_argument("--only", choices=known, help="one of the measurements")
+    add_option(parser)
     arguments = parser.parse_args()
     wanted = [arguments.only] if arguments.only else known
     sizes = [megabytes * 2**20 for megabytes in arguments.sizes]
-    missed = 0
-    for line in _measured(wanted, arguments.megabytes * 2**20, sizes, arguments.runs):
-        print(line, flush=True)
-        missed += isinstance(line, Budget) and not line.met
-    return 1 if missed else 0
+    return report(_measured(wanted, arguments.megabytes * 2**20, sizes, arguments.runs), arguments.figures)
 
 
 def _measured(wanted: Collection[str], size: int, sizes: Sequence[int], runs: int) -> Iterator[Budget | str]:
@@ -136,6 +134,8 @@ def _reading(kafka: LocalKafka, shape: Shape, tip: TopicIdPartition, records: in
         1.0,
         False,
         [f"{grown / 2**20:,.0f} MiB beyond the imports, of {DEFAULT_MAX_DECOMPRESSED_BYTES // 2**20} MiB"],
+        [taken.grown_bytes for taken in ours],
+        unit="B",
     )
 
 
@@ -164,7 +164,8 @@ def _timed(name: str, ours: list[float], peer: list[float], records: int, *, is_
         return faster(name, ours, peer, records, 2.0, what="records")
     allowed = statistics.median(peer) + LATE_S
     told = [spread(who, times, records, "records") for who, times in (("ours", ours), ("peer", peer))]
-    return Budget(f"{name}, to peer + {LATE_S} s", statistics.median(ours) / allowed, 1.0, False, told)
+    name = f"{name}, to peer + {LATE_S} s"
+    return Budget(name, statistics.median(ours) / allowed, 1.0, False, told, ours, peer, count=records)
 
 
 def _from_s3(kafka: LocalKafka, folder: Path, tip: TopicIdPartition, records: int, runs: int) -> Iterator[float]:

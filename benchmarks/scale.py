@@ -22,7 +22,8 @@ from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from benchmarks import ours
 from benchmarks.cleaning import Run
 from benchmarks.filled import FilledTopic, World
-from benchmarks.measuring import Budget, spread
+from benchmarks.measuring import Budget, beside, spread
+from benchmarks.reporting import add_option, report
 from benchmarks.spark import session
 from benchmarks.spark_budgets import SparkBudgets
 from benchmarks.topic import METADATA_PARTITIONS, TOPIC, served_topic
@@ -38,13 +39,10 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=5_000_000, help="events of the topic (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=5, help="runs of each side (default: %(default)s)")
     parser.add_argument("--only", choices=("cleaner", "spark"), help="marking and planning alone, or the Spark job")
+    add_option(parser)
     arguments = parser.parse_args()
-    missed = 0
     with tempfile.TemporaryDirectory(prefix="rlmm-bench-") as folder, served_topic() as config:
-        for budget in _measured(config, arguments, Path(folder)):
-            print(budget, flush=True)
-            missed += not budget.met
-    return 1 if missed else 0
+        return report(_measured(config, arguments, Path(folder)), arguments.figures)
 
 
 def _measured(config: KafkaClientConfig, arguments: argparse.Namespace, folder: Path) -> Iterator[Budget]:
@@ -87,10 +85,12 @@ def _p8(filled: FilledTopic, runs: int, folder: Path) -> Generator[Budget, None,
         spread("peer", replays, filled.events),
         f"mark {_median(first, 'mark_s'):.2f} s, plan {_median(first, 'plan_s'):.2f} s, {first[0].planned:,} planned",
     ]
-    ratio = statistics.median(run.seconds for run in first) / statistics.median(replays)
-    peak = max(run.peak_bytes for run in first)
-    yield Budget(f"P8 mark and plan, nothing kept, in {filled.partitions}", ratio, 1.5, False, details)
-    yield Budget(f"P8 peak memory, of 1.2 GB, in {filled.partitions}", peak / MOST_BYTES, 1.0, False, [f"{peak:,} B"])
+    seconds, peaks = [run.seconds for run in first], [run.peak_bytes for run in first]
+    yield beside(
+        f"P8 mark and plan, nothing kept, in {filled.partitions}", seconds, replays, 1.5, details, filled.events
+    )
+    name, peak = f"P8 peak memory, of 1.2 GB, in {filled.partitions}", max(peaks)
+    yield Budget(name, peak / MOST_BYTES, 1.0, False, [f"{peak:,} B"], peaks, unit="B")
     return first
 
 
@@ -99,12 +99,12 @@ def _p9(said: str, filled: FilledTopic, records: int, first: list[Run], folder: 
     kept = _work_folder(folder, filled, 0)
     again = [filled.mark_and_plan(Path(copytree(kept, f"{kept}-{records}-{n}"))) for n in range(len(first))]
     assert [run.records for run in again] == [records] * len(first)
-    ratio = statistics.median(run.seconds for run in again) / statistics.median(run.seconds for run in first)
     details = [
         spread("ours", [run.seconds for run in again], filled.events),
         f"mark {_median(again, 'mark_s'):.2f} s, plan {_median(again, 'plan_s'):.2f} s, {records:,} records read",
     ]
-    return Budget(f"P9 {said}, in {filled.partitions}", ratio, 0.1, False, details)
+    mine, theirs = ([run.seconds for run in runs] for runs in (again, first))
+    return beside(f"P9 {said}, in {filled.partitions}", mine, theirs, 0.1, details)
 
 
 def _work_folder(folder: Path, filled: FilledTopic, number: int) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.filled import FilledTopic, World
-from benchmarks.measuring import Budget, Effort, in_turns, spread
+from benchmarks.measuring import Budget, Effort, beside, in_turns, spread
 from benchmarks.spark import SparkJob
 
 DEFAULTS, TUNED = 2.2, 2.7
@@ -85,9 +85,9 @@ class SparkBudgets:
         :param few: the runs of as many events in few.
         """
         for measure in MEASURES:
-            ratio = measure.median(full) / measure.median(few)
             details = [measure.spread("many", full, filled.events), measure.spread("few", few, filled.events)]
-            yield Budget(f"P3 in {filled.partitions} as in few, {measure.said}", ratio, 1.2, False, details)
+            mine, theirs = ([*map(measure.of, efforts)] for efforts in (full, few))
+            yield beside(f"P3 in {filled.partitions} as in few, {measure.said}", mine, theirs, 1.2, details)
 
     def other_sizes(self, size: int, full: list[Effort], partitions: Sequence[int]) -> Iterator[Budget]:
         """
@@ -99,15 +99,14 @@ class SparkBudgets:
         """
         half = self._world.fill("half", partitions[0], size // 2)
         taken = self._times(half)
-        ratio = statistics.median(effort.seconds for effort in full) / statistics.median(taken)
-        yield Budget("P3 twice the events", ratio, 2.2, False, [spread("half", taken, half.events)])
+        whole = [effort.seconds for effort in full]
+        yield beside("P3 twice the events", whole, taken, 2.2, [spread("half", taken, half.events)])
         for number in partitions:
             small = self._world.fill(f"small-in-{number}", number, SMALL)
             taken = self._times(small)
             ratio = statistics.median(taken) / SMALL_S
-            yield Budget(
-                f"P3 50,000 events in {number}, of 3 s", ratio, 1.0, False, [spread("ours", taken, small.events)]
-            )
+            name, details = f"P3 50,000 events in {number}, of 3 s", [spread("ours", taken, small.events)]
+            yield Budget(name, ratio, 1.0, False, details, taken)
 
     def p3i(self, filled: FilledTopic, full: list[Effort]) -> Iterator[Budget]:
         """
@@ -121,9 +120,9 @@ class SparkBudgets:
         assert [records for _, records in found] == [filled.later] * self._runs
         new = [taken for taken, _ in found]
         for measure in MEASURES:
-            ratio = measure.median(new) / measure.median(full)
             details = [measure.spread("ours", new, filled.later)]
-            yield Budget(f"P3i 1 % new events in {filled.partitions}, {measure.said}", ratio, 0.25, False, details)
+            mine, theirs = ([*map(measure.of, efforts)] for efforts in (new, full))
+            yield beside(f"P3i 1 % new events in {filled.partitions}, {measure.said}", mine, theirs, 0.25, details)
 
     def _job(self, filled: FilledTopic) -> SparkJob:
         if filled.name not in self._jobs:
@@ -151,5 +150,7 @@ def _beside(
         bound = max(bound, OVER_PYTHON * floor)
     details = [measure.spread("ours", full, filled.events), measure.spread("peer", scans, filled.events)]
     details.append(f"{measure.spread('python', python, filled.events)}, {floor:.2f}x of the peer")
-    ratio = measure.median(full) / measure.median(scans)
-    return Budget(f"P3 in {filled.partitions} beside {peer}, {measure.said}", ratio, bound, False, details)
+    mine, theirs = ([*map(measure.of, efforts)] for efforts in (full, scans))
+    return beside(
+        f"P3 in {filled.partitions} beside {peer}, {measure.said}", mine, theirs, bound, details, filled.events
+    )

@@ -38,7 +38,8 @@ from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
 from airflow_provider_rlmm.features.survey.inventory_files import write_inventory
 from airflow_provider_rlmm.features.survey.survey import survey
 from airflow_provider_rlmm.overview.inventories import segments, topics
-from benchmarks.measuring import Budget, spread
+from benchmarks.measuring import Budget, beside, spread
+from benchmarks.reporting import add_option, report
 
 METADATA_PARTITIONS = 50
 SEGMENTS_PER_PARTITION = 50
@@ -56,13 +57,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--segments", type=int, default=500_000, help="live segments (default: %(default)s)")
     parser.add_argument("--runs", type=int, default=5, help="runs of each side (default: %(default)s)")
+    add_option(parser)
     arguments = parser.parse_args()
     log, cluster = _topic(arguments.segments)
     with tempfile.TemporaryDirectory(prefix="rlmm-bench-") as folder:
         budgets = _measured(log, cluster, arguments.segments, arguments.runs, Path(folder))
-    for budget in budgets:
-        print(budget, flush=True)
-    return 0 if all(budget.met for budget in budgets) else 1
+    return report(budgets, arguments.figures)
 
 
 def _topic(count: int) -> tuple[InProcessMetadataEventLog, InProcessClusterTopics]:
@@ -119,15 +119,16 @@ def _measured(
 
     plans, surveys = [plan() for _ in range(runs)], [look() for _ in range(runs)]
     ids = topics(str(folder), "cluster-bench", rows=1).rows[0].topic_id
-    page = statistics.median(
+    pages = [
         _seconds(lambda: (topics(str(folder), "cluster-bench"), segments(str(folder), "cluster-bench", ids, 0)))
         for _ in range(runs)
-    )
+    ]
+    page = statistics.median(pages)
     size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
     told = [spread("survey", surveys, count, "segments"), spread("plan", plans, count, "segments"), f"{size:,} B"]
     return [
-        Budget("a survey beside the plan", statistics.median(surveys) / statistics.median(plans), 2.0, False, told),
-        Budget("two pages of it, of 0.2 s", page / MOST_PAGE_S, 1.0, False, [f"{page * 1000:.1f} ms"]),
+        beside("a survey beside the plan", surveys, plans, 2.0, told, count),
+        Budget("two pages of it, of 0.2 s", page / MOST_PAGE_S, 1.0, False, [f"{page * 1000:.1f} ms"], pages),
     ]
 
 

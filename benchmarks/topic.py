@@ -37,7 +37,10 @@ def served_topic() -> Iterator[KafkaClientConfig]:
 
 
 def create_topics(
-    config: KafkaClientConfig, topics: Mapping[str, int], settings: Mapping[str, str] = MappingProxyType({})
+    config: KafkaClientConfig,
+    topics: Mapping[str, int],
+    settings: Mapping[str, str] = MappingProxyType({}),
+    metadata_topic: str = TOPIC,
 ) -> dict[str, UUID]:
     """
     Make topics that exist, and return their ids by name.
@@ -45,12 +48,13 @@ def create_topics(
     :param config: the clients' properties.
     :param topics: name → number of partitions.
     :param settings: of each of them.
+    :param metadata_topic: which the cluster has.
     """
     admin = AdminClient(dict(config.properties))
     new = [NewTopic(name, count, 1, config=dict(settings)) for name, count in topics.items()]
     for made in admin.create_topics(new).values():
         made.result(60.0)
-    with closing(KafkaClusterTopics(config, TOPIC)) as cluster:
+    with closing(KafkaClusterTopics(config, metadata_topic)) as cluster:
         return dict(cluster.list_topics())
 
 
