@@ -14,6 +14,7 @@ CONTEXT = "features/copying/copy_context.py"
 COPIER = "features/copying/copier.py"
 PREVIEW = "features/copying/copy_preview.py"
 SEGMENT_COPY = "features/copying/segment_copy.py"
+COPY_SOURCE = "features/copying/copy_source.py"
 COMPARISON = "features/copying/leader_comparison.py"
 COPY_REPLAY = "features/copying/copy_replay.py"
 
@@ -442,6 +443,14 @@ COPYING = [
         "finishes what is not seen in storage",
         "        if missing := storage.missing_keys(storage.layout.required_keys(finished)):",
         f"{_COPIER}test_an_object_that_is_not_seen_is_not_finished",
+    ),
+    Mutation(
+        "whole copy",
+        "takes what was verified ahead of another segment for this one",
+        COPY_SOURCE,
+        "        if expected is not None and expected[0] == segment:\n",
+        "        if expected is not None:\n",
+        "features/copying/test_directory_source.py::test_another_segment_than_the_expected_one_is_verified_itself",
     ),
     Mutation(
         "whole copy",

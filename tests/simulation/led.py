@@ -149,6 +149,9 @@ class Replica:
         files: list[Any] = [b"log", b"index", b"time index", b"snapshot"]
         return ReadyCopy(segment, LogSegmentData(*files, text), lambda: None)
 
+    def expect(self, segment: LocalSegment) -> None:
+        """In one thread nothing is begun ahead."""
+
     def last_records(self, start_offset: int, end_offset: int) -> tuple[LeaderRecord, ...]:
         last: dict[int, LeaderRecord] = {}
         for offset in range(max(start_offset, self.log_start), min(end_offset, self.end)):

@@ -90,7 +90,8 @@ class RemoteLogCopier:
                 raise CopyRefusedError(
                     f"{segment} is not in remote storage though it was copied: look at its leader epochs"
                 )
-            work.copied.append(work.copier.copy(segment, situation))
+            is_last = len(found.segments) == 1 or len(work.copied) + 1 == limit
+            work.copied.append(work.copier.copy(segment, situation, None if is_last else found.segments[1]))
         return _End(f"max_segments is {limit}: the next run goes on", needs_person=False)
 
     def _note_lag(self, situation: CopySituation) -> None:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
+from threading import Thread
 from typing import Protocol
 
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
@@ -57,6 +59,15 @@ class CopySource(Protocol):
         :param segment: one of the closed segments.
         """
 
+    def expect(self, segment: LocalSegment) -> None:
+        """
+        Say which segment is likely to be verified next, so that it may be begun while another one is copied.
+
+        It raises nothing: what goes wrong is raised by :meth:`verify` of that segment.
+
+        :param segment: one of the closed segments.
+        """
+
     def last_records(self, start_offset: int, end_offset: int) -> tuple[LeaderRecord, ...]:
         """
         Return the last record of each leader epoch between two offsets, ascending; control records do not count.
@@ -76,6 +87,7 @@ class DirectorySource:
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
         self._segments = {segment.base_offset: segment for segment in directory.closed_segments}
+        self._expected: tuple[LocalSegment, Future[ReadyCopy]] | None = None
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
@@ -103,6 +115,24 @@ class DirectorySource:
 
     def verify(self, segment: LocalSegment) -> ReadyCopy:
         """See :class:`CopySource`."""
+        expected, self._expected = self._expected, None
+        if expected is not None and expected[0] == segment:
+            return expected[1].result()
+        return self._verified(segment)
+
+    def expect(self, segment: LocalSegment) -> None:
+        """See :class:`CopySource`; nobody waits for what is not asked for any more."""
+        ready: Future[ReadyCopy] = Future()
+        self._expected = segment, ready
+        Thread(target=self._try_to_verify, args=(segment, ready), name="rlmm verification", daemon=True).start()
+
+    def _try_to_verify(self, segment: LocalSegment, ready: Future[ReadyCopy]) -> None:
+        try:
+            ready.set_result(self._verified(segment))
+        except BaseException as e:
+            ready.set_exception(e)
+
+    def _verified(self, segment: LocalSegment) -> ReadyCopy:
         verified = verify_segment(self._directory, self._segments[segment.base_offset])
         if verified.local_segment != segment:
             raise LogDirectoryError(

@@ -86,12 +86,15 @@ class SegmentCopier(FollowedPartition):
         self.taken_back: list[RemoteLogSegmentMetadata] = []
         """The copies that were taken back, by whichever run they were begun."""
 
-    def copy(self, segment: LocalSegment, situation: CopySituation) -> RemoteLogSegmentMetadata:
+    def copy(
+        self, segment: LocalSegment, situation: CopySituation, following: LocalSegment | None = None
+    ) -> RemoteLogSegmentMetadata:
         """
         Copy a segment.
 
         :param segment: the next candidate.
         :param situation: the moment in which it was chosen.
+        :param following: the candidate behind it, which is verified meanwhile; ``None`` where the run ends before.
         :return: the segment as it was finished.
         :raises RlmmError: if it was not copied; it was taken back then, or a later run takes it back.
         """
@@ -105,6 +108,8 @@ class SegmentCopier(FollowedPartition):
         try:
             # Of two announcements the first one in the log counts; the replay has both by now.
             _require(situation.obstacle_to(metadata))
+            if following is not None:
+                self._source.expect(following)
             update = self._transfer(metadata, ready, lease)
             proof = self._compare(segment, situation)
             situation = self._look_again(metadata.with_update(update), proof, lease)

@@ -78,6 +78,7 @@ class FakeSource:
     changed: bool = False
     diverged_from: int | None = None
     before: Callable[[str], object] = lambda _: None
+    expected: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for name in ("log", "index", "timeindex", "snapshot"):
@@ -107,6 +108,9 @@ class FakeSource:
         text = self.leader_epochs.in_range(-1, segment.end_offset + 1).to_text().encode()
         files = [self.path / name for name in ("log", "index", "timeindex", "snapshot")]
         return ReadyCopy(segment, LogSegmentData(*files, text), self.check_unchanged)
+
+    def expect(self, segment: LocalSegment) -> None:
+        self.expected.append(segment.base_offset)
 
     def check_unchanged(self) -> None:
         if self.changed:

@@ -127,6 +127,14 @@ def test_a_run_may_be_limited(world: CopyWorld) -> None:
     assert [m.start_offset for m in world.copy().copied] == [20, 30]
 
 
+def test_the_next_segment_is_expected_while_one_is_copied_and_none_behind_the_last(world: CopyWorld) -> None:
+    world.limits = CopyLimits(max_segments=3)
+    world.copy()
+    assert world.source.expected == [10, 20]
+    world.copy()
+    assert world.source.expected == [10, 20], "the only one that is left has none behind it"
+
+
 def test_a_damaged_segment_ends_the_run_and_nothing_behind_it_is_copied(world: CopyWorld) -> None:
     world.source.damaged.add(20)
     report = world.copy()
