@@ -52,6 +52,7 @@ COLUMNS = (
     "features.reading.segment_access",
     "features.reading.segment_reading",
     "features.reading.timestamp_search",
+    "features.reading.transaction_search",
     "features.reading.transactions",
     "features.retention.spark.executor.*",
     "features.survey.tables",
