@@ -22,8 +22,8 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output
+from airflow_provider_rlmm.cli.own_process import begin_process
 from airflow_provider_rlmm.cli.runs import Run
-from airflow_provider_rlmm.cli.without_pandas import hide_pandas
 from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 
@@ -137,7 +137,7 @@ def work(job: CleaningJob, pipe: Connection) -> None:
     :param job: what to do.
     :param pipe: to the parent: numbers come, a :data:`Message` each goes.
     """
-    hide_pandas()
+    begin_process()
     tell, package = _Telling(pipe), logging.getLogger("airflow_provider_rlmm")
     package.setLevel(job.log_level)
     package.addHandler(_ToldLines(tell, job.log_level))

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from airflow_provider_rlmm.cli.without_pandas import hide_pandas
+from airflow_provider_rlmm.cli.own_process import begin_process
 
 
 def main() -> None:
     """Run the command, and leave the process with its exit code."""
-    hide_pandas()
+    begin_process()
     from airflow_provider_rlmm.cli.main import main
 
     main()

@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing import Pipe
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ from airflow_provider_rlmm.cli.cleaning_processes import (
     processes_of,
     shares_of,
 )
+from airflow_provider_rlmm.cli.interrupts import remembering_interrupts
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import Run
@@ -175,13 +177,15 @@ def test_an_interrupt_ends_the_processes(
     handler = CtrlC()
     cleaning_processes.logger.addHandler(handler)
     try:
-        with pytest.raises(KeyboardInterrupt):
+        with remembering_interrupts(), pytest.raises(KeyboardInterrupt):
             cleaned()
     finally:
         cleaning_processes.logger.removeHandler(handler)
     for child in started:
         child.process.join(60)
-    assert {child.process.exitcode for child in started} == {-ended_by}
+    # One that is still starting hears the word.
+    codes = {child.process.exitcode for child in started}
+    assert -ended_by in codes <= {-signal.SIGTERM, -ended_by}
 
 
 @pytest.mark.slow
@@ -222,7 +226,7 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Parent:
         ours, theirs = Pipe()
 
         def work() -> None:
-            with theirs:
+            with theirs, suppress(SystemExit):
                 cleaning_child.work(job, theirs)
 
         thread = threading.Thread(target=work)
@@ -230,7 +234,7 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Parent:
         process = SimpleNamespace(join=thread.join, kill=lambda: None, terminate=lambda: None, exitcode=0)
         return cleaning_processes._Child(process, ours)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(cleaning_child, "hide_pandas", lambda: None)
+    monkeypatch.setattr(cleaning_child, "begin_process", lambda: None)
     monkeypatch.setattr(cleaning_child, "parent_process", lambda: parent)
     monkeypatch.setattr(cleaning_processes, "_started", started)
     monkeypatch.setattr(cleaning_processes, "processes_of", lambda *_: 2)

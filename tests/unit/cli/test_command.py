@@ -146,16 +146,35 @@ def test_nothing_of_airflow_or_spark_is_imported_and_nothing_heavy_for_help() ->
 
 @pytest.mark.slow
 def test_the_process_of_the_command_does_without_pandas() -> None:
-    """pyarrow would import it for the first value of Python's that it is given."""
+    """pyarrow would import it for the first value of Python's that it is given. Garbage is looked for seldom, too."""
     program = (
         "import sys, pyarrow as pa; from airflow_provider_rlmm.cli import start; sys.argv = ['rlmm', '--version']\n"
         "try: start.main()\n"
         "except SystemExit: pass\n"
         "assert pa.array([1.0, None]).null_count == 1\n"
         "assert 'pandas' not in sys.modules\n"
+        "import gc; assert gc.get_threshold()[0] == 100_000\n"
         "sys.meta_path.pop(0); import pandas"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+@pytest.mark.slow
+def test_processes_of_the_command_take_no_module_out_of_the_users_folder(tmp_path: Path) -> None:
+    folder, script = tmp_path / "folder", tmp_path / "bin" / "program"
+    folder.mkdir()
+    script.parent.mkdir()
+    (folder / "pickle.py").write_text("raise SystemExit('taken')")
+    script.write_text(
+        "from multiprocessing import get_context\n"
+        "from airflow_provider_rlmm.cli.own_process import begin_process\n"
+        "if __name__ == '__main__':\n"
+        "    begin_process()\n"
+        "    started = get_context('spawn').Process(target=print, args=('done',))\n"
+        "    started.start(); started.join(); raise SystemExit(started.exitcode)"
+    )
+    done = subprocess.run([sys.executable, str(script)], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
 # -- decode ----------------------------------------------------------------------------------------------------------
