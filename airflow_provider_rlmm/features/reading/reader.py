@@ -59,7 +59,7 @@ class RemoteLogReader:
     :param storage: has their objects.
     :param index_cache: keeps their indexes; ``None`` for one of the reader's own.
     :param metrics: counts; ``None`` for one of the reader's own.
-    :param chunk_bytes: bytes of a log that are fetched at once; a larger record batch is fetched whole.
+    :param chunk_bytes: bytes of a log that are fetched at once, and as many ahead; a larger record batch is fetched whole.
     :param max_decompressed_bytes: most bytes that a record batch may have, compressed or not; as much is yielded at once.
     :param timeout_s: for how long a storage that does not answer is asked again, in seconds.
     :param bytes_per_second: most bytes of logs that are fetched per second, ``None`` for no limit.
