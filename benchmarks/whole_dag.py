@@ -29,6 +29,7 @@ from benchmarks.tasks import Tasks
 from benchmarks.topic import BROKER_OPTIONS, create_topics
 from dev.airflow import LocalAirflow
 from dev.broker import METADATA_TOPIC, LocalKafka
+from dev.roots import expected_root_of
 
 CLEANER, EMPTY = "remote_log_cleaner", "empty_tasks_{}"
 MOST_S = 10.0
@@ -99,9 +100,11 @@ def _airflow(kafka: LocalKafka, tasks: Tasks) -> LocalAirflow:
     dags.mkdir()
     copy(Path(dags_folder(), f"{CLEANER}.py"), dags)
     (dags / "empty_tasks.py").write_text(EMPTY_DAGS)
+    # No broker copies anything after the first look: the root is named, so that nothing needs a person.
+    storage = {"storage_uri": tasks.storage.as_uri(), "expected_root": expected_root_of(tasks.storage)}
     connections = {
         "kafka_default": {"conn_type": "kafka", "extra": kafka.client_config()},
-        "rlmm_default": {"conn_type": "rlmm", "extra": {"storage_uri": tasks.storage.as_uri(), **tasks.extra}},
+        "rlmm_default": {"conn_type": "rlmm", "extra": {**storage, **tasks.extra}},
     }
     return LocalAirflow(
         tasks.folder / "home",
@@ -116,12 +119,17 @@ def _run(airflow: LocalAirflow, dag_id: str) -> tuple[float, int]:
     """Run a DAG; return the seconds from its trigger to its end, and how many tasks were processes."""
     run_id = airflow.trigger(dag_id)
     state = airflow.wait(dag_id, run_id, timeout=900)
-    assert state == "success", airflow.task_states(dag_id, run_id)
+    assert state == "success", f"{airflow.task_states(dag_id, run_id)}\n{_logs_of_failed(airflow, dag_id, run_id)}"
     (run,) = [run for run in airflow.runs(dag_id) if run["dag_run_id"] == run_id]
     queued, ended = (datetime.fromisoformat(run[when]) for when in ("queued_at", "end_date"))
     # One that decides itself that nothing is to be done was a process, too.
     ran = sum(bool(each["pid"]) for each in airflow.task_instances(dag_id, run_id))
     return (ended - queued).total_seconds(), ran
+
+
+def _logs_of_failed(airflow: LocalAirflow, dag_id: str, run_id: str) -> str:
+    states = airflow.task_states(dag_id, run_id)
+    return "\n".join(airflow.task_log(dag_id, run_id, task) for task, state in states.items() if state == "failed")
 
 
 if __name__ == "__main__":
