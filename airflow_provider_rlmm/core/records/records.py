@@ -85,8 +85,17 @@ class TopicIdPartition:
     partition: int
 
     def __hash__(self) -> int:
-        # The fields' own hashes cost several times as much, for every event that is replayed.
+        # The fields' own hashes cost several times as much, for every event that is replayed; so does their comparison.
         return hash((self.topic_id.int, self.partition))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, TopicIdPartition):
+            return NotImplemented
+        return (
+            self.topic_id.int == other.topic_id.int and self.partition == other.partition and self.topic == other.topic
+        )
 
     def __str__(self) -> str:
         return f"{kafka_uuid_str(self.topic_id)}:{name_in_text(self.topic)}-{self.partition}"
@@ -106,6 +115,11 @@ class RemoteLogSegmentId:
 
     def __hash__(self) -> int:
         return hash(self.id.int)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RemoteLogSegmentId):
+            return NotImplemented
+        return self.id.int == other.id.int and self.topic_id_partition == other.topic_id_partition
 
     def __str__(self) -> str:
         return f"{self.topic_id_partition}/{kafka_uuid_str(self.id)}"

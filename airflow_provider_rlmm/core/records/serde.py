@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
@@ -53,11 +54,9 @@ def serialize(event: RemoteLogMetadata) -> bytes:
     :param event: any record.
     :raises MalformedMetadataError: if a field does not fit its type, or :func:`deserialize` would refuse the result.
     """
-    out = bytearray()
-    wire.write_uvarint(out, _FRAME_VERSION)
     api_key, version = api_key_of(event), _version_of(event)
-    wire.write_uvarint(out, api_key)
-    wire.write_uvarint(out, version)
+    # Three varints: each of them is small.
+    out = bytearray((_FRAME_VERSION, api_key, version))
     try:
         _check(event)
         _BODIES[api_key][version].write(out, event)
@@ -210,6 +209,9 @@ class _Structure:
         """Append a record."""
         for name, write, _, _ in self._fields:
             write(out, getattr(record, name))
+        if not self._tagged:
+            wire.write_no_tags(out)
+            return
         given = [(tag, f) for tag, f in enumerate(self._tagged) if getattr(record, f.name) != f.default]
         wire.write_uvarint(out, len(given))
         for tag, field in given:
@@ -232,15 +234,18 @@ class _Structure:
 
 
 def _state(kind: type[RemoteLogSegmentState | RemotePartitionDeleteState], what: str) -> _Field:
+    known = {int(state): state for state in kind}
+
     def write(out: bytearray, state: int) -> None:
-        wire.write_int8(out, kind(state))
+        if state not in known:
+            raise ValueError(f"{what} {state!r} is unknown")
+        wire.write_int8(out, known[state])
 
     def read(reader: Reader, what: str) -> RemoteLogSegmentState | RemotePartitionDeleteState:
         state_id = reader.int8("state")
-        try:
-            return kind(state_id)
-        except ValueError as e:
-            raise MalformedMetadataError(f"{what} {state_id} is unknown") from e
+        if (state := known.get(state_id)) is None:
+            raise MalformedMetadataError(f"{what} {state_id} is unknown")
+        return state
 
     return _Field("state", write, read, what)
 
@@ -273,7 +278,42 @@ _TOPIC_ID_PARTITION = _Structure(
     _Field("topic_id", wire.write_uuid, Reader.uuid, "topic id"),
     _Field("partition", wire.write_int32, Reader.int32, "partition"),
 )
-_TIP_FIELD = _Field("topic_id_partition", _TOPIC_ID_PARTITION.write, _TOPIC_ID_PARTITION.read, "topic id partition")
+_BEHIND_THE_TOPIC = 16 + 4 + 1
+"""Bytes of a topic id partition behind the topic's name: id, partition and no tagged field."""
+
+
+@lru_cache(maxsize=1024)
+def _bytes_of(tip: TopicIdPartition) -> bytes:
+    """Return the bytes of a user partition: many records are about the same."""
+    out = bytearray()
+    _TOPIC_ID_PARTITION.write(out, tip)
+    return bytes(out)
+
+
+@lru_cache(maxsize=1024)
+def _tip_of(data: bytes) -> TopicIdPartition | None:
+    """Return the user partition that bytes stand for; ``None`` where they are something else, or more than that."""
+    reader = Reader(data)
+    try:
+        tip: TopicIdPartition = _TOPIC_ID_PARTITION.read(reader)
+    except MalformedMetadataError:
+        return None
+    return None if reader.remaining or reader.beyond_limits is not None else tip
+
+
+def _write_tip(out: bytearray, tip: TopicIdPartition) -> None:
+    out += _bytes_of(tip)
+
+
+def _read_tip(reader: Reader, what: str) -> TopicIdPartition:
+    tip = reader.known(_BEHIND_THE_TOPIC, _tip_of)
+    if tip is not None:
+        return tip
+    found: TopicIdPartition = _TOPIC_ID_PARTITION.read(reader, what)
+    return found
+
+
+_TIP_FIELD = _Field("topic_id_partition", _write_tip, _read_tip, "topic id partition")
 _SEGMENT_ID = _Structure(
     RemoteLogSegmentId, "a segment id", _TIP_FIELD, _Field("id", wire.write_uuid, Reader.uuid, "segment id")
 )

@@ -10,9 +10,13 @@ Kafka's ``ByteBufferAccessor`` and ``ByteUtils`` in what it accepts, quirks incl
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
+
+T = TypeVar("T")
 
 MAX_STRING_BYTES = 0x7FFF
 """The longest string that Kafka's generated classes read or write, in bytes of UTF-8."""
@@ -118,6 +122,22 @@ class Reader:
         """Number of bytes not yet read."""
         return len(self._data) - self._position
 
+    def known(self, behind: int, value_of: Callable[[bytes], T | None]) -> T | None:
+        """
+        Return what a compact string and the bytes behind it stand for, and pass over them; ``None`` where that is not known.
+
+        :param behind: how many bytes follow the string.
+        :param value_of: what exactly these bytes stand for, ``None`` where it does not know; it may remember.
+        """
+        start = self._position
+        if start >= len(self._data) or (size := self._data[start]) > 0x7F:
+            return None
+        end = start + size + behind
+        if end > len(self._data) or (value := value_of(self._data[start:end])) is None:
+            return None
+        self._position = end
+        return value
+
     def array(self, size: int, what: str) -> bytes:
         """Return the next ``size`` bytes; a negative number is refused, as in Java."""
         start = self._position
@@ -211,7 +231,11 @@ class Reader:
             self.array(self.uvarint(what), what)
 
     def _number(self, codec: struct.Struct, what: str) -> int:
-        value: int = codec.unpack(self.array(codec.size, what))[0]
+        start = self._position
+        if start + codec.size > len(self._data):
+            self.array(codec.size, what)
+        self._position = start + codec.size
+        value: int = codec.unpack_from(self._data, start)[0]
         return value
 
 

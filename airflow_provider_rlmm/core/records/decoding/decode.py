@@ -47,6 +47,9 @@ _MURMUR2_MULTIPLIER = np.uint32(0x5BD1E995)
 _MURMUR2_START = np.uint32(((0x9747B28C ^ 4) * 0x5BD1E995) & 0xFFFFFFFF)
 _JAVA_FACTOR = np.uint32(31)
 
+_SEGMENT_STATES = {int(state): state for state in RemoteLogSegmentState}
+_PARTITION_STATES = {int(state): state for state in RemotePartitionDeleteState}
+
 _MISNAMED = "the key does not name what the value names, or is none that is known"
 _FORGOTTEN = "the value is null, its key names a segment: the log cleaner is to forget what was said by that key"
 
@@ -137,7 +140,7 @@ def iter_events(batch: Any) -> Iterator[RemoteLogMetadata | None]:
     # Most records are about a user partition that others are about, too.
     tips: dict[tuple[Any, ...], TopicIdPartition] = {}
     for row in zip(*columns, strict=True):
-        yield _event(dict(zip(FIELDS, row, strict=True)), tips)
+        yield _event(row, tips)
 
 
 def forgotten_keys(batch: Any) -> list[tuple[int, RecordKey]]:
@@ -154,44 +157,41 @@ def forgotten_keys(batch: Any) -> list[tuple[int, RecordKey]]:
     return [(row, key) for row, key in zip(rows.tolist(), keys, strict=True) if key is not None]
 
 
-def _event(row: dict[str, Any], tips: dict[tuple[Any, ...], TopicIdPartition]) -> RemoteLogMetadata | None:
-    api_key = row["api_key"]
+def _event(row: tuple[Any, ...], tips: dict[tuple[Any, ...], TopicIdPartition]) -> RemoteLogMetadata | None:
+    """Return the record of a row, whose values are in the order of :data:`FIELDS`."""
+    (
+        api_key, topic_id, topic, partition, segment_id, start_offset, end_offset, max_timestamp_ms, broker_id,
+        event_timestamp_ms, size, custom_metadata, state, epochs, txn_idx_empty, leader_epoch,
+    ) = row  # fmt: skip
     if api_key is None:
         return None
     if api_key == SNAPSHOT_API_KEY:
-        return RemoteLogSegmentMetadataSnapshot(UUID(bytes=row["segment_id"]), **_segment_fields(row))
-    about = row["topic_id"], row["topic"], row["partition"]
-    if (topic_id_partition := tips.get(about)) is None:
-        tips[about] = topic_id_partition = TopicIdPartition(UUID(bytes=about[0]), *about[1:])
+        return RemoteLogSegmentMetadataSnapshot(
+            UUID(bytes=segment_id), start_offset, end_offset, max_timestamp_ms, broker_id, event_timestamp_ms, size,
+            custom_metadata, _SEGMENT_STATES[state], _epochs(epochs), txn_idx_empty,
+        )  # fmt: skip
+    about = topic_id, topic, partition
+    if (tip := tips.get(about)) is None:
+        tips[about] = tip = TopicIdPartition(UUID(bytes=topic_id), topic, partition)
     if api_key == PARTITION_DELETE_API_KEY:
-        state = RemotePartitionDeleteState(row["state"])
-        return RemotePartitionDeleteMetadata(topic_id_partition, state, row["event_timestamp_ms"], row["broker_id"])
-    segment_id = RemoteLogSegmentId(topic_id_partition, UUID(bytes=row["segment_id"]))
+        return RemotePartitionDeleteMetadata(tip, _PARTITION_STATES[state], event_timestamp_ms, broker_id)
+    segment, said_epoch = RemoteLogSegmentId(tip, UUID(bytes=segment_id)), _said(leader_epoch)
     if api_key == SEGMENT_API_KEY:
-        return RemoteLogSegmentMetadata(segment_id, **_segment_fields(row), broker_leader_epoch=_said_epoch(row))
+        return RemoteLogSegmentMetadata(
+            segment, start_offset, end_offset, max_timestamp_ms, broker_id, event_timestamp_ms, size, custom_metadata,
+            _SEGMENT_STATES[state], _epochs(epochs), txn_idx_empty, said_epoch,
+        )  # fmt: skip
     return RemoteLogSegmentMetadataUpdate(
-        segment_id,
-        row["event_timestamp_ms"],
-        row["custom_metadata"],
-        RemoteLogSegmentState(row["state"]),
-        row["broker_id"],
-        NOT_SAID if row["end_offset"] is None else row["end_offset"],
-        _said_epoch(row),
+        segment, event_timestamp_ms, custom_metadata, _SEGMENT_STATES[state], broker_id, _said(end_offset), said_epoch
     )
 
 
-def _segment_fields(row: dict[str, Any]) -> dict[str, Any]:
-    names = ("start_offset", "end_offset", "max_timestamp_ms", "broker_id", "event_timestamp_ms")
-    fields = {name: row[name] for name in (*names, "segment_size_in_bytes", "custom_metadata", "txn_idx_empty")}
-    fields["state"] = RemoteLogSegmentState(row["state"])
-    epochs = row["segment_leader_epochs"]
-    fields["segment_leader_epochs"] = tuple((epoch["leader_epoch"], epoch["start_offset"]) for epoch in epochs)
-    return fields
+def _epochs(epochs: list[dict[str, int]]) -> tuple[tuple[int, int], ...]:
+    return tuple((epoch["leader_epoch"], epoch["start_offset"]) for epoch in epochs)
 
 
-def _said_epoch(row: dict[str, Any]) -> int:
-    epoch: int | None = row["broker_leader_epoch"]
-    return NOT_SAID if epoch is None else epoch
+def _said(value: int | None) -> int:
+    return NOT_SAID if value is None else value
 
 
 def _decode_values(array: Any, keyed: Array | None) -> tuple[Fields, Array, dict[int, str]]:

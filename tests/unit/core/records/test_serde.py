@@ -206,6 +206,22 @@ def test_every_truncation_is_refused(kind):
             deserialize(value[:size])
 
 
+def test_a_user_partition_that_is_known_from_other_records_is_read_by_its_own_bytes():
+    value = bytes.fromhex(UPDATE)
+    before = deserialize(value)
+    behind = value.index(bytes.fromhex("0000015600")) + 5
+    for at in range(3, behind):
+        damaged = bytearray(value)
+        damaged[at] ^= 1
+        try:
+            after = deserialize(bytes(damaged))
+        except MalformedMetadataError:
+            continue
+        assert after != before
+        assert serialize(after) == damaged
+        assert deserialize(value) == before
+
+
 def test_unknown_tagged_fields_are_skipped_everywhere():
     value = bytes.fromhex(
         UPDATE.replace("0000015600", "00000156 01 0702abcd")  # topic id partition
