@@ -25,7 +25,7 @@ from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.core.generations.manifest import Generation
 from airflow_provider_rlmm.core.generations.store import GenerationStore
 from airflow_provider_rlmm.core.log.floors import FloorFiles
-from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
+from airflow_provider_rlmm.core.log.snapshot_file import SNAPSHOT_VERSION, SnapshotFile
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
@@ -190,7 +190,9 @@ def test_what_runs_remember_of_a_cluster_is_believed() -> None:
 
 @pytest.mark.parametrize("snapshot", sorted(RECORDED.rglob("topic-*.snapshot")), ids=lambda file: file.parts[-3])
 def test_a_snapshot_that_does_not_say_which_offsets_held_no_record_is_made_anew(snapshot: Path) -> None:
-    with pytest.raises(SnapshotRefusedError, match="it is of version 4, this program reads version 5"):
+    with pytest.raises(
+        SnapshotRefusedError, match=f"it is of version 4, this program reads version {SNAPSHOT_VERSION}"
+    ):
         SnapshotFile(str(snapshot)).read()
 
 
