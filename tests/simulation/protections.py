@@ -49,12 +49,11 @@ def _always(*_: object, **__: object) -> bool:
 
 def _any_cluster() -> Iterator[Any]:
     """A1: whoever answers is the cluster whose log is read."""
-    look = cluster_look.look
+    ask = cluster_look.ask
 
     def believing(topics: Any, log: Any, names: Any) -> Any:
-        seen = look(topics, SimpleNamespace(topic_id=mock.ANY), names)  # type: ignore[arg-type]  # all that is asked of it
-        proof = type(seen.proof)(log.topic_id, seen.proof.absent)
-        return replace(seen, proof=proof)
+        seen = ask(topics, SimpleNamespace(topic_id=mock.ANY), names)  # type: ignore[arg-type]  # all that is asked of it
+        return replace(seen, metadata_topic_id=log.topic_id)
 
     def identify(self: Any) -> Any:
         return topic_state.TopicIdentity(self._topics.cluster_id(), self._log.topic_id, self._log.partition_count)
@@ -63,10 +62,10 @@ def _any_cluster() -> Iterator[Any]:
     for user in (
         "airflow_provider_rlmm.features.cleanup.marker",
         "airflow_provider_rlmm.features.cleanup.planner",
-        "airflow_provider_rlmm.core.world.root_proof",
-        "airflow_provider_rlmm.features.cleanup.eligibility",
+        # Whoever looks asks there.
+        "airflow_provider_rlmm.core.world.cluster_look",
     ):
-        yield mock.patch(f"{user}.look", believing)
+        yield mock.patch(f"{user}.ask", believing)
 
 
 def _hidden_is_absent() -> Iterator[Any]:
