@@ -135,9 +135,9 @@ READING = [
     Mutation(
         _WHOLE,
         "swallows what goes wrong with a part that is fetched ahead",
-        _READ_AHEAD,
-        "        part.set_exception(e)\n",
-        "        part.set_result(LogPart(-1, b''))\n",
+        "core/base/background.py",
+        "        result.set_exception(e)\n",
+        "        result.set_result(None)\n",
         f"{_AHEAD_TEST}::test_an_error_is_raised_once_and_only_to_whom_it_concerns",
     ),
     Mutation(

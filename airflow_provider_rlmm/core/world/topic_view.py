@@ -230,6 +230,10 @@ class TopicReplay:
         """Return every topic id that the log names, and every name under which it was seen."""
         return {topic_id: frozenset(row["topic"] for row in rows) for topic_id, rows in self._user_partitions.items()}
 
+    def names_of_any(self, topic_ids: Collection[UUID]) -> frozenset[str]:
+        """Return every name under which one of some topic ids was seen, in whatever metadata partition."""
+        return frozenset(row["topic"] for topic_id in topic_ids for row in self._user_partitions.get(topic_id, ()))
+
     def partitions(self) -> frozenset[TopicIdPartition]:
         """Return every user partition that the log names."""
         return frozenset(

@@ -218,10 +218,8 @@ class DeletedPartitionMarker:
         """
         if not wanted:
             return
-        names = self.topic.names()
-        seen = ask(
-            self.topic.topics, self.topic.log, {n for ids in wanted.values() for i in ids for n in names.get(i, ())}
-        )
+        topic = self.topic
+        seen = ask(topic.topics, topic.log, topic.names_of_any(frozenset[UUID]().union(*wanted.values())))
         living = frozenset(seen.living.values())
         for metadata_partition, topic_ids in wanted.items():
             if gone := topic_ids - living:

@@ -116,8 +116,7 @@ class CleanupPlanner:
         topic = self.topic
         numbers = range(topic.log.partition_count)
         asked = frozenset[UUID]().union(*(topic.under_way(n) | topic.unresolved(n) for n in numbers))
-        names = topic.names() if asked else {}
-        return ask(topic.topics, topic.log, {name for topic_id in asked for name in names.get(topic_id, ())})
+        return ask(topic.topics, topic.log, topic.names_of_any(asked))
 
     def _plan_metadata_partition(
         self,

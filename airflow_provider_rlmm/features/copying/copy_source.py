@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import Thread
+from functools import partial
 from typing import Protocol
 
+from airflow_provider_rlmm.core.base.background import begun
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.core.log.answers import LeaderRecord
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
@@ -122,15 +123,7 @@ class DirectorySource:
 
     def expect(self, segment: LocalSegment) -> None:
         """See :class:`CopySource`; nobody waits for what is not asked for any more."""
-        ready: Future[ReadyCopy] = Future()
-        self._expected = segment, ready
-        Thread(target=self._try_to_verify, args=(segment, ready), name="rlmm verification", daemon=True).start()
-
-    def _try_to_verify(self, segment: LocalSegment, ready: Future[ReadyCopy]) -> None:
-        try:
-            ready.set_result(self._verified(segment))
-        except BaseException as e:
-            ready.set_exception(e)
+        self._expected = segment, begun(partial(self._verified, segment), "rlmm verification")
 
     def _verified(self, segment: LocalSegment) -> ReadyCopy:
         verified = verify_segment(self._directory, self._segments[segment.base_offset])

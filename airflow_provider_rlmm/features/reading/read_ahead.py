@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import Thread
 
+from airflow_provider_rlmm.core.base.background import begun
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 
 
@@ -25,11 +25,7 @@ class LogPart:
 
 
 class ReadAhead:
-    """
-    Holds the part that is fetched ahead; for one read, in one thread.
-
-    A thread for each part, as one that hangs in a store cannot be ended: it ends with the process, and nobody waits for it.
-    """
+    """Holds the part that is fetched ahead; for one read, in one thread. Each part is fetched in a thread of its own."""
 
     def __init__(self) -> None:
         self._segment: RemoteLogSegmentMetadata | None = None
@@ -44,9 +40,7 @@ class ReadAhead:
         :param metadata: the segment that it belongs to.
         :param fetch: fetches it, in another thread; within the quota, and again where the storage does not answer.
         """
-        part: Future[LogPart] = Future()
-        self._segment, self._part, self.has_begun = metadata, part, True
-        Thread(target=_fetch, args=(fetch, part), name="rlmm read-ahead", daemon=True).start()
+        self._segment, self._part, self.has_begun = metadata, begun(fetch, "rlmm read-ahead"), True
 
     def await_part(self, metadata: RemoteLogSegmentMetadata) -> None:
         """
@@ -78,10 +72,3 @@ class ReadAhead:
         self._segment = None
         part = self._part.result()
         return part if part.start == start else None
-
-
-def _fetch(fetch: Callable[[], LogPart], part: Future[LogPart]) -> None:
-    try:
-        part.set_result(fetch())
-    except BaseException as e:
-        part.set_exception(e)
