@@ -301,7 +301,9 @@ class View:
 def judge(event: Event, view: View, now_ms: int, min_absence_ms: int) -> None:
     """Judge an event of ours by what its writer had read."""
     tip = topic_id_partition_of(event)
-    seen, observed_ms = view.of(tip), view.observed_ms(tip, now_ms)
+    # Whether a partition has to be marked again was decided at the time that the event names. Its writer may have been
+    # paused since, until a sighting that was from the future then is one to believe.
+    seen, observed_ms = view.of(tip), view.observed_ms(tip, min(now_ms, event.event_timestamp_ms))
     assert event.broker_id == OURS, f"I6: written as broker {event.broker_id}: {event}"
     assert isinstance(event, RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata), f"I6: {event}"
     settled = view.is_settled(tip, now_ms, min_absence_ms)
