@@ -11,14 +11,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from airflow_provider_rlmm.core.log.topic_state import Progress as ReplayProgress
 
 _WIDE = 10_000
@@ -35,6 +33,8 @@ class Output:
     """
 
     def __init__(self, *, as_json: bool) -> None:
+        from rich.console import Console  # --help prints without it
+
         self.as_json = as_json
         terminal = sys.stdout.isatty()
         # A pipe has no width: what follows it must get each cell whole.
@@ -52,6 +52,9 @@ class Output:
             for row in rows:
                 self.document(row, indent=None)
             return
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(
             title=title or None,
             title_justify="left",
@@ -100,6 +103,8 @@ class Output:
         :param style: of rich.
         """
         if not self.as_json:
+            from rich.text import Text
+
             self._console.print(Text(printable(text, _MAX_CELL), style=style), soft_wrap=True)
 
 
@@ -176,6 +181,9 @@ class _StatusHandler(logging.Handler):
 @contextmanager
 def working() -> Iterator[Working]:
     """Show progress while the block works."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     columns = (
         SpinnerColumn(),

@@ -135,7 +135,7 @@ def test_help_teaches_and_every_command_has_one(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.slow
 def test_nothing_of_airflow_or_spark_is_imported_and_nothing_heavy_for_help() -> None:
-    heavy = ("airflow", "pyspark", "pandas", "confluent_kafka", "pyarrow", "numpy", "obstore")
+    heavy = ("airflow", "pyspark", "pandas", "confluent_kafka", "pyarrow", "numpy", "obstore", "rich", "importlib.abc")
     program = (
         "import sys; from airflow_provider_rlmm.cli.main import run; run(['--help']); "
         f"print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
