@@ -64,6 +64,10 @@ class RelocatedLayout:
         local = self._local(key, place)
         return None if local is None else _LOCAL.parse(local)
 
+    def parts(self, key: str, place: Place) -> tuple[RemoteLogSegmentId, str] | None:
+        local = self._local(key, place)
+        return None if local is None else _LOCAL.parts(local, _LOCAL.places[0])
+
     def topic_id_of_directory(self, directory: str, place: Place | None = None) -> UUID | None:
         local = self._local(directory, place)
         return None if local is None else _LOCAL.topic_id_of_directory(local)
@@ -88,5 +92,19 @@ def foreign_template() -> Layout:
     )
 
 
-WITHOUT_COPIES = {"aiven": lambda: AivenLayout("kafka/prod-"), "template": foreign_template}
+def in_house_template() -> Layout:
+    """Another one: a salt, ids as UUIDs, numbers with a width, and a folder for each segment."""
+    pattern = (
+        "{md5(topic_id,'/',partition):2}-{topic}/{topic_id:uuid}/{partition:05}/{end_offset:020}_{segment_id:uuid}"
+    )
+    return layout_named(
+        "template", LayoutOptions("tiered/", (), pattern, {"/log": True, "/index": True, "/txnindex": False})
+    )
+
+
+WITHOUT_COPIES = {
+    "aiven": lambda: AivenLayout("kafka/prod-"),
+    "template": foreign_template,
+    "in-house": in_house_template,
+}
 """Layouts that do not say which object holds which index: nothing can be copied or read by them."""

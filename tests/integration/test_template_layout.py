@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,12 +19,23 @@ from tests.scrub import unfinished_segments
 
 pytestmark = [pytest.mark.integration, pytest.mark.rare]
 
+SpellKey = Callable[[RemoteLogSegmentMetadata], str]
+
 CONNECTION = {
     "layout": "template",
     "key_pattern": "warm/{topic}-{partition}-{topic_id}/{segment_id}",
     "key_suffixes": '""',
 }
 """One object for each segment, without suffix and without offset: there are plugins in companies that have it so."""
+
+IN_FOLDERS = {
+    "layout": "template",
+    "key_pattern": (
+        "warm/{md5(topic,'-',partition):4}/{topic}/{topic_id:uuid}/{partition:05}/{end_offset:020}_{segment_id:uuid}"
+    ),
+    "key_suffixes": "/log",
+}
+"""A salt, ids as UUIDs, and a folder for each segment."""
 
 
 def key_of(segment: RemoteLogSegmentMetadata) -> str:
@@ -32,11 +45,24 @@ def key_of(segment: RemoteLogSegmentMetadata) -> str:
     return f"warm/{folder}/{kafka_uuid_str(segment.remote_log_segment_id.id)}"
 
 
+def key_in_folders(segment: RemoteLogSegmentMetadata) -> str:
+    """Spell the other one."""
+    tip = segment.remote_log_segment_id.topic_id_partition
+    salt = hashlib.md5(f"{tip.topic}-{tip.partition:05}".encode(), usedforsecurity=False).hexdigest()[:4]
+    name = f"{segment.end_offset:020}_{segment.remote_log_segment_id.id}"
+    return f"warm/{salt}/{tip.topic}/{tip.topic_id}/{tip.partition:05}/{name}/log"
+
+
 def keys_below(root: Path) -> set[str]:
     return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
 
 
-def test_a_template_that_only_the_connection_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("connection", "key_of"), [(CONNECTION, key_of), (IN_FOLDERS, key_in_folders)], ids=["plain", "folders"]
+)
+def test_a_template_that_only_the_connection_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connection: dict[str, str], key_of: SpellKey
+) -> None:
     """A real broker's log; the objects lie as a plugin with this layout would have put them."""
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "artifacts"))
     storage = tmp_path / "storage"
@@ -55,12 +81,12 @@ def test_a_template_that_only_the_connection_names(tmp_path: Path, monkeypatch: 
         stranger = sorted(keys[gone])[0] + ".bak"
         (storage / stranger).write_bytes(b"nobody knows what this is")
         named = expected_root_of(storage, "warm/")
-        connect(monkeypatch, kafka, storage_uri=storage.as_uri(), expected_root=named, **CONNECTION)
+        connect(monkeypatch, kafka, storage_uri=storage.as_uri(), expected_root=named, **connection)
 
         # An object that the connection does not name as a part of a segment stays, and its segment is not finished.
         with pytest.raises(AirflowFailException, match="layout template knows no file of this kind"):
             run_cleaner("with-a-stranger")
-        assert {key for key in keys_below(storage) if key.startswith("warm/clickstream-")} == {stranger}
+        assert keys_below(storage) & {*keys[gone], stranger} == {stranger}
         [unfinished] = [key for key in map(key_of, unfinished_segments(kafka)) if key in keys[gone]]
         assert unfinished + ".bak" == stranger
 

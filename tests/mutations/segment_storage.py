@@ -14,6 +14,7 @@ UPLOADS = "core/storage/uploads.py"
 
 _FOLDERS = "core/storage/test_object_store.py::"
 _MANIFESTS = "core/storage/test_aiven_manifest.py::"
+_PATTERNS = "core/storage/test_key_pattern.py::"
 
 SEGMENT_STORAGE = [
     switched_off(
@@ -76,5 +77,51 @@ SEGMENT_STORAGE = [
         "        with self._steady():\n            for key, (_, source)",
         "        if True:\n            for key, (_, source)",
         f"{_FOLDERS}test_a_root_that_is_replaced_while_a_segment_is_copied_is_an_error",
+    ),
+    switched_off(
+        "core/storage/key_pattern.py",
+        "own keys",
+        "takes a key with another salt for one of the segment",
+        "            if any(salt.of(values) != said[salt.group] for salt in self._salts):",
+        f"{_PATTERNS}test_what_is_spelled_otherwise_is_of_no_segment",
+    ),
+    Mutation(
+        "own keys",
+        "gives a user partition the folder that a salt of its segments names",
+        "core/storage/key_fields.py",
+        "        return self.names <= set(OF_THE_PARTITION)",
+        "        return True",
+        f"{_PATTERNS}test_a_salt_of_a_segment_makes_no_folder_of_the_partition",
+    ),
+    switched_off(
+        "core/storage/key_fields.py",
+        "own keys",
+        "builds a key of whatever a function of others returns",
+        "        if not re.fullmatch(self.expression, found):",
+        f"{_PATTERNS}test_key_functions_of_others_are_found_by_their_entry_points",
+    ),
+    Mutation(
+        "own keys",
+        "deletes the known files out of a segment's folder and does not see the others",
+        "core/storage/layout.py",
+        '(text.startswith(".") or in_a_folder)',
+        'text.startswith(".")',
+        "core/storage/test_s3.py::test_segments_with_folders_of_their_own_are_looked_for_together",
+    ),
+    Mutation(
+        "own keys",
+        "lists the folder of each segment by itself",
+        "core/storage/deletion.py",
+        'parent_of(key.removesuffix(suffix) if suffix.startswith("/") else key)',
+        "parent_of(key)",
+        "core/storage/test_s3.py::test_segments_with_folders_of_their_own_are_looked_for_together",
+    ),
+    Mutation(
+        "no links",
+        "looks for a segment's files behind a link in the place of its folder",
+        LOCAL_FILES,
+        "for prefix, keys in _by_folder(lookup.keys).items() for",
+        "for prefix, keys in {lookup.prefix: lookup.keys}.items() for",
+        f"{_FOLDERS}test_a_link_in_the_place_of_a_segments_folder_is_not_followed",
     ),
 ]

@@ -88,7 +88,9 @@ KEY_PATTERN: Final = _text(
     "Layout template: such as {topic}-{topic_id}/{partition}/{start_offset:020}-{segment_id}",
 )
 KEY_SUFFIXES: Final = _text(
-    "key_suffixes", "Key suffixes", "Layout template: such as .log, .index, .txnindex? (not with every segment)"
+    "key_suffixes",
+    "Key suffixes",
+    "Layout template: such as .log, .index, .txnindex? (not with every segment), or /log, /index (in a folder of its own)",
 )
 EXPECTED_ROOT: Final = _text(
     "expected_root",

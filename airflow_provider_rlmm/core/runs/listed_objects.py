@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
-from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.remote_storage import Folder, FolderState, StoredObject
 from airflow_provider_rlmm.core.storage.root import Place
-from airflow_provider_rlmm.core.storage.walk import named_id
+from airflow_provider_rlmm.core.storage.walk import named_id, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -63,7 +63,8 @@ class ListedObjects:
 
     def __init__(self, layout: Layout, partition_count: int, known: Collection[TopicIdPartition] = ()) -> None:
         self._layout = layout
-        self._topics = {kafka_uuid_str(tip.topic_id): tip for tip in known} if layout.folders_name_topics else {}
+        named = known if layout.folders_name_topics else ()
+        self._topics = {text: tip for tip in named for text in spelled(tip.topic_id)}
         self._home = lru_cache(maxsize=1 << 16)(lambda tip: metadata_partition_for(tip, partition_count))
         self._rows: list[tuple[Any, ...]] = []
         self._chunks: list[pa.Table] = []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
-from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layout import Layout, is_suffix
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, SegmentDeletion, StoredObject
 
 
@@ -26,7 +26,7 @@ class _Seen(NamedTuple):
 class Lookup(NamedTuple):
     """Where the objects of some segments lie."""
 
-    prefix: str  # empty, or ending in ``/``: they lie right below
+    prefix: str  # empty, or ending in ``/``: they lie right below, or each segment's in a folder of its own right below
     stems: Sequence[str]  # what their keys begin with, sorted
     keys: Collection[str]  # their keys, as far as these are known
 
@@ -75,8 +75,9 @@ class DeletionBatch:
 
         :param others: further keys, of which those of the batch's segments are looked for; those that were seen are anyway.
         """
-        for key in chain(filter(self._segment_of, others), *self._seen):
-            self._keys[parent_of(key)].add(key)
+        for key in chain(others, *self._seen):
+            if (found := self._segment_of(key)) is not None:
+                self._keys[listed_folder_of(key, found[1])].add(key)
         # What nobody knows may lie in a folder of its own.
         return [
             Lookup(prefix, sorted(self._stems_below.get(prefix, wanted)), wanted)
@@ -177,7 +178,7 @@ class DeletionBatch:
         """Return the index of the segment that a key belongs to, and its suffix; ``None`` where it is none of the batch's."""
         for length in self._stem_lengths:
             index, suffix = self._by_stem.get(key[:length]), key[length:]
-            if index is not None and (suffix.startswith(".") or suffix in self._layout.suffixes):
+            if index is not None and is_suffix(suffix, self._layout.suffixes):
                 return index, suffix
         return None
 
@@ -193,3 +194,15 @@ def parent_of(key: str) -> str:
     :param key: key below the root.
     """
     return key[: key.rfind("/") + 1]
+
+
+def listed_folder_of(key: str, suffix: str) -> str:
+    """
+    Return the prefix, ending in ``/``, by which an object of a segment is listed.
+
+    Where each segment has a folder of its own they are listed together: one by one would take a request for each.
+
+    :param key: key below the root.
+    :param suffix: what follows the segment's stem in it.
+    """
+    return parent_of(key.removesuffix(suffix) if suffix.startswith("/") else key)

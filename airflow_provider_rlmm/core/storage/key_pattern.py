@@ -10,9 +10,10 @@ ids and numbers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from string import Formatter
 from typing import Final
 from uuid import UUID
@@ -27,24 +28,12 @@ from airflow_provider_rlmm.core.records.records import (
     parse_kafka_uuid,
 )
 from airflow_provider_rlmm.core.records.topic_names import is_legal_topic_name
+from airflow_provider_rlmm.core.storage.key_fields import MAX_INT32, MAX_INT64, OF_THE_PARTITION, Field, Salt, field_of
 
-_MAX_INT32: Final = 2**31 - 1
-_MAX_INT64: Final = 2**63 - 1
-
-_NUMBER: Final = "0|[1-9][0-9]*"
-# An id has 22 characters, "-" and "_" among them, and a topic name may end in "-7": only the fixed width tells.
-_FIELDS: Final = {
-    ("topic", ""): "[a-zA-Z0-9._-]+",
-    ("topic_id", ""): "[a-zA-Z0-9_-]{22}",
-    ("partition", ""): _NUMBER,
-    ("start_offset", ""): _NUMBER,
-    ("start_offset", "020"): "[0-9]{20}",
-    ("segment_id", ""): "[a-zA-Z0-9_-]{22}",
-}
-_VARYING: Final = {("topic", ""), ("partition", ""), ("start_offset", "")}
-_NEEDED: Final = ("topic", "topic_id", "partition", "segment_id")
-_OF_THE_PARTITION: Final = ("topic", "topic_id", "partition")
+_NEEDED: Final = (*OF_THE_PARTITION, "segment_id")
 _LITERAL: Final = re.compile(r"[a-zA-Z0-9._/=+@~,:-]*")
+_KAFKA: Final = ""
+"""The form in which Kafka spells an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +41,37 @@ class _Part:
     """A literal, a field, or both: the field comes last."""
 
     literal: str
-    field: str = ""
-    width: str = ""
+    field: Field | Salt | None = None
 
     @property
     def expression(self) -> str:
-        group = f"(?P<{self.field}>{_FIELDS[self.field, self.width]})" if self.field else ""
-        return re.escape(self.literal) + group
+        return re.escape(self.literal) + (f"(?P<{self.field.group}>{self.field.expression})" if self.field else "")
+
+    @property
+    def format(self) -> str:
+        return self.literal + (self.field.format if self.field else "")
 
 
 class KeyPattern:
     """
-    :param text: literals and the fields ``{topic}``, ``{topic_id}``, ``{partition}``, ``{segment_id}``, each once, and
-        ``{start_offset}`` or, with 20 digits, ``{start_offset:020}``.
+    :param text: literals and the fields ``{topic}``, ``{topic_id}``, ``{partition}``, ``{segment_id}``, each once;
+        ``{start_offset}`` and ``{end_offset}`` may be left out. Ids may be ``:uuid``, numbers have a width, such as ``:020``.
+        A salt is a function of other fields, see :mod:`~airflow_provider_rlmm.core.storage.key_fields`.
+    :param in_folders: whether each segment has a folder of its own, in which its objects lie.
     :raises ConfigurationError: if a segment cannot be told from its key.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, in_folders: bool = False) -> None:
         self.text = text
         self._parts = self._parsed()
         self._check()
-        self._whole = re.compile("".join(part.expression for part in self._parts) + r"(?P<suffix>[^/]*)")
-        folders = [text[: m.start() + 1] for m in re.finditer("/", text)]
-        # The deepest folder that holds the segments of one user partition only, if there is one.
-        mine = [f for f in folders if not re.search(r"\{(start_offset|segment_id)", f)]
-        self._folder = mine[-1] if mine else ""
-        self._first_folder = self._expression_of_the_first_folder(folders)
+        self._salts = [part.field for part in self._parts if isinstance(part.field, Salt)]
+        self._forms = {part.field.name: part.field.form for part in self._parts if isinstance(part.field, Field)}
+        suffix = "(?P<suffix>[^/]*|/.+)" if in_folders else "(?P<suffix>[^/]*)"
+        self._whole = re.compile("".join(part.expression for part in self._parts) + suffix, re.DOTALL)
+        self._stem = "".join(part.format for part in self._parts)
+        self._folder = self._format_of_the_folder()
+        self._first_folder = self._expression_of_the_first_folder()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
@@ -87,16 +81,31 @@ class KeyPattern:
             pieces = list(Formatter().parse(self.text))
         except ValueError as e:
             raise self._refused(f"it cannot be read ({e})") from e
-        parts = []
-        for literal, field, width, conversion in pieces:
-            if field is not None and ((field, width or "") not in _FIELDS or conversion):
-                known = ", ".join(f"{{{name}{':' + w if w else ''}}}" for name, w in _FIELDS)
-                raise self._refused(f"{{{field}{':' + width if width else ''}}} is none of {known}")
-            parts.append(_Part(literal, field or "", width or ""))
-        return tuple(parts)
+        plain = self._fields(
+            [(literal, name, form) for literal, name, form, _ in pieces if "(" not in (name or "")], {}
+        )
+        if any(conversion for *_, conversion in pieces):
+            raise self._refused("it has a conversion, such as !r")
+        known = {part.field.name: part.field for part in plain if isinstance(part.field, Field)}
+        return tuple(self._fields([piece[:3] for piece in pieces], known))
+
+    def _fields(
+        self, pieces: Sequence[tuple[str, str | None, str | None]], known: Mapping[str, Field]
+    ) -> Sequence[_Part]:
+        parts: list[_Part] = []
+        for literal, name, form in pieces:
+            if name is None:
+                parts.append(_Part(literal))
+                continue
+            try:
+                salts = sum(isinstance(part.field, Salt) for part in parts)
+                parts.append(_Part(literal, field_of(name, form or "", known, salts)))
+            except ConfigurationError as e:
+                raise self._refused(str(e)) from None
+        return parts
 
     def _check(self) -> None:
-        names = [part.field for part in self._parts if part.field]
+        names = [part.field.group for part in self._parts if part.field]
         if missing := [name for name in _NEEDED if name not in names]:
             raise self._refused(f"it does not name {', '.join(f'{{{name}}}' for name in missing)}")
         if len(set(names)) != len(names):
@@ -104,46 +113,61 @@ class KeyPattern:
         literals = [part.literal for part in self._parts]
         if not all(map(_LITERAL.fullmatch, literals)):
             raise self._refused("it has characters that are none of a-z A-Z 0-9 . _ / = + @ ~ , : -")
-        steps = self.text.split("/")
+        # What a field is says nothing about folders.
+        steps = "".join(part.literal + "x" * bool(part.field) for part in self._parts).split("/")
         if any(step in ("", ".", "..") for step in steps):
             raise self._refused("it begins or ends with /, or has //, /./ or /../, which stores read as another path")
         for number, part in enumerate(self._parts):
-            if (part.field, part.width) not in _VARYING:
+            if part.field is None or not part.field.varies:
                 continue
             before, behind = part.literal, "".join(p.literal for p in self._parts[number + 1 : number + 2])
             if (number and not before) or before[-1:].isdigit() or not behind or behind[0].isdigit():
                 raise self._refused(
-                    f"{{{part.field}}} has no fixed length, so it must stand between characters that are no digits: "
+                    f"{{{part.field.group}}} has no fixed length, so it must stand between characters that are no digits: "
                     "otherwise a key cannot be read back"
                 )
 
     def _refused(self, why: str) -> ConfigurationError:
         return ConfigurationError(f"the key pattern {in_quotes(self.text)} is refused: {why}")
 
-    def _expression_of_the_first_folder(self, folders: list[str]) -> re.Pattern[str] | None:
+    def _format_of_the_folder(self) -> str:
+        """Return the deepest folder that holds the segments of one user partition only, empty if there is none."""
+        mine = list(takewhile(lambda part: part.field is None or part.field.is_of_the_partition, self._parts))
+        # The literal before the first field of a segment may have the last of these folders in it.
+        text = "".join(part.format for part in mine) + "".join(
+            p.literal for p in self._parts[len(mine) : len(mine) + 1]
+        )
+        return text[: text.rfind("/") + 1]
+
+    def _expression_of_the_first_folder(self) -> re.Pattern[str] | None:
         """Return what matches the name of a first folder, where that names the topic id."""
-        if not folders or "{topic_id}" not in folders[0]:
-            return None
-        expressions, seen = [], ""
+        expressions, names = [], set()
         for part in self._parts:
             before, slash, _ = part.literal.partition("/")
-            expressions.append(re.escape(before) if slash else part.expression)
-            seen += before + slash
             if slash:
-                break
-        return re.compile("".join(expressions))
+                expressions.append(re.escape(before))
+                return re.compile("".join(expressions)) if "topic_id" in names else None
+            expressions.append(part.expression)
+            names.add(part.field.group if part.field else "")
+        return None
 
     def stem(self, metadata: RemoteLogSegmentMetadata) -> str:
         """
         Return what the keys of a segment have in common.
 
-        :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name, the partition or the offset.
+        :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name, the partition or an offset.
         """
         segment = metadata.remote_log_segment_id
-        if not 0 <= metadata.start_offset <= _MAX_INT64:
-            raise UnsafeObjectKeyError(f"start offset {metadata.start_offset} of segment {segment} is no offset")
-        values = _values_of(segment.topic_id_partition)
-        return self.text.format(**values, start_offset=metadata.start_offset, segment_id=kafka_uuid_str(segment.id))
+        offsets = {"start_offset": metadata.start_offset, "end_offset": metadata.end_offset}
+        for name, offset in offsets.items():
+            if not 0 <= offset <= MAX_INT64 and (name == "start_offset" or name in self._forms):
+                raise UnsafeObjectKeyError(f"{name.replace('_', ' ')} {offset} of segment {segment} is no offset")
+        spelled = _spelled(segment.id, self._forms["segment_id"])
+        values = {**_values_of(segment.topic_id_partition, self._forms["topic_id"]), **offsets, "segment_id": spelled}
+        return self._stem.format(**self._with_salts(values))
+
+    def _with_salts(self, values: Mapping[str, object]) -> Mapping[str, object]:
+        return {**values, **{salt.group: salt.of(values) for salt in self._salts}} if self._salts else values
 
     def folder(self, topic_id_partition: TopicIdPartition) -> str:
         """
@@ -151,25 +175,36 @@ class KeyPattern:
 
         :raises UnsafeObjectKeyError: if Kafka would refuse the topic's name or the partition.
         """
-        return self._folder.format(**_values_of(topic_id_partition))
+        values = _values_of(topic_id_partition, self._forms["topic_id"])
+        mine = [salt for salt in self._salts if salt.format in self._folder]
+        return self._folder.format(**values, **{salt.group: salt.of(values) for salt in mine})
 
     def parse(self, key: str) -> tuple[RemoteLogSegmentId, str] | None:
         """Return the segment that a key belongs to, and what follows its stem; ``None`` for a key that is never built."""
         match = self._whole.fullmatch(key)
         if match is None:
             return None
-        topic_id, segment_id = canonical_uuid(match["topic_id"]), canonical_uuid(match["segment_id"])
-        partition, start_offset = int(match["partition"]), match.groupdict().get("start_offset") or "0"
+        said = match.groupdict()
+        topic_id = _read_id(said["topic_id"], self._forms["topic_id"])
+        segment_id = _read_id(said["segment_id"], self._forms["segment_id"])
+        partition, offsets = (
+            int(said["partition"]),
+            [int(said.get(f"{name}_offset") or "0") for name in ("start", "end")],
+        )
         if (
             topic_id is None
             or segment_id is None
-            or partition > _MAX_INT32
-            or int(start_offset) > _MAX_INT64
-            or not is_legal_topic_name(match["topic"])
+            or partition > MAX_INT32
+            or max(offsets) > MAX_INT64
+            or not is_legal_topic_name(said["topic"])
         ):
             return None
-        tip = TopicIdPartition(topic_id, match["topic"], partition)
-        return RemoteLogSegmentId(tip, segment_id), match["suffix"]
+        if self._salts:
+            values = {**said, "partition": partition, "start_offset": offsets[0], "end_offset": offsets[1]}
+            if any(salt.of(values) != said[salt.group] for salt in self._salts):
+                return None
+        tip = TopicIdPartition(topic_id, said["topic"], partition)
+        return RemoteLogSegmentId(tip, segment_id), said["suffix"]
 
     def topic_id_of_folder(self, name: str) -> UUID | None:
         """
@@ -179,7 +214,7 @@ class KeyPattern:
         :return: ``None`` where it is none of this pattern, or the first folder names no topic id.
         """
         match = self._first_folder.fullmatch(name) if self._first_folder else None
-        return canonical_uuid(match["topic_id"]) if match else None
+        return _read_id(match["topic_id"], self._forms["topic_id"]) if match else None
 
     @property
     def folders_name_topics(self) -> bool:
@@ -188,15 +223,23 @@ class KeyPattern:
 
 
 @lru_cache(maxsize=1024)
-def _values_of(tip: TopicIdPartition) -> Mapping[str, object]:
+def _values_of(tip: TopicIdPartition, form: str) -> Mapping[str, object]:
     if not is_legal_topic_name(tip.topic):
         raise UnsafeObjectKeyError(
             f"topic name {in_quotes(tip.topic)} of topic id {kafka_uuid_str(tip.topic_id)} is not one that "
             "Kafka accepts, so no object key is built from it; look at the metadata record that names it"
         )
-    if not 0 <= tip.partition <= _MAX_INT32:
-        raise UnsafeObjectKeyError(f"user partition {tip.partition} of topic {tip.topic!r} is not in 0..{_MAX_INT32}")
-    return {"topic": tip.topic, "topic_id": kafka_uuid_str(tip.topic_id), "partition": tip.partition}
+    if not 0 <= tip.partition <= MAX_INT32:
+        raise UnsafeObjectKeyError(f"user partition {tip.partition} of topic {tip.topic!r} is not in 0..{MAX_INT32}")
+    return {"topic": tip.topic, "topic_id": _spelled(tip.topic_id, form), "partition": tip.partition}
+
+
+def _spelled(value: UUID, form: str) -> str:
+    return kafka_uuid_str(value) if form == _KAFKA else str(value)
+
+
+def _read_id(text: str, form: str) -> UUID | None:
+    return canonical_uuid(text) if form == _KAFKA else UUID(text)
 
 
 @lru_cache(maxsize=4096)

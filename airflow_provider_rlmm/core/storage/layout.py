@@ -148,3 +148,17 @@ class Layout(Protocol):
 
         :param read: reads an object of the store.
         """
+
+
+def is_suffix(text: str, suffixes: Collection[str]) -> bool:
+    """
+    Tell whether what follows the stem of a segment makes the key of one of its objects, of a known kind or of another.
+
+    :param text: what follows.
+    :param suffixes: those that the layout knows.
+    """
+    if text in suffixes:
+        return True
+    # Where a segment has a folder, all in it is its own. The folder's name alone is what consoles leave there.
+    in_a_folder = text.startswith("/") and any(suffix.startswith("/") for suffix in suffixes)
+    return len(text) > 1 and (text.startswith(".") or in_a_folder)

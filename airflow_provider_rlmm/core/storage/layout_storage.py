@@ -28,7 +28,7 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
     kafka_uuid_str,
 )
-from airflow_provider_rlmm.core.storage.deletion import DeletionBatch, Lookup, parent_of
+from airflow_provider_rlmm.core.storage.deletion import DeletionBatch, Lookup, listed_folder_of, parent_of
 from airflow_provider_rlmm.core.storage.hidden_copies import (
     VERSIONS_SHOW,
     BucketInspector,
@@ -342,14 +342,14 @@ class LayoutRemoteStorageManager:
     def _known_object(self, place: Place, topic_ids: frozenset[UUID]) -> str | None:
         for prefix in self._where_topics_lie(place, topic_ids):
             for stored in self._calls.objects(prefix):
-                segment = self._layout.parse(stored.key, place)
-                if segment is None or segment.topic_id_partition.topic_id not in topic_ids:
+                parts = self._layout.parts(stored.key, place)
+                if parts is None or (topic_id := parts[0].topic_id_partition.topic_id) not in topic_ids:
                     continue
                 # What proves the root is not to be gone when it is listed for deletion.
-                folder = parent_of(stored.key)
+                folder = listed_folder_of(stored.key, parts[1])
                 with self._steady([folder]):
                     if any(other.key == stored.key for other in self._calls.objects(folder, stored.key[:-1])):
-                        return f"{stored.key} is of topic id {kafka_uuid_str(segment.topic_id_partition.topic_id)}"
+                        return f"{stored.key} is of topic id {kafka_uuid_str(topic_id)}"
         return None
 
     def _where_topics_lie(self, place: Place, topic_ids: frozenset[UUID]) -> Iterator[str]:

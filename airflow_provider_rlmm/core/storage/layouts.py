@@ -28,7 +28,7 @@ from airflow_provider_rlmm.core.storage.aiven_files import AivenFiles
 from airflow_provider_rlmm.core.storage.aiven_metadata import read_custom_metadata, without_other_prefix
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.key_pattern import KeyPattern
-from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layout import Layout, is_suffix
 from airflow_provider_rlmm.core.storage.root import Place
 from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles
 
@@ -61,7 +61,8 @@ class TemplateLayout:
         fixed = folders[0] + folders[1]
         self.name = name
         self.suffixes: Mapping[str, bool] = MappingProxyType(dict(suffixes))
-        self._pattern = KeyPattern(pattern.removeprefix(fixed))
+        in_folders = any(suffix.startswith("/") for suffix in suffixes)
+        self._pattern = KeyPattern(pattern.removeprefix(fixed), in_folders=in_folders)
         self._files = files
         twins = {checked_key_prefix(prefix) + fixed: _twin(prefix, fixed) for prefix in key_prefixes}
         prefixes = [prefix + fixed for prefix in key_prefixes]
@@ -71,8 +72,14 @@ class TemplateLayout:
         self.places = tuple(self._prefixes)
         if len({place.name for place in self.places}) != len(self.places):
             raise ConfigurationError(f"storage layout {name}: two key prefixes differ in their last / only")
-        if not suffixes or any("/" in suffix or suffix in (".", "..") for suffix in suffixes):
-            raise ConfigurationError(f"storage layout {name}: name the suffixes of its objects, none of them with /")
+        if not suffixes or any(_is_a_path(suffix) for suffix in suffixes):
+            raise ConfigurationError(
+                f"storage layout {name}: name the suffixes of its objects, none of them with / but at its beginning"
+            )
+        if in_folders and not all(suffix.startswith("/") for suffix in suffixes):
+            raise ConfigurationError(
+                f"storage layout {name}: either all suffixes begin with /, as each segment has a folder of its own, or none"
+            )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self._pattern.text!r}, {list(self._prefixes.values())})"
@@ -125,9 +132,7 @@ class TemplateLayout:
         """See :class:`Layout`."""
         prefix = self._prefixes[place]
         found = self._pattern.parse(key[len(prefix) :]) if key.startswith(prefix) else None
-        # What begins with a dot is an object of the segment that this layout does not know.
-        is_ours = found is not None and (found[1] in self.suffixes or re.match(r"\..", found[1], re.DOTALL))
-        return found if is_ours else None
+        return found if found is not None and is_suffix(found[1], self.suffixes) else None
 
     def recorded_size(self, log_bytes: int, custom_metadata: bytes | None) -> tuple[frozenset[str], int] | None:
         """See :class:`Layout`; what a plugin does to the bytes is not known here."""
@@ -149,6 +154,11 @@ class TemplateLayout:
     def segment_files(self, read: ReadObject) -> SegmentFiles:
         """See :class:`Layout`: each object is a file."""
         return PlainFiles(self, read)
+
+
+def _is_a_path(suffix: str) -> bool:
+    name = suffix.removeprefix("/")
+    return "/" in name or name in (".", "..") or suffix == "/"
 
 
 def _twin(prefix: str, fixed: str) -> str | None:

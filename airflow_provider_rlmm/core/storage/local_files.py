@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -32,15 +32,18 @@ class LocalFiles:
         """
         Return those of the keys that are files now.
 
-        :param lookup: the keys, all in one folder; one that is not there holds no files.
-        :raises OSError: if the folder cannot be read.
+        :param lookup: the keys; a folder that is not there holds no files.
+        :raises OSError: if a folder cannot be read.
         """
+        return [stored for prefix, keys in _by_folder(lookup.keys).items() for stored in self._find(prefix, keys)]
+
+    def _find(self, prefix: str, keys: Sequence[str]) -> list[StoredObject]:
         found = []
         try:
-            with _opened(self._root, lookup.prefix) as folder:
-                for key in lookup.keys:
+            with _opened(self._root, prefix) as folder:
+                for key in keys:
                     try:
-                        status = os.stat(key[len(lookup.prefix) :], dir_fd=folder, follow_symlinks=False)
+                        status = os.stat(key[len(prefix) :], dir_fd=folder, follow_symlinks=False)
                     except FileNotFoundError:
                         continue
                     if not stat.S_ISDIR(status.st_mode):
@@ -56,11 +59,8 @@ class LocalFiles:
         :param keys: of any folders.
         :return: key → why it was not deleted.
         """
-        by_folder: dict[str, list[str]] = {}
-        for key in keys:
-            by_folder.setdefault(parent_of(key), []).append(key)
         failures: dict[str, str] = {}
-        for prefix, inside in by_folder.items():
+        for prefix, inside in _by_folder(keys).items():
             try:
                 with _opened(self._root, prefix) as folder:
                     failures |= _unlinked(folder, prefix, inside)
@@ -125,6 +125,13 @@ class LocalWriter:
             # Somebody else may have begun it anew.
             if os.path.samestat(there, os.fstat(self._file)):
                 os.unlink(self._name, dir_fd=self._folder)
+
+
+def _by_folder(keys: Iterable[str]) -> dict[str, list[str]]:
+    by_folder: dict[str, list[str]] = {}
+    for key in keys:
+        by_folder.setdefault(parent_of(key), []).append(key)
+    return by_folder
 
 
 def _unlinked(folder: int, prefix: str, keys: Sequence[str]) -> dict[str, str]:

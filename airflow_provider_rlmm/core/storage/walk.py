@@ -28,8 +28,13 @@ _MAX_FAILURES: Final = 10
 MAX_PEEKS: Final = 1_000
 """Folders of others that are looked into, one level deep: a shared bucket may hold any number of them."""
 
-_ID_LENGTH: Final = 22
-"""Characters of a topic id as Kafka writes it."""
+_ID_LENGTHS: Final = 22, 36
+"""Characters of a topic id as Kafka writes it, and as a UUID."""
+
+
+def spelled(topic_id: UUID) -> tuple[str, ...]:
+    """Return how folders spell a topic id: as Kafka does, and as a UUID."""
+    return kafka_uuid_str(topic_id), str(topic_id)
 
 
 def named_id(path: str, ids: Container[str]) -> str | None:
@@ -37,9 +42,9 @@ def named_id(path: str, ids: Container[str]) -> str | None:
     Return the first of some topic ids that a path names, ``None`` where it names none.
 
     :param path: of a folder or an object.
-    :param ids: Kafka's base64 form of each.
+    :param ids: each as :func:`spelled`.
     """
-    parts = (path[at : at + _ID_LENGTH] for at in range(len(path) - _ID_LENGTH + 1))
+    parts = (path[at : at + length] for length in _ID_LENGTHS for at in range(len(path) - length + 1))
     return next((part for part in parts if part in ids), None)
 
 
@@ -117,7 +122,7 @@ class Walker:
         Return what a folder is that the layout would not build; ``None`` where it, or one right in it, names a topic id that
         is known.
         """
-        ids = {kafka_uuid_str(tip.topic_id) for tip in self.known}
+        ids = {text for tip in self.known for text in spelled(tip.topic_id)}
         if not ids or self.topic_ids is not None:
             return Folder(directory, FolderState.FOREIGN)
         if named_id(directory, ids) is not None:

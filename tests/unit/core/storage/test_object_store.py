@@ -35,7 +35,7 @@ from airflow_provider_rlmm.core.storage.opening import open_store
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.storage.uploads import CHUNK_BYTES
-from tests.contracts.layouts import NEW, WITHOUT_COPIES, RelocatedLayout
+from tests.contracts.layouts import NEW, WITHOUT_COPIES, RelocatedLayout, in_house_template
 from tests.contracts.remote_storage import (
     LAYOUT,
     PARTITION,
@@ -328,6 +328,21 @@ def test_a_link_in_the_way_is_not_followed(folder: LocalFolder, tmp_path: Path) 
     assert len(list(living.iterdir())) == len(keys)
     with pytest.raises(OSError, match=PARTITION.rstrip("/").rpartition("/")[2]):
         files.find(Lookup(PARTITION, sorted(keys), set(keys)))
+
+
+def test_a_link_in_the_place_of_a_segments_folder_is_not_followed(tmp_path: Path) -> None:
+    layout = in_house_template()
+    folder, living = LocalFolder(tmp_path / "root", layout), tmp_path / "living"
+    living.mkdir()
+    keys = place(folder, segment(1))
+    own = folder.root / layout.segment_stem(segment(1))
+    for key in keys:
+        (living / Path(key).name).write_bytes(b"living")
+    own.rename(tmp_path / "moved")
+    own.symlink_to(living)
+    with pytest.raises(StorageError, match=own.name):
+        folder.manager.delete_log_segments([segment(1)], ())
+    assert len(list(living.iterdir())) == len(keys)
 
 
 def test_large_files_are_copied_whole(folder: LocalFolder, tmp_path: Path) -> None:

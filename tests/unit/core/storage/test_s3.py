@@ -11,9 +11,15 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import CopyCancelledError, StorageFullError, StorageRootError
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.core.storage.remote_storage import Folder, FolderState, RemoteStorageManager, StoredObject
+from airflow_provider_rlmm.core.storage.remote_storage import (
+    DeleteOutcome,
+    Folder,
+    FolderState,
+    RemoteStorageManager,
+    StoredObject,
+)
 from airflow_provider_rlmm.core.storage.root import RootExpectation, RootProof, StampOutcome
-from tests.contracts.layouts import WITHOUT_COPIES
+from tests.contracts.layouts import WITHOUT_COPIES, in_house_template
 from tests.contracts.remote_storage import (
     OWN_STAMP,
     RemoteStorageContract,
@@ -90,6 +96,21 @@ def test_a_copy_of_the_root_under_another_prefix_is_refused(storage: S3Storage) 
     with pytest.raises(StorageRootError, match=f"s3://{BUCKET}/tiered/.*read at s3://{BUCKET}/backup/"):
         check_root(backup)
     assert check_root(storage).verified
+
+
+@pytest.mark.parametrize("layout", [in_house_template()], ids=["folders"])
+def test_segments_with_folders_of_their_own_are_looked_for_together(storage: S3Storage) -> None:
+    segments = [segment(n) for n in range(50)]
+    place(storage, *segments)
+    unknown = storage.layout.segment_stem(segment(3)) + "/deep/unheard-of"
+    storage.put(unknown, b"x")
+    report = storage.manager.delete_log_segments(segments)
+    outcomes = {s.remote_log_segment_id: s.outcome for s in report.segments}
+    assert outcomes.pop(segment(3).remote_log_segment_id) == DeleteOutcome.PRESENT
+    assert set(outcomes.values()) == {DeleteOutcome.GONE}
+    assert storage.keys() == {unknown}
+    # A listing before, a deletion, and a listing after, one page each.
+    assert report.calls == 3
 
 
 def test_the_stamp_holds_no_secret(storage: S3Storage) -> None:

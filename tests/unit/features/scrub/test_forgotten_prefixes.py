@@ -12,7 +12,8 @@ from airflow_provider_rlmm.core.base.errors import StorageError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage import walk
-from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout, TemplateLayout
 from airflow_provider_rlmm.core.world import named_prefixes
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.scrub.comparison import scrub
@@ -117,12 +118,15 @@ def test_a_prefix_of_unfinished_segments_is_told_segment_by_segment(scrubs: Scru
     assert [problem.kind for problem in problems_of(summary, rows)] == ["SCRUB_UNKNOWN"]
 
 
-@pytest.mark.parametrize("former", ["one/", "one-"])
-def test_a_folder_of_a_topic_that_the_log_knows_is_never_of_no_topic(tmp_path: Path, former: str) -> None:
+UUIDS = TemplateLayout("t", "{topic}/{topic_id:uuid}/{partition}/{segment_id:uuid}", {"/log": True})
+
+
+@pytest.mark.parametrize("former", [AivenLayout("one/"), AivenLayout("one-"), UUIDS], ids=["in", "before", "uuid"])
+def test_a_folder_of_a_topic_that_the_log_knows_is_never_of_no_topic(tmp_path: Path, former: Layout) -> None:
     """Custom metadata say nothing here: the plugin keeps them only where it is told to."""
     scrubs = Scrubs(tmp_path, Cluster(2, layout=AivenLayout("now-")))
     finished = scrubs.cluster.segment(TOPIC, 1, S.DELETE_SEGMENT_FINISHED, objects=False)
-    keys = set(AivenLayout(former).required_keys(finished))
+    keys = set(former.required_keys(finished))
     for key in keys:
         scrubs.cluster.storage.put_object(key, b"x" * 10)
     scrubs.cluster.storage.put_object("backup/old.tar", b"x")
