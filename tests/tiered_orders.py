@@ -24,7 +24,8 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
-from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData, RemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from tests.kafka_log import Batch, Record, log_of, offset_index, producer_snapshot, time_index
 
 METADATA_PARTITIONS = 3

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
 import pyarrow as pa
@@ -16,10 +16,11 @@ from airflow_provider_rlmm.core.storage.layouts import (
     LayoutOptions,
     LocalTieredStorageLayout,
     PlainFiles,
+    PlainPacker,
     layout_named,
 )
 from airflow_provider_rlmm.core.storage.root import Place
-from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles
+from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles, SegmentPacker
 
 OLD, NEW = Place("old", "old/"), Place("new", "new/er/")
 _LOCAL = LocalTieredStorageLayout()
@@ -74,6 +75,9 @@ class RelocatedLayout:
 
     def segment_files(self, read: ReadObject) -> SegmentFiles:
         return PlainFiles(self, read)
+
+    def packer(self, read: ReadObject, copies: Iterable[RemoteLogSegmentMetadata]) -> SegmentPacker:
+        return PlainPacker(self)
 
     def _relocated(self, key: str, place: Place) -> str:
         return place.prefix + key.removeprefix(_LOCAL.prefix)

@@ -43,7 +43,6 @@ from airflow_provider_rlmm.core.storage.remote_storage import (
     DeleteOutcome,
     Folder,
     FolderState,
-    LogSegmentData,
     RemoteStorageManager,
     StoredObject,
 )
@@ -56,6 +55,7 @@ from airflow_provider_rlmm.core.storage.root import (
     RootProof,
     StampOutcome,
 )
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from airflow_provider_rlmm.core.storage.stamps import OLD_STAMP_KEY, FormerMetadataTopic, Stamp, stamp_key
 from airflow_provider_rlmm.core.storage.uploads import CHUNK_BYTES
 

@@ -71,10 +71,12 @@ REMOTE_LOG = [
         "        return self.refused is not None if self.report is None else self.report.needs_person\n",
         f"{_COPY}test_what_is_left_to_expire_needs_a_person_and_everybody_tells_the_same",
     ),
-    _read(
-        COPYING,
+    Mutation(
+        "remote log",
         "a disk is taken apart for a layout that cannot take it",
-        "    if (obstacle := obstacle_to_copies(storage.layout)) is not None:",
+        COPYING,
+        "            storage.learn_to_copy(newest_copies(replay))\n",
+        "            pass\n",
         f"{_COPY}test_a_layout_that_cannot_be_copied_into_is_refused_by_the_first_look",
     ),
     Mutation(

@@ -14,6 +14,7 @@ UPLOADS = "core/storage/uploads.py"
 
 _FOLDERS = "core/storage/test_object_store.py::"
 _MANIFESTS = "core/storage/test_aiven_manifest.py::"
+_PACKING = "core/storage/test_aiven_packing.py::"
 _PATTERNS = "core/storage/test_key_pattern.py::"
 
 SEGMENT_STORAGE = [
@@ -74,8 +75,8 @@ SEGMENT_STORAGE = [
         "same root",
         "copies into a root that was replaced meanwhile",
         LAYOUT_STORAGE,
-        "        with self._steady():\n            for key, (_, source)",
-        "        if True:\n            for key, (_, source)",
+        "        with self._steady():\n            while True:",
+        "        if True:\n            while True:",
         f"{_FOLDERS}test_a_root_that_is_replaced_while_a_segment_is_copied_is_an_error",
     ),
     switched_off(
@@ -123,5 +124,40 @@ SEGMENT_STORAGE = [
         "for prefix, keys in _by_folder(lookup.keys).items() for",
         "for prefix, keys in {lookup.prefix: lookup.keys}.items() for",
         f"{_FOLDERS}test_a_link_in_the_place_of_a_segments_folder_is_not_followed",
+    ),
+    Mutation(
+        "own packing",
+        "copies plain beside encrypted segments",
+        "core/storage/aiven_packing.py",
+        "        except (UnsupportedMessageFormatError, DamagedObjectError, MalformedMetadataError) as e:\n"
+        "            raise _refused(str(e)) from e\n",
+        "        except (UnsupportedMessageFormatError, DamagedObjectError, MalformedMetadataError) as e:\n"
+        "            continue\n",
+        f"{_PACKING}test_one_copy_among_the_newest_that_cannot_be_read_refuses_all",
+    ),
+    Mutation(
+        "own packing",
+        "looks at the newest copy alone",
+        "core/storage/aiven_packing.py",
+        "        if len(found) == LOOKED_AT:\n",
+        "        if found:\n",
+        f"{_PACKING}test_one_copy_among_the_newest_that_cannot_be_read_refuses_all",
+    ),
+    Mutation(
+        "own packing",
+        "believes a copy of its own about how the plugin is set",
+        "core/storage/aiven_packing.py",
+        "(metadata for metadata in copies if metadata.broker_id >= 0)",
+        "(metadata for metadata in copies)",
+        f"{_PACKING}test_the_newest_copy_of_a_broker_shows_how_the_plugin_is_set",
+    ),
+    Mutation(
+        "own packing",
+        "writes the manifest before the log",
+        "core/storage/aiven_packing.py",
+        "        stem = self._layout.segment_stem(metadata, self._layout.places[0])\n        chunks: list[int] = []\n",
+        "        stem = self._layout.segment_stem(metadata, self._layout.places[0])\n        chunks: list[int] = [1]\n"
+        '        yield f"{stem}.rsm-manifest", self._manifest(metadata, {}, chunks)\n',
+        f"{_PACKING}test_log_indexes_and_manifest_are_written_in_this_order",
     ),
 ]

@@ -13,7 +13,7 @@ from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer, Le
 from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from airflow_provider_rlmm.features.copying.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.features.copying.copy_source import ReadyCopy
 from airflow_provider_rlmm.features.copying.rules import LocalSegment

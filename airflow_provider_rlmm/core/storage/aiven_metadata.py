@@ -64,6 +64,35 @@ def read_custom_metadata(data: bytes | None) -> AivenCustomMetadata:
     return AivenCustomMetadata(**found)
 
 
+def write_custom_metadata(custom: AivenCustomMetadata) -> bytes | None:
+    """
+    Write custom metadata as the plugin does.
+
+    :param custom: what it says.
+    :return: ``None`` where it says nothing: then the segment has none.
+    """
+    fields = {}
+    if custom.remote_size is not None:
+        fields[REMOTE_SIZE] = _uvarint((custom.remote_size << 1) ^ (custom.remote_size >> 63))
+    for tag, text in ((OBJECT_PREFIX, custom.object_prefix), (OBJECT_KEY, custom.object_key)):
+        if text is not None:
+            raw = text.encode()
+            fields[tag] = _uvarint(len(raw) + 1) + raw
+    if not fields:
+        return None
+    tagged = (_uvarint(tag) + _uvarint(len(value)) + value for tag, value in fields.items())
+    return _uvarint(len(fields)) + b"".join(tagged)
+
+
+def _uvarint(value: int) -> bytes:
+    """Return an unsigned varint (Kafka: ``ByteUtils.writeUnsignedVarint``)."""
+    written = bytearray()
+    while value >= 0x80:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*written, value])
+
+
 def _varlong(reader: Reader) -> int:
     """Return a zigzag varint of at most ten bytes (Kafka: ``ByteUtils.readVarlong``)."""
     value = 0
@@ -115,8 +144,4 @@ def without_other_prefix(custom_metadata: pa.ChunkedArray, prefixes: Collection[
 def _compact(text: str) -> bytes:
     """Return a pattern of the compact string that holds a text: its length and one as a varint, and its bytes."""
     raw = text.encode()
-    length, size = bytearray(), len(raw) + 1
-    while size >= 0x80:
-        length.append(size & 0x7F | 0x80)
-        size >>= 7
-    return b"".join(b"\\x%02x" % byte for byte in bytes([*length, size]) + raw)
+    return b"".join(b"\\x%02x" % byte for byte in _uvarint(len(raw) + 1) + raw)

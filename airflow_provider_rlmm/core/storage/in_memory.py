@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from airflow_provider_rlmm.core.base.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
 from airflow_provider_rlmm.core.storage.deletion import Lookup
@@ -18,7 +17,7 @@ from airflow_provider_rlmm.core.storage.layout_storage import LayoutRemoteStorag
 from airflow_provider_rlmm.core.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.core.storage.stamps import Location
-from airflow_provider_rlmm.core.storage.uploads import BeforeChunk, chunks_of
+from airflow_provider_rlmm.core.storage.uploads import BeforeChunk, ObjectContent, chunks_of
 
 EffectHook = Callable[[str, str], None]
 """Called with ``"list"``, ``"get"``, ``"put"`` or ``"delete"`` and the key, for a listing the prefix."""
@@ -129,7 +128,7 @@ class _MemoryCalls:
     def remove_folder(self, prefix: str) -> bool:
         return False
 
-    def put(self, key: str, data: bytes | Path, before_chunk: BeforeChunk | None = None) -> None:
+    def put(self, key: str, data: ObjectContent, before_chunk: BeforeChunk | None = None) -> None:
         self._before("put", key)
         sent = []
         for chunk in chunks_of(data):

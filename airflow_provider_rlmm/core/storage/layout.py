@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.root import Place
-from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles
+from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles, SegmentPacker
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,6 +147,16 @@ class Layout(Protocol):
         Return what reads the files of segments out of their objects.
 
         :param read: reads an object of the store.
+        """
+
+    def packer(self, read: ReadObject, copies: Iterable[RemoteLogSegmentMetadata]) -> SegmentPacker:
+        """
+        Return what makes the objects of a copy.
+
+        :param read: reads an object of the store.
+        :param copies: copied segments, the newest first: they may show what the layout has to know.
+        :raises ConfigurationError: if nothing can be copied into this layout; it says why, and what to do.
+        :raises StorageError: if storage does not answer.
         """
 
 

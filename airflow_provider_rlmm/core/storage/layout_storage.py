@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import (
+    ConfigurationError,
     RemoteObjectNotFoundError,
     StorageAccessError,
     StorageError,
@@ -40,13 +40,7 @@ from airflow_provider_rlmm.core.storage.hidden_copies import (
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.object_calls import ObjectCalls
-from airflow_provider_rlmm.core.storage.remote_storage import (
-    DeletionReport,
-    Folder,
-    LogSegmentData,
-    SegmentDeletion,
-    StoredObject,
-)
+from airflow_provider_rlmm.core.storage.remote_storage import DeletionReport, Folder, SegmentDeletion, StoredObject
 from airflow_provider_rlmm.core.storage.root import (
     UNKNOWN_ROOT,
     Place,
@@ -56,6 +50,7 @@ from airflow_provider_rlmm.core.storage.root import (
     StampOutcome,
     StampResult,
 )
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData, SegmentPacker
 from airflow_provider_rlmm.core.storage.stamping import Stamps
 from airflow_provider_rlmm.core.storage.stamps import is_stamp
 from airflow_provider_rlmm.core.storage.uploads import BeforeChunk
@@ -124,6 +119,7 @@ class LayoutRemoteStorageManager:
         self._layout = layout
         self._stamps = Stamps(calls, layout)
         self._files = layout.segment_files(calls.get)
+        self._packer: SegmentPacker | None = None
         self.inspector = inspector
         self._settings: DeletionEffect | None = None
         self._checked_root: tuple[object] | None = None
@@ -137,26 +133,38 @@ class LayoutRemoteStorageManager:
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, before_chunk: BeforeChunk | None = None
     ) -> bytes | None:
-        """Copy the log last, so that a listed log means that its indexes are there; nothing where a local file is missing."""
-        sources: list[tuple[IndexType | None, bytes | Path]] = [
-            (IndexType.OFFSET, data.offset_index),
-            (IndexType.TIMESTAMP, data.time_index),
-            (IndexType.PRODUCER_SNAPSHOT, data.producer_snapshot_index),
-            (IndexType.LEADER_EPOCH, data.leader_epoch_index),
-            (None, data.log_segment),
-        ]
-        if data.transaction_index is not None:
-            sources.insert(0, (IndexType.TRANSACTION, data.transaction_index))
-        keys = [self._layout.object_key(metadata, index_type) for index_type, _ in sources]
-        for _, source in sources:
-            if isinstance(source, Path) and not source.is_file():
+        """Copy its objects as the layout makes them; nothing where a local file is missing."""
+        packer = self._known_packer()
+        for source in data.files:
+            if not source.is_file():
                 raise FileNotFoundError(f"{source} of segment {metadata.remote_log_segment_id} is no file")
         # Looked at for its links, which are not followed; the folder itself may not be there yet.
-        self._calls.identities([parent_of(keys[0])])
+        self._calls.identities([parent_of(self._layout.segment_stem(metadata, self._layout.places[0]))])
+        objects = packer.objects(metadata, data)
         with self._steady():
-            for key, (_, source) in zip(keys, sources, strict=True):
-                self._calls.put(key, source, before_chunk)
+            while True:
+                try:
+                    key, content = next(objects)
+                except StopIteration as whole:
+                    custom_metadata: bytes | None = whole.value
+                    return custom_metadata
+                self._calls.put(key, content, before_chunk)
+
+    def learn_to_copy(self, copies: Iterable[RemoteLogSegmentMetadata]) -> None:
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
+        self._calls.identities()
+        self._packer = self._layout.packer(self._calls.get, copies)
+
+    def obstacle_to_copies(self) -> str | None:
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
+        try:
+            self._known_packer()
+        except ConfigurationError as e:
+            return str(e)
         return None
+
+    def _known_packer(self) -> SegmentPacker:
+        return self._packer or self._layout.packer(self._calls.get, ())
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

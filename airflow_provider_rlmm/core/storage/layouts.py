@@ -8,7 +8,7 @@ A layout makes no call. What it builds always lies under one of its places; what
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -26,14 +26,18 @@ from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.storage.aiven_files import AivenFiles
 from airflow_provider_rlmm.core.storage.aiven_metadata import read_custom_metadata, without_other_prefix
+from airflow_provider_rlmm.core.storage.aiven_packing import LET_BROKERS_COPY, AivenPacker, learn_packing
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.key_pattern import KeyPattern
 from airflow_provider_rlmm.core.storage.layout import Layout, is_suffix
 from airflow_provider_rlmm.core.storage.root import Place
-from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles
+from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles, SegmentPacker
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
+    from airflow_provider_rlmm.core.storage.uploads import ObjectContent
 
 
 class TemplateLayout:
@@ -119,8 +123,7 @@ class TemplateLayout:
     def object_key(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType | None) -> str:
         """See :class:`Layout`."""
         if index_type not in self._files:
-            what = "the log" if index_type is None else f"index {index_type.value}"
-            raise ConfigurationError(f"storage layout {self.name} does not say which object holds {what} of a segment")
+            raise ConfigurationError(self._not_said(index_type))
         return self.segment_stem(metadata) + self._files[index_type]
 
     def parse(self, key: str, place: Place | None = None) -> RemoteLogSegmentId | None:
@@ -154,6 +157,21 @@ class TemplateLayout:
     def segment_files(self, read: ReadObject) -> SegmentFiles:
         """See :class:`Layout`: each object is a file."""
         return PlainFiles(self, read)
+
+    def packer(self, read: ReadObject, copies: Iterable[RemoteLogSegmentMetadata]) -> SegmentPacker:
+        """
+        See :class:`Layout`: each file becomes an object. Where the key of the transaction index alone is not known nothing is
+        copied, too: the first segment with an aborted transaction would end the copy.
+        """
+        if missing := [kind for kind in (None, *IndexType) if kind not in self._files]:
+            raise ConfigurationError(
+                f"nothing can be copied into the storage layout {self.name}: {self._not_said(missing[0])}. {LET_BROKERS_COPY}"
+            )
+        return PlainPacker(self)
+
+    def _not_said(self, index_type: IndexType | None) -> str:
+        what = "the log" if index_type is None else f"index {index_type.value}"
+        return f"storage layout {self.name} does not say which object holds {what} of a segment"
 
 
 def _is_a_path(suffix: str) -> bool:
@@ -279,6 +297,10 @@ class AivenLayout(TemplateLayout):
         """See :class:`Layout`: as the manifest of each segment says."""
         return AivenFiles(self, read)
 
+    def packer(self, read: ReadObject, copies: Iterable[RemoteLogSegmentMetadata]) -> SegmentPacker:
+        """See :class:`Layout`: as the plugin would, which is set as the copies of brokers show it."""
+        return AivenPacker(self, self._prefixes[self.places[0]], learn_packing(self, read, copies))
+
 
 def foreign_prefix(prefix: str) -> str:
     """
@@ -392,3 +414,31 @@ class PlainFiles:
     def index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """See :class:`SegmentFiles`."""
         return self._read(self._layout.object_key(metadata, index_type))
+
+
+class PlainPacker:
+    """
+    Makes an object of each file, byte for byte.
+
+    :param layout: which file is which object.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def objects(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> Generator[tuple[str, ObjectContent], None, bytes | None]:
+        """See :class:`SegmentPacker`: the log comes last, so that a listed log means that its indexes are there."""
+        indexes: dict[IndexType, ObjectContent] = {
+            IndexType.OFFSET: data.offset_index,
+            IndexType.TIMESTAMP: data.time_index,
+            IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
+            IndexType.LEADER_EPOCH: data.leader_epoch_index,
+        }
+        if data.transaction_index is not None:
+            indexes = {IndexType.TRANSACTION: data.transaction_index, **indexes}
+        for index_type, content in indexes.items():
+            yield self._layout.object_key(metadata, index_type), content
+        yield self._layout.object_key(metadata, None), data.log_segment
+        return None

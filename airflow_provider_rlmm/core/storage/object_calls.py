@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from airflow_provider_rlmm.core.storage.deletion import Lookup
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.core.storage.stamps import Location
-from airflow_provider_rlmm.core.storage.uploads import BeforeChunk
+from airflow_provider_rlmm.core.storage.uploads import BeforeChunk, ObjectContent
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +70,9 @@ class ObjectCalls(Protocol):
     def remove_folder(self, prefix: str) -> bool:
         """Remove a folder if it is empty; tell whether it was there and is gone. Where there are no folders: never."""
 
-    def put(self, key: str, data: bytes | Path, before_chunk: BeforeChunk | None = None) -> None:
+    def put(self, key: str, data: ObjectContent, before_chunk: BeforeChunk | None = None) -> None:
         """
-        Write an object, replacing an older one, or stream it from a file. Of one that fails nothing stays.
+        Write an object, replacing an older one, or stream it from a file or chunk by chunk. Of one that fails nothing stays.
 
         :raises LogDirectoryError: if the file cannot be read.
         :raises StorageFullError: if the store has no room left.

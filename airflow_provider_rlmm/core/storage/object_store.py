@@ -43,7 +43,7 @@ from airflow_provider_rlmm.core.storage.pace import Pace
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.core.storage.secret_texts import safe_text, secrets_in
 from airflow_provider_rlmm.core.storage.stamps import Location
-from airflow_provider_rlmm.core.storage.uploads import BeforeChunk, ObjectWriter, StoreWriter, chunks_of
+from airflow_provider_rlmm.core.storage.uploads import BeforeChunk, ObjectContent, ObjectWriter, StoreWriter, chunks_of
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta, OffsetRange
@@ -225,7 +225,7 @@ class _ObstoreCalls:
         with self._translated(what, StorageRootError):
             return self._deadline.call(what, remove)
 
-    def put(self, key: str, data: bytes | Path, before_chunk: BeforeChunk | None = None) -> None:
+    def put(self, key: str, data: ObjectContent, before_chunk: BeforeChunk | None = None) -> None:
         what = f"write {key}"
         writer = self._made(what, lambda: self._writer(key))
         try:

@@ -8,10 +8,9 @@ may say that an object is gone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation, StampResult
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from airflow_provider_rlmm.core.storage.uploads import BeforeChunk
 
 __all__ = [
@@ -89,19 +89,6 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSegmentData:
-    """The local files of one segment to be copied (Kafka: ``LogSegmentData``)."""
-
-    log_segment: Path  # the ``.log`` file
-    offset_index: Path  # the ``.index`` file
-    time_index: Path  # the ``.timeindex`` file
-    producer_snapshot_index: Path  # the ``.snapshot`` file
-    leader_epoch_index: bytes  # content of the leader epoch checkpoint as of the copy
-    # The ``.txnindex`` file, ``None`` where the segment has no aborted transactions.
-    transaction_index: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SegmentDeletion:
     """
     What became of one segment's objects.
@@ -160,8 +147,8 @@ class RemoteStorageManager(Protocol):
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, before_chunk: BeforeChunk | None = None
     ) -> bytes | None:
         """
-        Copy all files of a segment, the log last; repeating it overwrites. Of what fails, files that were copied before may
-        stay: delete the segment's objects then.
+        Copy all files of a segment, in the order of the layout; repeating it overwrites. Of what fails, objects that were
+        written before may stay: delete the segment's objects then.
 
         :param metadata: the segment.
         :param data: its local files.
@@ -172,8 +159,20 @@ class RemoteStorageManager(Protocol):
         :raises LogDirectoryError: if a local file cannot be read, or is written to meanwhile.
         :raises StorageFullError: if the store has no room left.
         :raises StorageRootError: if another root has taken the place of the one that was checked, also meanwhile.
-        :raises ConfigurationError: if the layout does not say which object holds a file; nothing was copied then.
+        :raises ConfigurationError: if there is an :meth:`obstacle_to_copies`; nothing was copied then.
         """
+
+    def learn_to_copy(self, copies: Iterable[RemoteLogSegmentMetadata]) -> None:
+        """
+        Learn what a copy has to look like, before the first is made.
+
+        :param copies: copied segments, the newest first, asked for only where the layout has to look at some.
+        :raises ConfigurationError: if nothing can be copied; it says why, and what to do.
+        :raises StorageError: if storage does not answer.
+        """
+
+    def obstacle_to_copies(self) -> str | None:
+        """Tell why no segment can be copied, and what to do; ``None`` where nothing more has to be known for it."""
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

@@ -1,12 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of segments, read out of the objects that hold them: one object for each file, or as a plugin has packed them."""
+"""
+The files of segments, read out of the objects that hold them, or made into them: one object for each file, or as a plugin
+packs them.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.storage.index_type import IndexType
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.storage.uploads import ObjectContent
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegmentData:
+    """The local files of one segment to be copied (Kafka: ``LogSegmentData``)."""
+
+    log_segment: Path  # the ``.log`` file
+    offset_index: Path  # the ``.index`` file
+    time_index: Path  # the ``.timeindex`` file
+    producer_snapshot_index: Path  # the ``.snapshot`` file
+    leader_epoch_index: bytes  # content of the leader epoch checkpoint as of the copy
+    # The ``.txnindex`` file, ``None`` where the segment has no aborted transactions.
+    transaction_index: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All of them that are files."""
+        named = (self.log_segment, self.offset_index, self.time_index, self.producer_snapshot_index)
+        return named if self.transaction_index is None else (*named, self.transaction_index)
 
 
 class ReadObject(Protocol):
@@ -47,4 +75,21 @@ class SegmentFiles(Protocol):
         :raises RemoteObjectNotFoundError: if an object that is needed is missing, or the segment has no such index.
         :raises DamagedObjectError: as :meth:`log`.
         :raises UnsupportedMessageFormatError: as :meth:`log`.
+        """
+
+
+class SegmentPacker(Protocol):
+    """What a layout makes the objects of a copy with."""
+
+    def objects(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> Generator[tuple[str, ObjectContent], None, bytes | None]:
+        """
+        Yield key and content of each object of a segment, in the order in which they are written: the next is asked for when
+        one is written to its end.
+
+        :param metadata: the segment.
+        :param data: its local files.
+        :return: custom metadata of the copy, ``None`` where the layout has none.
+        :raises LogDirectoryError: if a file cannot be read, or is written to meanwhile.
         """

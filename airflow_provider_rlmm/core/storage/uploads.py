@@ -10,7 +10,7 @@ upload, which no listing shows.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 4 * 2**20
 """Bytes that are sent at once: a copy can be cancelled after so many, and a quota is kept by so many."""
+
+ObjectContent = bytes | Path | Iterator[bytes]
+"""What becomes an object: bytes, those of a file, or chunks one after the other."""
 
 BeforeChunk = Callable[[int], object]
 """Called with the bytes of a chunk before it is sent. It may wait, and cancels the copy by raising."""
@@ -74,20 +77,24 @@ class StoreWriter:
         self._file.__exit__(GeneratorExit, None, None)
 
 
-def chunks_of(source: bytes | Path) -> Generator[bytes, None, None]:
+def chunks_of(source: ObjectContent, size: int = CHUNK_BYTES) -> Generator[bytes, None, None]:
     """
-    Yield what is to be copied, in chunks of :data:`CHUNK_BYTES`.
+    Yield what is to be copied, in chunks.
 
-    :param source: bytes, or a file of a broker's log directory.
+    :param source: bytes, a file of a broker's log directory, or chunks that somebody else makes.
+    :param size: bytes of each chunk but the last; of what somebody else makes they are as they come.
     :raises LogDirectoryError: if the file cannot be read, or is changed meanwhile.
     """
     if isinstance(source, bytes):
-        yield from (source[at : at + CHUNK_BYTES] for at in range(0, len(source), CHUNK_BYTES))
+        yield from (source[at : at + size] for at in range(0, len(source), size))
+        return
+    if not isinstance(source, Path):
+        yield from source
         return
     try:
         with source.open("rb", buffering=0) as file:
             left = os.fstat(file.fileno()).st_size
-            while chunk := file.read(CHUNK_BYTES):
+            while chunk := file.read(size):
                 left -= len(chunk)
                 yield chunk
     except OSError as e:

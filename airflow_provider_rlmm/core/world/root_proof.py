@@ -30,6 +30,7 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.plans.refusals import Refusal
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.segment_rows import OF_METADATA, metadata_of
 from airflow_provider_rlmm.core.records.topic_names import INTERNAL_TOPICS
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
@@ -122,6 +123,17 @@ def _newest_copied(
     return tuple(sample for place in sorted(by_place) for sample in by_place[place][:share])
 
 
+def newest_copies(topic: TopicReplay) -> Iterator[RemoteLogSegmentMetadata]:
+    """
+    Yield the copied segments of all topics, the newest first; the topic is read when the first is asked for.
+
+    :param topic: the metadata topic; it is advanced.
+    :raises EventLogError: if the topic cannot be read.
+    """
+    topic.advance()
+    yield from map(metadata_of, _rows_of(topic.not_finished.copied().newest_first(), OF_METADATA))
+
+
 def _newest_first(sample: Sample) -> tuple[int, str]:
     return -sample.copied_at_ms, str(sample.segment_id)
 
@@ -143,7 +155,7 @@ def _samples_of(copied: SelectedSegments, layout: Layout, most: int) -> Iterator
     if len(layout.places) == 1:
         copied = copied.first_of_topics().at(slice(0, most))
     found: dict[str, set[bytes]] = {place.name: set() for place in layout.places}
-    for row in _rows_of(copied):
+    for row in _rows_of(copied, _OF_A_SAMPLE):
         samples = _sample_of(row, layout)
         seen = found[samples[0].place] if samples else set()
         if samples and row["topic_id"] not in seen and len(seen) < most:
@@ -151,10 +163,10 @@ def _samples_of(copied: SelectedSegments, layout: Layout, most: int) -> Iterator
             yield samples
 
 
-def _rows_of(copied: SelectedSegments) -> Iterator[dict[str, Any]]:
+def _rows_of(copied: SelectedSegments, names: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield rows of the table of segments, in their order: some at a time, as objects take more than columns."""
     for start in range(0, copied.size, _AT_ONCE):
-        yield from copied.at(slice(start, start + _AT_ONCE)).table(_OF_A_SAMPLE).to_pylist()
+        yield from copied.at(slice(start, start + _AT_ONCE)).table(names).to_pylist()
 
 
 def _sample_of(row: Mapping[str, Any], layout: Layout) -> tuple[Sample, ...]:

@@ -14,7 +14,6 @@ from airflow_provider_rlmm.core.log.living_leader import LivingLeader
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
-from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation
 from airflow_provider_rlmm.core.world.gate import Gate
@@ -42,6 +41,9 @@ class SeenStorage(Protocol):
         :param expectation: what is known about the root.
         :raises StorageRootError: if a stamp of the cluster names another location, or ``expected_root`` another root.
         """
+
+    def obstacle_to_copies(self) -> str | None:
+        """Tell why no segment can be copied, and what to do; ``None`` where nothing more has to be known for it."""
 
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """
@@ -92,7 +94,7 @@ class CopyContext:
         Refuse a storage that nothing can be copied into.
 
         :param topic_id_partition: what is to be copied, for the message.
-        :raises CopyRefusedError: if its layout does not say which object holds each file.
+        :raises CopyRefusedError: if its layout has not learned what a copy looks like.
         """
-        if (obstacle := obstacle_to_copies(self.storage.layout)) is not None:
+        if (obstacle := self.storage.obstacle_to_copies()) is not None:
             raise CopyRefusedError(f"{topic_id_partition} is not copied: {obstacle}")

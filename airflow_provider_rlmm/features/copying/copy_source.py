@@ -13,7 +13,7 @@ from airflow_provider_rlmm.core.base.background import begun
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirectoryError
 from airflow_provider_rlmm.core.log.answers import LeaderRecord
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from airflow_provider_rlmm.features.copying.copy_situation import DirectoryFacts
 from airflow_provider_rlmm.features.copying.log_directory.lineage_records import last_records_of_epochs
 from airflow_provider_rlmm.features.copying.log_directory.log_end import end_without_leader

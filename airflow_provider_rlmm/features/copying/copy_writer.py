@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from airflow_provider_rlmm.core.log.protocol import PublishOutcome
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, SegmentEvent
-from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData, RemoteStorageManager, SegmentDeletion
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, SegmentDeletion
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from airflow_provider_rlmm.core.storage.uploads import BeforeChunk
 from airflow_provider_rlmm.features.copying.copy_replay import CopyBelief
 

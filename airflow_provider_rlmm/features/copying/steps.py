@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
+    ConfigurationError,
     CopyRefusedError,
     DamagedObjectError,
     LogDirectoryError,
@@ -28,6 +29,7 @@ from airflow_provider_rlmm.features.copying.topic_copy import PartitionCopy, Top
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+    from airflow_provider_rlmm.core.world.topic_view import TopicReplay
     from airflow_provider_rlmm.features.copying.copy_context import CopyContext
     from airflow_provider_rlmm.features.copying.copy_effects import CopyEffects
     from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
@@ -73,15 +75,13 @@ def copy_topic(
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
     from airflow_provider_rlmm.core.plans.plan_files import write_document
-    from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
     from airflow_provider_rlmm.features.copying.copy_context import CopyContext
 
     session.require_running(dry_run=dry_run)
     storage = session.storage.get_storage_manager()
     effects = _effects(session, storage, topic, dry_run=dry_run)
-    if (obstacle := obstacle_to_copies(storage.layout)) is not None:
-        raise CopyRefusedError(f"topic {topic!r} is not copied: {obstacle}")
     with (
+        _learned_to_copy(session, storage, topic) as replay,
         _snapshot(session, log_dir, topic, partitions, snapshot_in) as (disk, wanted),
         session.access.open_leader(session.cluster_id) as leader,
     ):
@@ -97,7 +97,7 @@ def copy_topic(
             clock=session.clock,
             metrics=metrics,
         )
-        wrong_root = _wrong_root(session, storage, context, effects)
+        wrong_root = _wrong_root(session, replay, storage, context, effects)
         copies = (_copy_partition(effects, context, disk, p, wrong_root) for p in wanted)
         found = TopicCopy(topic, effects.is_dry, tuple(copies))
     write_document(uri, COPY_DOCUMENT, json.dumps({"cluster_id": session.cluster_id, **found.to_json()}, indent=2))
@@ -118,22 +118,38 @@ def _effects(session: CleanerSession, storage: RemoteStorageManager, topic: str,
     return RealCopyEffects(writer)
 
 
+@contextmanager
+def _learned_to_copy(session: CleanerSession, storage: RemoteStorageManager, topic: str) -> Iterator[TopicReplay]:
+    """Let the storage learn what copies look like; yield what the metadata topic says, read as far as that was needed."""
+    from airflow_provider_rlmm.core.world.root_proof import newest_copies
+
+    with session.topic() as replay:
+        try:
+            storage.learn_to_copy(newest_copies(replay))
+        except ConfigurationError as e:
+            raise CopyRefusedError(f"topic {topic!r} is not copied: {e}") from e
+        yield replay
+
+
 def _wrong_root(
-    session: CleanerSession, storage: RemoteStorageManager, context: CopyContext, effects: CopyEffects
+    session: CleanerSession,
+    replay: TopicReplay,
+    storage: RemoteStorageManager,
+    context: CopyContext,
+    effects: CopyEffects,
 ) -> str | None:
     """Refuse a root that is not shown to be the one that brokers copy to now; return in a dry run why it would be refused."""
     from airflow_provider_rlmm.core.world.root_proof import require_brokers_root
 
     try:
-        with session.topic() as replay:
-            require_brokers_root(
-                replay,
-                storage,
-                cluster_id=context.cluster_id,
-                expectation=context.root,
-                overrides=context.limits.overrides,
-                ledger=session.root_ledger,
-            )
+        require_brokers_root(
+            replay,
+            storage,
+            cluster_id=context.cluster_id,
+            expectation=context.root,
+            overrides=context.limits.overrides,
+            ledger=session.root_ledger,
+        )
     except StorageRootError as e:
         return effects.refuse_root(e)
     return None

@@ -8,11 +8,10 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.net.URI;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.util.ArrayList;
+import java.util.EnumMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
@@ -20,7 +19,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
-import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
@@ -31,24 +29,28 @@ import org.apache.kafka.server.log.remote.storage.RemoteResourceNotFoundExceptio
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
 
+import rlmm.dev.s3.AivenManifest.Place;
+
 /**
  * A plugin for tests that leaves in S3 what Aiven's leaves there: its keys, its custom metadata, its order of puts and its
  * way to delete. It was written from what was seen of that one.
  *
  * <p>Three objects per segment, {@code .log}, {@code .indexes}, {@code .rsm-manifest}, are put in this order. Copying, deleting
  * and reading the manifest go by the configured prefix; reading log and indexes by that of the custom metadata, where it is there.
+ * Manifests are {@link AivenManifest}s: chunks as they are, or with {@code compression.enabled} as zstd frames.
  *
  * <p>The file {@code <suffix>.linger.ms} in the folder of the property {@code faults.dir} holds a number of milliseconds to wait
  * after the put of an object with that suffix: {@code log.linger.ms}.
  */
 public final class AivenKeysRemoteStorageManager implements RemoteStorageManager {
     private static final List<String> SUFFIXES = List.of("log", "indexes", "rsm-manifest");
-    private static final Pattern PART = Pattern.compile("\"([A-Z_]+)\":\\[(\\d+),(\\d+)\\]");
 
     private S3Bucket bucket;
     private String prefix;
     private Set<Integer> fields;
     private Path faults;
+    private int chunkSize;
+    private boolean compressed;
 
     @Override
     public void configure(Map<String, ?> configs) {
@@ -56,6 +58,8 @@ public final class AivenKeysRemoteStorageManager implements RemoteStorageManager
             text(configs, "s3.region", ""), text(configs, "s3.access.key", ""), text(configs, "s3.secret.key", ""));
         prefix = text(configs, "key.prefix", "");
         faults = Path.of(text(configs, "faults.dir", ""));
+        chunkSize = Integer.parseInt(text(configs, "chunk.size", "4194304"));
+        compressed = Boolean.parseBoolean(text(configs, "compression.enabled", "false"));
         Map<String, Integer> known = Map.of("REMOTE_SIZE", AivenCustomMetadata.REMOTE_SIZE,
             "OBJECT_PREFIX", AivenCustomMetadata.OBJECT_PREFIX, "OBJECT_KEY", AivenCustomMetadata.OBJECT_KEY);
         fields = Pattern.compile(",").splitAsStream(text(configs, "custom.metadata.fields.include", ""))
@@ -72,7 +76,7 @@ public final class AivenKeysRemoteStorageManager implements RemoteStorageManager
             throws RemoteStorageException {
         try {
             var indexes = new ByteArrayOutputStream();
-            var parts = new ArrayList<String>();
+            var parts = new EnumMap<IndexType, Place>(IndexType.class);
             append(IndexType.OFFSET, Files.readAllBytes(data.offsetIndex()), indexes, parts);
             append(IndexType.TIMESTAMP, Files.readAllBytes(data.timeIndex()), indexes, parts);
             append(IndexType.PRODUCER_SNAPSHOT, Files.readAllBytes(data.producerSnapshotIndex()), indexes, parts);
@@ -80,8 +84,8 @@ public final class AivenKeysRemoteStorageManager implements RemoteStorageManager
             if (data.transactionIndex().isPresent()) {
                 append(IndexType.TRANSACTION, Files.readAllBytes(data.transactionIndex().get()), indexes, parts);
             }
-            byte[] manifest = ("{\"indexes\":{" + String.join(",", parts) + "}}").getBytes(StandardCharsets.UTF_8);
-            List<byte[]> objects = List.of(Files.readAllBytes(data.logSegment()), indexes.toByteArray(), manifest);
+            var packed = AivenManifest.pack(metadata, Files.readAllBytes(data.logSegment()), parts, chunkSize, compressed);
+            List<byte[]> objects = List.of(packed.log(), indexes.toByteArray(), packed.manifest());
             for (int i = 0; i < objects.size(); i++) {
                 bucket.put(prefix + mainPath(metadata) + "." + SUFFIXES.get(i), objects.get(i));
                 pause(SUFFIXES.get(i) + ".linger.ms");
@@ -93,8 +97,8 @@ public final class AivenKeysRemoteStorageManager implements RemoteStorageManager
         }
     }
 
-    private static void append(IndexType type, byte[] index, ByteArrayOutputStream indexes, List<String> parts) {
-        parts.add(String.format(Locale.ROOT, "\"%s\":[%d,%d]", type, indexes.size(), index.length));
+    private static void append(IndexType type, byte[] index, ByteArrayOutputStream indexes, Map<IndexType, Place> parts) {
+        parts.put(type, new Place(indexes.size(), index.length));
         indexes.writeBytes(index);
     }
 
@@ -121,43 +125,45 @@ public final class AivenKeysRemoteStorageManager implements RemoteStorageManager
 
     @Override
     public InputStream fetchLogSegment(RemoteLogSegmentMetadata metadata, int start) throws RemoteStorageException {
-        manifest(metadata);
-        return part(metadata, "log", start + "-");
+        return fetchLogSegment(metadata, start, Integer.MAX_VALUE - 1);
     }
 
     @Override
     public InputStream fetchLogSegment(RemoteLogSegmentMetadata metadata, int start, int end)
             throws RemoteStorageException {
-        manifest(metadata);
-        return part(metadata, "log", start + "-" + end);
+        AivenManifest manifest = manifest(metadata);
+        Optional<int[]> stored = manifest.stored(start, end);
+        if (stored.isEmpty()) {
+            return InputStream.nullInputStream();
+        }
+        String range = stored.get()[0] + "-" + stored.get()[1];
+        return new ByteArrayInputStream(manifest.log(part(metadata, "log", range), start, end));
     }
 
     @Override
     public InputStream fetchIndex(RemoteLogSegmentMetadata metadata, IndexType type) throws RemoteStorageException {
-        Matcher found = PART.matcher(manifest(metadata));
-        while (found.find()) {
-            long position = Long.parseLong(found.group(2));
-            long size = Long.parseLong(found.group(3));
-            if (!found.group(1).equals(type.name())) {
-                continue;
-            }
-            return size == 0 ? InputStream.nullInputStream()
-                : part(metadata, "indexes", position + "-" + (position + size - 1));
+        Place place = manifest(metadata).indexes.get(type);
+        if (place == null) {
+            throw new RemoteResourceNotFoundException("segment " + metadata.remoteLogSegmentId() + " has no index " + type);
         }
-        throw new RemoteResourceNotFoundException("segment " + metadata.remoteLogSegmentId() + " has no index " + type);
+        return place.size() == 0 ? InputStream.nullInputStream() : new ByteArrayInputStream(
+            part(metadata, "indexes", place.position() + "-" + (place.position() + place.size() - 1)));
     }
 
-    private String manifest(RemoteLogSegmentMetadata metadata) throws RemoteStorageException {
-        return new String(read(prefix + mainPath(metadata) + ".rsm-manifest", ""), StandardCharsets.UTF_8);
+    private AivenManifest manifest(RemoteLogSegmentMetadata metadata) throws RemoteStorageException {
+        try {
+            return AivenManifest.read(read(prefix + mainPath(metadata) + ".rsm-manifest", ""));
+        } catch (IOException e) {
+            throw new RemoteStorageException("the manifest of " + metadata.remoteLogSegmentId() + " is none", e);
+        }
     }
 
-    private InputStream part(RemoteLogSegmentMetadata metadata, String suffix, String range)
-            throws RemoteStorageException {
+    private byte[] part(RemoteLogSegmentMetadata metadata, String suffix, String range) throws RemoteStorageException {
         Map<Integer, Object> custom = metadata.customMetadata()
             .map(bytes -> AivenCustomMetadata.read(bytes.value())).orElse(Map.of());
         String where = (String) custom.getOrDefault(AivenCustomMetadata.OBJECT_PREFIX, prefix)
             + custom.getOrDefault(AivenCustomMetadata.OBJECT_KEY, mainPath(metadata));
-        return new ByteArrayInputStream(read(where + "." + suffix, range));
+        return read(where + "." + suffix, range);
     }
 
     private byte[] read(String key, String range) throws RemoteStorageException {

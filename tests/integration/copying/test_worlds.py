@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
 from airflow_provider_rlmm.features.copying.log_directory.names import TopicPartition
 from airflow_provider_rlmm.features.copying.log_directory.partition import LogDirectory

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.base.errors import DamagedObjectError, LogDirect
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
 from airflow_provider_rlmm.features.copying.log_directory.names import (
     LEADER_EPOCH_CHECKPOINT,

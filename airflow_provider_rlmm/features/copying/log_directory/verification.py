@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import Produc
 from airflow_provider_rlmm.core.segments.indexes.time_index import NO_TIMESTAMP, TimeIndex
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
-from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from airflow_provider_rlmm.features.copying.log_directory.aborted_transactions import AbortedTransactionsCheck
 from airflow_provider_rlmm.features.copying.log_directory.batch_reading import CHUNK_BYTES, read_batches
 from airflow_provider_rlmm.features.copying.log_directory.names import (

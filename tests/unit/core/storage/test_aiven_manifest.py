@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base.errors import (
-    ConfigurationError,
     DamagedObjectError,
     RemoteObjectNotFoundError,
     UnsafeObjectKeyError,
@@ -34,7 +32,7 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from tests.contracts.aiven_objects import AivenPacking, SegmentContents, packed_sizes
-from tests.contracts.remote_storage import local_files, segment
+from tests.contracts.remote_storage import segment
 from tests.unit.core.storage.test_aiven import RECORDED, custom_prefix
 
 GOLDEN = [json.loads(line) for line in (RECORDED / "golden_segments.jsonl").read_text().splitlines()]
@@ -276,13 +274,6 @@ def test_going_on_within_a_chunk_reads_nothing_again() -> None:
         manager.put_object(key, data)
     assert b"".join(manager.fetch_log_segment(segment(1), at, at) for at in range(10)) == CONTENTS.log
     assert [key.rpartition(".")[2] for key in gets] == ["rsm-manifest", "log", "log", "log"]
-
-
-def test_nothing_is_copied_where_the_layout_packs_files(tmp_path: Path) -> None:
-    manager = InMemoryRemoteStorageManager(AivenLayout())
-    with pytest.raises(ConfigurationError, match="does not say which object holds index"):
-        manager.copy_log_segment_data(segment(1), local_files(tmp_path))
-    assert manager.keys == frozenset()
 
 
 @pytest.mark.parametrize("case", GOLDEN, ids=lambda case: str(case["partition"]))

@@ -38,7 +38,6 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteLogMetrics
-from airflow_provider_rlmm.core.storage.copy_target import obstacle_to_copies
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, TemplateLayout
@@ -229,7 +228,7 @@ def template(**files: str) -> TemplateLayout:
 
 ALL_BUT_TRANSACTIONS = {t.value: f".{t.value}" for t in IndexType if t is not IndexType.TRANSACTION}
 UNFIT = {
-    "aiven": (AivenLayout("tiered/"), "layout aiven does not say which object holds index"),
+    "aiven": (AivenLayout("tiered/"), "layout aiven: no copy of a broker shows how its plugin is set"),
     "template": (template(), "layout template does not say which object holds index offset"),
     "no transactions": (template(**ALL_BUT_TRANSACTIONS), "which object holds index transaction of a segment"),
 }
@@ -252,7 +251,7 @@ def test_a_layout_that_does_not_say_where_files_lie_is_refused_before_the_first_
 
 def test_a_layout_of_somebody_else_that_names_every_file_is_no_obstacle() -> None:
     layout = template(**ALL_BUT_TRANSACTIONS, transaction=".txn")
-    assert obstacle_to_copies(layout) is None
+    assert InMemoryRemoteStorageManager(layout).obstacle_to_copies() is None
 
 
 def answer(world: CopyWorld, **changes: Any) -> None:

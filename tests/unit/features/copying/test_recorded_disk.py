@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import RemoteLogError
-from airflow_provider_rlmm.core.storage.remote_storage import LogSegmentData
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from airflow_provider_rlmm.features.copying.log_directory.disk import LogDisk
 from airflow_provider_rlmm.features.copying.log_directory.lineage_records import last_records_of_epochs
 from airflow_provider_rlmm.features.copying.log_directory.log_end import end_without_leader

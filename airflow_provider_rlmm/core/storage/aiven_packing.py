@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Segments as Aiven's tiered-storage plugin packs them: three objects each, written in the plugin's own order.
+
+How the plugin is set nobody tells: brokers withhold it. So the newest copies that brokers have made are asked: their
+manifests say how a log is cut and whether chunks are compressed, their custom metadata which fields are kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from airflow_provider_rlmm.core.base.errors import (
+    ConfigurationError,
+    DamagedObjectError,
+    MalformedMetadataError,
+    RemoteObjectNotFoundError,
+    UnsafeObjectKeyError,
+    UnsupportedMessageFormatError,
+)
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
+from airflow_provider_rlmm.core.storage.aiven_manifest import MAX_MANIFEST_BYTES, read_manifest
+from airflow_provider_rlmm.core.storage.aiven_metadata import (
+    AivenCustomMetadata,
+    read_custom_metadata,
+    write_custom_metadata,
+)
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData, ReadObject
+from airflow_provider_rlmm.core.storage.uploads import ObjectContent, chunks_of
+
+LOOKED_AT: Final = 5
+"""Manifests that are read, the newest ones: brokers need not be set alike."""
+
+MOST_ASKED_FOR: Final = 200
+"""Copies whose manifests are asked for: those that were deleted since, or lie at a former place, show nothing."""
+
+_ZSTD_LEVEL: Final = 3  # as the plugin's library by default
+
+LET_BROKERS_COPY: Final = (
+    "Let brokers copy, whose plugin writes it: start one on this disk, then set remote.log.copy.disable of the topic to "
+    "false, and remote.copy.lag.ms to 0 where it has a copy lag (Kafka 4.4)"
+)
+"""What helps where nothing can be copied into a layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class AivenPacking:
+    """How the plugin is set."""
+
+    chunk_size: int  # bytes of a log in each chunk but the last (``chunk.size``)
+    compressed: bool  # whether each chunk is a zstd frame (``compression.enabled``)
+    # The custom metadata of a copy: which of its fields are not ``None`` are kept (``custom.metadata.fields.include``).
+    kept: AivenCustomMetadata = field(default_factory=AivenCustomMetadata)
+
+
+def learn_packing(layout: Layout, read: ReadObject, copies: Iterable[RemoteLogSegmentMetadata]) -> AivenPacking:
+    """
+    Return how the plugin is set, as the newest copies at the place that is written to show it.
+
+    :param layout: where objects lie.
+    :param read: reads an object.
+    :param copies: copied segments, the newest first; those that this package has made show nothing.
+    :raises ConfigurationError: if a copy is encrypted, or none can be read.
+    :raises StorageError: if storage does not answer.
+    """
+    found: list[AivenPacking] = []
+    of_brokers = (metadata for metadata in copies if metadata.broker_id >= 0)
+    for metadata in islice(of_brokers, MOST_ASKED_FOR):
+        if (key := _manifest_key(layout, metadata)) is None:
+            continue
+        try:
+            # One byte more than there may be: what is too large is told from what is whole.
+            manifest = read_manifest(read(key, 0, MAX_MANIFEST_BYTES), key, metadata)
+            kept = read_custom_metadata(metadata.custom_metadata)
+        except RemoteObjectNotFoundError:
+            # Deleted since the log was read, or at a former place.
+            continue
+        except (UnsupportedMessageFormatError, DamagedObjectError, MalformedMetadataError) as e:
+            raise _refused(str(e)) from e
+        found.append(AivenPacking(manifest.chunk_size, manifest.compressed, kept))
+        if len(found) == LOOKED_AT:
+            break
+    if not found:
+        raise _refused("no copy of a broker shows how its plugin is set: chunks, compression, encryption")
+    return found[0]
+
+
+def _refused(why: str) -> ConfigurationError:
+    return ConfigurationError(f"nothing can be copied into the storage layout aiven: {why}. {LET_BROKERS_COPY}")
+
+
+def _manifest_key(layout: Layout, metadata: RemoteLogSegmentMetadata) -> str | None:
+    """Return the key of a segment's manifest at the place that is written to, ``None`` where its copy is elsewhere."""
+    try:
+        place = layout.places[0]
+        return f"{layout.segment_stem(metadata, place)}.rsm-manifest" if place in layout.places_of(metadata) else None
+    except UnsafeObjectKeyError:
+        # A record that lies; the doctor tells of it.
+        return None
+
+
+class AivenPacker:
+    """
+    A :class:`~airflow_provider_rlmm.core.storage.segment_files.SegmentPacker` for the plugin's layout.
+
+    :param layout: where objects lie.
+    :param prefix: the plugin's ``key.prefix``.
+    :param packing: how it is set.
+    """
+
+    def __init__(self, layout: Layout, prefix: str, packing: AivenPacking) -> None:
+        self._layout = layout
+        self._prefix = prefix
+        self._packing = packing
+
+    def objects(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> Generator[tuple[str, ObjectContent], None, bytes | None]:
+        """Yield log, indexes and manifest: where there is a manifest the copy is whole."""
+        stem = self._layout.segment_stem(metadata, self._layout.places[0])
+        chunks: list[int] = []
+        yield (
+            f"{stem}.log",
+            self._compressed(data.log_segment, chunks) if self._packing.compressed else data.log_segment,
+        )
+        places, indexes = _joined(data)
+        yield f"{stem}.indexes", indexes
+        manifest = self._manifest(metadata, places, chunks)
+        yield f"{stem}.rsm-manifest", manifest
+        log_bytes = sum(chunks) if self._packing.compressed else metadata.segment_size_in_bytes
+        whole = AivenCustomMetadata(
+            log_bytes + len(indexes) + len(manifest), self._prefix, stem.removeprefix(self._prefix)
+        )
+        return write_custom_metadata(_those_kept(whole, self._packing.kept))
+
+    def _compressed(self, log: Path, sizes: list[int]) -> Iterator[bytes]:
+        """Yield the chunks of a log as zstd frames, and note their sizes."""
+        import pyarrow as pa
+
+        codec = pa.Codec("zstd", compression_level=_ZSTD_LEVEL)
+        for chunk in chunks_of(log, self._packing.chunk_size):
+            frame = codec.compress(chunk, asbytes=True)
+            sizes.append(len(frame))
+            yield frame
+
+    def _manifest(self, metadata: RemoteLogSegmentMetadata, places: Mapping[str, Any], chunks: Sequence[int]) -> bytes:
+        segment, tip = metadata.remote_log_segment_id, metadata.remote_log_segment_id.topic_id_partition
+        document = {
+            "version": "1",
+            "chunkIndex": self._chunk_index(metadata.segment_size_in_bytes, chunks),
+            "segmentIndexes": places,
+            "compression": self._packing.compressed,
+            "remoteLogSegmentMetadata": {
+                "remoteLogSegmentId": {
+                    "topicIdPartition": {
+                        "topicId": kafka_uuid_str(tip.topic_id),
+                        "topicPartition": {"topic": tip.topic, "partition": tip.partition},
+                    },
+                    "id": kafka_uuid_str(segment.id),
+                },
+                "startOffset": metadata.start_offset,
+                "endOffset": metadata.end_offset,
+                "maxTimestampMs": metadata.max_timestamp_ms,
+                "brokerId": metadata.broker_id,
+                "eventTimestampMs": metadata.event_timestamp_ms,
+                "segmentLeaderEpochs": {str(epoch): start for epoch, start in metadata.segment_leader_epochs},
+                "txnIdxEmpty": metadata.txn_idx_empty,
+            },
+        }
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    def _chunk_index(self, size: int, chunks: Sequence[int]) -> dict[str, Any]:
+        chunk_size = self._packing.chunk_size
+        cut = {"originalChunkSize": chunk_size, "originalFileSize": size}
+        if self._packing.compressed:
+            return {"type": "variable", **cut, "transformedChunks": packed_chunk_sizes(chunks)}
+        last = size % chunk_size or chunk_size
+        return {"type": "fixed", **cut, "transformedChunkSize": chunk_size, "finalTransformedChunkSize": last}
+
+
+def _joined(data: LogSegmentData) -> tuple[dict[str, Any], bytes]:
+    """Return where each index lies among all of them, and all of them."""
+    parts = {
+        "offset": data.offset_index.read_bytes(),
+        "timestamp": data.time_index.read_bytes(),
+        "producerSnapshot": data.producer_snapshot_index.read_bytes(),
+        "leaderEpoch": data.leader_epoch_index,
+        "transaction": None if data.transaction_index is None else data.transaction_index.read_bytes(),
+    }
+    places: dict[str, Any] = {}
+    position = 0
+    for name, content in parts.items():
+        places[name] = None if content is None else {"position": position, "size": len(content)}
+        position += len(content or b"")
+    return places, b"".join(content for content in parts.values() if content is not None)
+
+
+def packed_chunk_sizes(sizes: Sequence[int]) -> str:
+    """
+    Return the sizes of chunks as a manifest has them: their count, the least of all but the last, the width of what the
+    others have above it, these, and the last one; compressed with zstd, in base64.
+
+    :param sizes: bytes of each chunk, at least one.
+    """
+    import pyarrow as pa
+
+    *first, last = sizes
+    packed = len(sizes).to_bytes(4)
+    if first:
+        least = min(first)
+        width = max(1, -(-(max(first) - least).bit_length() // 8))
+        packed += least.to_bytes(4) + bytes([width]) + b"".join((size - least).to_bytes(width) for size in first)
+    packed += last.to_bytes(4)
+    return base64.b64encode(pa.Codec("zstd").compress(packed, asbytes=True)).decode()
+
+
+def _those_kept(whole: AivenCustomMetadata, kept: AivenCustomMetadata) -> AivenCustomMetadata:
+    """Return those fields of some custom metadata that others have, too."""
+    return AivenCustomMetadata(
+        None if kept.remote_size is None else whole.remote_size,
+        None if kept.object_prefix is None else whole.object_prefix,
+        None if kept.object_key is None else whole.object_key,
+    )
