@@ -138,6 +138,11 @@ _STORAGE = (
     option_of(connection.FORMER_KEY_PREFIXES, 'Prefixes of older copies, by commas; "" is none', metavar="LIST"),
     option_of(connection.KEY_PATTERN, "Of the layout template: the keys of a segment", metavar="PATTERN"),
     option_of(connection.KEY_SUFFIXES, "Of the layout template: by commas; those with ? are optional", metavar="LIST"),
+    option_of(
+        connection.PLUGIN_SETTINGS,
+        "Of the layout aiven: how it is set, where no copy of a broker shows it",
+        metavar="TEXT",
+    ),
     click.option(
         "--store-option",
         "store_options",

@@ -92,6 +92,11 @@ KEY_SUFFIXES: Final = _text(
     "Key suffixes",
     "Layout template: such as .log, .index, .txnindex? (not with every segment), or /log, /index (in a folder of its own)",
 )
+PLUGIN_SETTINGS: Final = _text(
+    "plugin_settings",
+    "Plugin settings",
+    "Layout aiven, to copy where no copy of a broker shows it: such as chunk.size=4194304 compression.enabled=true",
+)
 EXPECTED_ROOT: Final = _text(
     "expected_root",
     "Expected storage root",
@@ -149,6 +154,7 @@ FIELDS: Final[tuple[Declared[Any], ...]] = (
     FORMER_KEY_PREFIXES,
     KEY_PATTERN,
     KEY_SUFFIXES,
+    PLUGIN_SETTINGS,
     EXPECTED_ROOT,
     ALLOW_WRITES,
     ALLOW_COPY,

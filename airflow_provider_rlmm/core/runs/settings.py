@@ -41,7 +41,10 @@ class RemoteLogSettings:
     :param key_pattern: of the layout ``template``: literals and the fields ``{topic}``, ``{topic_id}``, ``{partition}``,
         ``{start_offset:020}``, ``{segment_id}``.
     :param key_suffixes: of the layout ``template``, separated by commas: ``.log, .index, .txnindex?``; those with ``?`` are
-        not with every segment, ``""`` stands for an object without one.
+        not with every segment, ``""`` stands for an object without one. Where each says which file it is, as in
+        ``.log=log, .index=offset``, segments can be read and copied.
+    :param plugin_settings: of the layout ``aiven``: how the brokers' plugin is set, where no copy of a broker shows it:
+        ``chunk.size=4194304 compression.enabled=true``.
     :param metadata_topic: name of the metadata topic.
     :param allow_writes: whether anything may be written or deleted.
     :param allow_copy: whether segments of living topics may be copied, which writes about these topics; it needs
@@ -69,6 +72,7 @@ class RemoteLogSettings:
     former_key_prefixes: str | None = declared.FORMER_KEY_PREFIXES.default
     key_pattern: str | None = declared.KEY_PATTERN.default
     key_suffixes: str | None = declared.KEY_SUFFIXES.default
+    plugin_settings: str | None = declared.PLUGIN_SETTINGS.default
     metadata_topic: str = declared.METADATA_TOPIC.default
     allow_writes: bool = declared.ALLOW_WRITES.default
     allow_copy: bool = declared.ALLOW_COPY.default
@@ -91,12 +95,14 @@ class RemoteLogSettings:
         """What is said of the layout beside its name."""
         from airflow_provider_rlmm.core.storage.layouts import LayoutOptions
 
-        suffixes = _listed(self.key_suffixes)
+        named = dict(_suffix_and_file(item) for item in _listed(self.key_suffixes))
         return LayoutOptions(
             self.key_prefix or "",
             tuple(_listed(self.former_key_prefixes)),
             self.key_pattern,
-            {suffix.removesuffix("?"): not suffix.endswith("?") for suffix in suffixes},
+            {suffix.removesuffix("?"): not suffix.endswith("?") for suffix in named},
+            {suffix.removesuffix("?"): file for suffix, file in named.items() if file},
+            self.plugin_settings,
         )
 
     def required_storage_uri(self) -> str:
@@ -230,6 +236,11 @@ def read_fields(kind: type[RemoteLogSettings], given: Mapping[str, Any], without
     # A JSON document may hold the roots as a list.
     written = {k: json.dumps(v) if k == "expected_root" and isinstance(v, list) else v for k, v in kept.items()}
     return {name: read_spelled(_DECLARED[name], value) for name, value in written.items()}
+
+
+def _suffix_and_file(item: str) -> tuple[str, str]:
+    suffix, _, file = item.partition("=")
+    return suffix.strip().replace('""', ""), file.strip()
 
 
 def _listed(text: str | None) -> list[str]:

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.base.errors import (
     UnsafeObjectKeyError,
     UnsupportedMessageFormatError,
 )
+from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
 from airflow_provider_rlmm.core.storage.aiven_manifest import MAX_MANIFEST_BYTES, read_manifest
 from airflow_provider_rlmm.core.storage.aiven_metadata import (
@@ -40,6 +41,17 @@ LOOKED_AT: Final = 5
 
 MOST_ASKED_FOR: Final = 200
 """Copies whose manifests are asked for: those that were deleted since, or lie at a former place, show nothing."""
+
+MAX_CHUNK_BYTES: Final = 2**28
+"""The largest ``chunk.size`` that is copied with: one chunk is in memory, as it is and compressed."""
+
+_CHUNK_SIZE: Final = "chunk.size"
+_COMPRESSION: Final = "compression.enabled"
+_ENCRYPTION: Final = "encryption.enabled"
+_FIELDS: Final = "custom.metadata.fields.include"
+_PROPERTIES: Final = (_CHUNK_SIZE, _COMPRESSION, _ENCRYPTION, _FIELDS)
+_KEPT: Final = {"REMOTE_SIZE": "remote_size", "OBJECT_PREFIX": "object_prefix", "OBJECT_KEY": "object_key"}
+_ANY: Final[Mapping[str, Any]] = {"remote_size": 0, "object_prefix": "", "object_key": ""}
 
 _ZSTD_LEVEL: Final = 3  # as the plugin's library by default
 
@@ -59,15 +71,62 @@ class AivenPacking:
     # The custom metadata of a copy: which of its fields are not ``None`` are kept (``custom.metadata.fields.include``).
     kept: AivenCustomMetadata = field(default_factory=AivenCustomMetadata)
 
+    @property
+    def text(self) -> str:
+        """It, as :func:`packing_of` reads it."""
+        fields = ",".join(name for name, field in _KEPT.items() if getattr(self.kept, field) is not None)
+        shown = f"{_CHUNK_SIZE}={self.chunk_size} {_COMPRESSION}={str(self.compressed).lower()}"
+        return f"{shown} {_FIELDS}={fields}" if fields else shown
 
-def learn_packing(layout: Layout, read: ReadObject, copies: Iterable[RemoteLogSegmentMetadata]) -> AivenPacking:
+
+def packing_of(text: str) -> AivenPacking:
+    """
+    Read how the plugin is set.
+
+    :param text: some of its properties, as ``chunk.size=4194304 compression.enabled=true
+        custom.metadata.fields.include=REMOTE_SIZE,OBJECT_KEY``; ``chunk.size`` is needed.
+    :raises ConfigurationError: naming what cannot be understood, or copied so.
+    """
+    said: dict[str, str] = {}
+    for word in text.split():
+        name, equals, value = word.partition("=")
+        if not equals or name not in _PROPERTIES or name in said:
+            raise _not_understood(word, f"is none of {', '.join(f'{known}=…' for known in _PROPERTIES)}, each once")
+        said[name] = value
+    for name in (_COMPRESSION, _ENCRYPTION):
+        if said.get(name, "false") not in ("true", "false"):
+            raise _not_understood(f"{name}={said[name]}", "is neither true nor false")
+    if said.get(_ENCRYPTION) == "true":
+        raise _refused(
+            f"plugin_settings say that segments are encrypted ({_ENCRYPTION}), and the keys are with the brokers"
+        )
+    size, fields = said.get(_CHUNK_SIZE, ""), set(filter(None, said.get(_FIELDS, "").split(",")))
+    if not size.isascii() or not size.isdigit() or not 0 < int(size) <= MAX_CHUNK_BYTES:
+        raise _not_understood(f"{_CHUNK_SIZE}={size}", f"is no number from 1 to {MAX_CHUNK_BYTES}")
+    if unknown := fields - _KEPT.keys():
+        raise _not_understood(min(unknown), f"is none of {', '.join(_KEPT)}")
+    kept = AivenCustomMetadata(**{_KEPT[name]: _ANY[_KEPT[name]] for name in fields})
+    return AivenPacking(int(size), said.get(_COMPRESSION) == "true", kept)
+
+
+def _not_understood(what: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"plugin_settings: {in_quotes(what)} {why}")
+
+
+def learn_packing(
+    layout: Layout,
+    read: ReadObject,
+    copies: Iterable[RemoteLogSegmentMetadata],
+    said: AivenPacking | None = None,
+) -> AivenPacking:
     """
     Return how the plugin is set, as the newest copies at the place that is written to show it.
 
     :param layout: where objects lie.
     :param read: reads an object.
     :param copies: copied segments, the newest first; those that this package has made show nothing.
-    :raises ConfigurationError: if a copy is encrypted, or none can be read.
+    :param said: what somebody has said of it: it counts where no copy tells, and must not contradict the newest.
+    :raises ConfigurationError: if a copy is encrypted, cannot be read or contradicts, or nothing tells.
     :raises StorageError: if storage does not answer.
     """
     found: list[AivenPacking] = []
@@ -84,16 +143,31 @@ def learn_packing(layout: Layout, read: ReadObject, copies: Iterable[RemoteLogSe
             continue
         except (UnsupportedMessageFormatError, DamagedObjectError, MalformedMetadataError) as e:
             raise _refused(str(e)) from e
+        if manifest.compressed and manifest.chunk_size > MAX_CHUNK_BYTES:
+            raise _refused(
+                f"{key} has chunks of {manifest.chunk_size} bytes, and no more than {MAX_CHUNK_BYTES} are compressed"
+            )
         found.append(AivenPacking(manifest.chunk_size, manifest.compressed, kept))
         if len(found) == LOOKED_AT:
             break
     if not found:
-        raise _refused("no copy of a broker shows how its plugin is set: chunks, compression, encryption")
+        if said is None:
+            raise _refused(
+                "no copy of a broker shows how its plugin is set: chunks, compression, encryption",
+                "Say it in plugin_settings",
+            )
+        return said
+    if said is not None and said.text != found[0].text:
+        raise _refused(
+            f"plugin_settings say {said.text}, and the newest copy of a broker shows {found[0].text}",
+            "Mend plugin_settings",
+        )
     return found[0]
 
 
-def _refused(why: str) -> ConfigurationError:
-    return ConfigurationError(f"nothing can be copied into the storage layout aiven: {why}. {LET_BROKERS_COPY}")
+def _refused(why: str, helps: str = "") -> ConfigurationError:
+    others = f"{helps}, or {LET_BROKERS_COPY[0].lower()}{LET_BROKERS_COPY[1:]}" if helps else LET_BROKERS_COPY
+    return ConfigurationError(f"nothing can be copied into the storage layout aiven: {why}. {others}")
 
 
 def _manifest_key(layout: Layout, metadata: RemoteLogSegmentMetadata) -> str | None:

@@ -26,7 +26,13 @@ from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.storage.aiven_files import AivenFiles
 from airflow_provider_rlmm.core.storage.aiven_metadata import read_custom_metadata, without_other_prefix
-from airflow_provider_rlmm.core.storage.aiven_packing import LET_BROKERS_COPY, AivenPacker, learn_packing
+from airflow_provider_rlmm.core.storage.aiven_packing import (
+    LET_BROKERS_COPY,
+    AivenPacker,
+    AivenPacking,
+    learn_packing,
+    packing_of,
+)
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.key_pattern import KeyPattern
 from airflow_provider_rlmm.core.storage.layout import Layout, is_suffix
@@ -240,12 +246,16 @@ class AivenLayout(TemplateLayout):
 
     :param key_prefix: the plugin's ``key.prefix``; with or without ``/`` at its end, as it is there.
     :param former_key_prefixes: prefixes under which older copies lie.
+    :param packing: how the plugin is set, where somebody has said it.
     :raises ConfigurationError: for a prefix that object stores cannot address.
     """
 
     name: Final = "aiven"
 
-    def __init__(self, key_prefix: str = "", former_key_prefixes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, key_prefix: str = "", former_key_prefixes: Sequence[str] = (), packing: AivenPacking | None = None
+    ) -> None:
+        self._packing = packing
         super().__init__(
             AivenLayout.name,
             "{topic}-{topic_id}/{partition}/{start_offset:020}-{segment_id}",
@@ -256,7 +266,7 @@ class AivenLayout(TemplateLayout):
 
     def below(self, key_prefix: str) -> AivenLayout:
         """See :class:`Layout`."""
-        return AivenLayout(key_prefix)
+        return AivenLayout(key_prefix, packing=self._packing)
 
     def places_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[Place, ...]:
         """See :class:`Layout`. A copy whose prefix was recorded lies there and nowhere else."""
@@ -299,7 +309,7 @@ class AivenLayout(TemplateLayout):
 
     def packer(self, read: ReadObject, copies: Iterable[RemoteLogSegmentMetadata]) -> SegmentPacker:
         """See :class:`Layout`: as the plugin would, which is set as the copies of brokers show it."""
-        return AivenPacker(self, self._prefixes[self.places[0]], learn_packing(self, read, copies))
+        return AivenPacker(self, self._prefixes[self.places[0]], learn_packing(self, read, copies, self._packing))
 
 
 def foreign_prefix(prefix: str) -> str:
@@ -327,12 +337,18 @@ class LayoutOptions:
     :param former_key_prefixes: what the keys of older copies begin with.
     :param key_pattern: of the layout ``template``, see :class:`~airflow_provider_rlmm.core.storage.key_pattern.KeyPattern`.
     :param key_suffixes: of the layout ``template``: suffix → whether a complete segment must have it.
+    :param key_files: of the layout ``template``: suffix → which file that object is, ``log`` or a name of :class:`IndexType`;
+        none where nobody has said it.
+    :param plugin_settings: of the layout ``aiven``: how the plugin is set, see
+        :func:`~airflow_provider_rlmm.core.storage.aiven_packing.packing_of`.
     """
 
     key_prefix: str = ""
     former_key_prefixes: tuple[str, ...] = ()
     key_pattern: str | None = None
     key_suffixes: Mapping[str, bool] = field(default_factory=dict)
+    key_files: Mapping[str, str] = field(default_factory=dict)
+    plugin_settings: str | None = None
 
 
 LayoutFactory = Callable[[LayoutOptions], Layout]
@@ -358,14 +374,34 @@ def _local(options: LayoutOptions) -> Layout:
 def _aiven(options: LayoutOptions) -> Layout:
     if options.key_pattern is not None or options.key_suffixes:
         raise ConfigurationError(f"storage layout {AivenLayout.name} takes no key_pattern and no key_suffixes")
-    return AivenLayout(options.key_prefix, options.former_key_prefixes)
+    settings = options.plugin_settings
+    packing = packing_of(settings) if settings is not None else None
+    return AivenLayout(options.key_prefix, options.former_key_prefixes, packing)
 
 
 def _template(options: LayoutOptions) -> Layout:
     if options.key_pattern is None or not options.key_suffixes:
         raise ConfigurationError(f"storage layout {TEMPLATE} needs key_pattern and key_suffixes")
+    if options.plugin_settings is not None:
+        raise ConfigurationError(f"storage layout {TEMPLATE} takes no plugin_settings")
     prefixes = (options.key_prefix, *options.former_key_prefixes)
-    return TemplateLayout(TEMPLATE, options.key_pattern, options.key_suffixes, key_prefixes=prefixes)
+    files = _files_of(options.key_files)
+    return TemplateLayout(TEMPLATE, options.key_pattern, options.key_suffixes, key_prefixes=prefixes, files=files)
+
+
+def _files_of(named: Mapping[str, str]) -> Mapping[IndexType | None, str]:
+    """Return which suffix holds the log, ``None``, or an index."""
+    known: Mapping[str, IndexType | None] = {"log": None, **{kind.value: kind for kind in IndexType}}
+    files: dict[IndexType | None, str] = {}
+    for suffix, name in named.items():
+        if name not in known:
+            raise ConfigurationError(
+                f"key_suffixes: {in_quotes(suffix)} is {in_quotes(name)}, none of {', '.join(known)}"
+            )
+        if known[name] in files:
+            raise ConfigurationError(f"key_suffixes: two of them are {name}")
+        files[known[name]] = suffix
+    return files
 
 
 _LAYOUTS: Final[Mapping[str, LayoutFactory]] = MappingProxyType(

@@ -76,6 +76,14 @@ def test_what_a_layout_needs_is_listed_by_commas() -> None:
     assert settings.layout_options == LayoutOptions(
         "kp/", ("", "flat", "old/"), key_suffixes={"": True, ".log": True, ".txnindex": False}
     )
+    settings = parse(
+        {"key_suffixes": '""=log, .index = offset, .txnindex?=transaction', "plugin_settings": "chunk.size=4096"}
+    )
+    assert settings.layout_options == LayoutOptions(
+        key_suffixes={"": True, ".index": True, ".txnindex": False},
+        key_files={"": "log", ".index": "offset", ".txnindex": "transaction"},
+        plugin_settings="chunk.size=4096",
+    )
 
 
 def test_a_root_id_is_expected() -> None:

@@ -35,10 +35,11 @@ from airflow_provider_rlmm.core.storage.aiven_packing import (
     AivenPacking,
     learn_packing,
     packed_chunk_sizes,
+    packing_of,
 )
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout, LayoutOptions, layout_named
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
 from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData
 from tests.contracts import aiven_objects
@@ -279,6 +280,71 @@ def test_where_no_copy_of_a_broker_tells_nothing_is_copied(
     with pytest.raises(ConfigurationError, match="no copy of a broker shows"):
         manager.copy_log_segment_data(segment(2), local_files(tmp_path))
     assert manager.keys == frozenset()
+
+
+SAID = "chunk.size=7 compression.enabled=true custom.metadata.fields.include=REMOTE_SIZE,OBJECT_KEY"
+
+
+def test_what_somebody_has_said_counts_where_no_copy_tells(tmp_path: Path) -> None:
+    layout = layout_named("aiven", LayoutOptions(PREFIX, plugin_settings=SAID))
+    manager = InMemoryRemoteStorageManager(layout)
+    assert manager.obstacle_to_copies() is None
+    manager.learn_to_copy([copied(1)])
+    custom = read_custom_metadata(manager.copy_log_segment_data(segment(2), local_files(tmp_path)))
+    assert (custom.remote_size, custom.object_prefix, custom.object_key) == (
+        sum(len(data) for data, _ in manager._objects.values()),
+        None,
+        layout.segment_stem(segment(2)).removeprefix(PREFIX),
+    )
+    assert manager.fetch_log_segment(segment(2), 0) == b"0123456789"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "chunk.size=8 compression.enabled=true custom.metadata.fields.include=REMOTE_SIZE",
+        "chunk.size=7 custom.metadata.fields.include=REMOTE_SIZE",
+        "chunk.size=7 compression.enabled=true",
+    ],
+)
+def test_what_somebody_has_said_must_not_contradict_the_newest_copy(said: str) -> None:
+    newest = copied(1, custom=AivenCustomMetadata(remote_size=3))
+    manager = storage_of((newest, ZSTD))
+    agreed = packing_of("chunk.size=7 compression.enabled=true custom.metadata.fields.include=REMOTE_SIZE")
+    assert learn_packing(LAYOUT, manager._calls.get, [newest], agreed).text == agreed.text
+    with pytest.raises(ConfigurationError, match="Mend plugin_settings, or let brokers copy") as refused:
+        learn_packing(LAYOUT, manager._calls.get, [newest], packing_of(said))
+    assert f"plugin_settings say {packing_of(said).text}, and the newest copy of a broker shows {agreed.text}" in str(
+        refused.value
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("", "'chunk.size=' is no number from 1 to 268435456"),
+        ("chunk.size=0", "is no number from 1"),
+        ("chunk.size=268435457", "is no number from 1"),
+        ("chunk.size=4096 chunk.size=4096", "each once"),
+        ("chunk.size=4096 key.prefix=a", "'key.prefix=a' is none of chunk.size=…, compression.enabled=…"),
+        ("chunk.size 4096", "'chunk.size' is none of"),
+        ("chunk.size=4096 compression.enabled=yes", "'compression.enabled=yes' is neither true nor false"),
+        ("chunk.size=4096 encryption.enabled=true", "say that segments are encrypted"),
+        (
+            "chunk.size=4096 custom.metadata.fields.include=SIZE",
+            "'SIZE' is none of REMOTE_SIZE, OBJECT_PREFIX, OBJECT_KEY",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_understood_are_refused(said: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        layout_named("aiven", LayoutOptions(plugin_settings=said))
+
+
+def test_chunks_that_are_too_large_to_compress_are_refused() -> None:
+    big = aiven_objects.AivenPacking(chunk_size=2**28 + 1, compressed=True, variable=True)
+    with pytest.raises(ConfigurationError, match="no more than 268435456 are compressed"):
+        storage_of((copied(1), big)).learn_to_copy([copied(1)])
 
 
 def test_a_store_that_does_not_answer_is_no_store_without_copies() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -212,6 +213,9 @@ def test_layouts_of_others_are_found_by_their_entry_points(monkeypatch: pytest.M
         layout_named("s3")
 
 
+FILES = {"key_pattern": PATTERNS[0], "key_suffixes": {".log": True, ".index": True}}
+
+
 @pytest.mark.parametrize(
     ("name", "options", "why"),
     [
@@ -219,13 +223,19 @@ def test_layouts_of_others_are_found_by_their_entry_points(monkeypatch: pytest.M
         ("aiven", LayoutOptions(key_pattern=PATTERNS[0]), "takes no key_pattern"),
         ("template", LayoutOptions(key_pattern=PATTERNS[0]), "needs key_pattern and key_suffixes"),
         ("template", LayoutOptions(key_suffixes={".log": True}), "needs key_pattern and key_suffixes"),
+        ("template", FILES | {"key_files": {".log": "logs"}}, "'.log' is 'logs', none of log, offset, timestamp"),
+        ("template", FILES | {"key_files": {".log": "log", ".index": "log"}}, "two of them are log"),
+        ("template", FILES | {"plugin_settings": "chunk.size=1"}, "takes no plugin_settings"),
+        ("local-tiered-storage", {"plugin_settings": "chunk.size=1"}, "takes no key prefix"),
         ("template", LayoutOptions(key_pattern=PATTERNS[0], key_suffixes={"/x/y": True}), "none of them with / but at"),
         ("template", LayoutOptions(key_pattern=PATTERNS[0], key_suffixes={"/": True}), "none of them with / but at"),
         ("template", LayoutOptions(key_pattern=PATTERNS[0], key_suffixes={"/..": True}), "none of them with / but at"),
         ("template", LayoutOptions(key_pattern=PATTERNS[0], key_suffixes={"/x": True, ".y": True}), "or none"),
     ],
 )
-def test_options_that_a_layout_does_not_have_are_refused(name: str, options: LayoutOptions, why: str) -> None:
+def test_options_that_a_layout_does_not_have_are_refused(
+    name: str, options: LayoutOptions | dict[str, Any], why: str
+) -> None:
     with pytest.raises(ConfigurationError, match=why):
-        layout_named(name, options)
+        layout_named(name, LayoutOptions(**options) if isinstance(options, dict) else options)
     assert isinstance(layout_named("local-tiered-storage", LayoutOptions()), LocalTieredStorageLayout)

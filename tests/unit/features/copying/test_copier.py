@@ -40,7 +40,7 @@ from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteLogMetrics
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.core.storage.layouts import AivenLayout, TemplateLayout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout, LayoutOptions, TemplateLayout, layout_named
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.features.copying.rules import COPY_WITHOUT_LEADER, CopyLimits
@@ -252,6 +252,21 @@ def test_a_layout_that_does_not_say_where_files_lie_is_refused_before_the_first_
 def test_a_layout_of_somebody_else_that_names_every_file_is_no_obstacle() -> None:
     layout = template(**ALL_BUT_TRANSACTIONS, transaction=".txn")
     assert InMemoryRemoteStorageManager(layout).obstacle_to_copies() is None
+
+
+def test_a_template_of_the_connection_that_names_every_file_is_copied_into(world: CopyWorld) -> None:
+    files = {"/log": "log"} | {f"/{kind.value}": kind.value for kind in IndexType}
+    suffixes = {suffix: suffix != "/transaction" for suffix in files}
+    pattern = "{md5(topic_id):2}/{topic}-{topic_id}/{partition}/{segment_id}"
+    layout = layout_named("template", LayoutOptions(key_pattern=pattern, key_suffixes=suffixes, key_files=files))
+    world.storage = InMemoryRemoteStorageManager(layout)
+    assert world.storage.obstacle_to_copies() is None
+    world.preview()
+    for missing in files:
+        named = {suffix: file for suffix, file in files.items() if suffix != missing}
+        fewer = LayoutOptions(key_pattern=pattern, key_suffixes=suffixes, key_files=named)
+        obstacle = InMemoryRemoteStorageManager(layout_named("template", fewer)).obstacle_to_copies()
+        assert "does not say which object holds" in str(obstacle)
 
 
 def answer(world: CopyWorld, **changes: Any) -> None:
