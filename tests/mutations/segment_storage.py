@@ -174,4 +174,27 @@ SEGMENT_STORAGE = [
         '    if said.get(_ENCRYPTION) == "true":',
         f"{_PACKING}test_settings_that_cannot_be_understood_are_refused",
     ),
+    Mutation(
+        "faults told right",
+        "calls an expired login a store that does not answer",
+        OBJECT_STORE,
+        " or remedy_of(str(error)) is not None:",
+        ":",
+        f"{_FOLDERS}test_what_is_wrong_with_who_asks_does_not_pass_and_says_what_helps",
+    ),
+    Mutation(
+        "faults told right",
+        "leaves out of an answer what says what is wrong",
+        "core/storage/secret_texts.py",
+        r"(?<=[\w/.~%-])\?[^\s)\"'<]+",
+        r"\?[^\s)\"']+",
+        f"{_FOLDERS}test_what_is_wrong_with_who_asks_does_not_pass_and_says_what_helps",
+    ),
+    switched_off(
+        "core/storage/opening.py",
+        "faults told right",
+        "opens a bucket that lists in no order",
+        "    if _DIRECTORY_BUCKET.search(urlsplit(where.uri).netloc):",
+        "core/storage/test_opening.py::test_directory_buckets_are_refused_by_their_name",
+    ),
 ]

@@ -36,6 +36,23 @@ FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FULL: Final = re.compile(rf"\(os error ({'|'.join(map(str, FULL_ERRNOS))})\)")
 _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "AccountQuotaExceeded"})  # of Ceph, MinIO, Azure
 
+_RENEW: Final = "log in again, or use credentials that are renewed"
+_MEND_LOGIN: Final = "look at the access key and its secret"
+_MEND_REGION: Final = "set the bucket's own region and endpoint"
+_MEND_CLOCK: Final = "set this machine's clock: the store's is too far away from it"
+_REMEDIES: Final = {
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "InvalidToken", "TokenRefreshRequired"), _RENEW),
+    **dict.fromkeys(("InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthenticationFailed"), _MEND_LOGIN),
+    **dict.fromkeys(
+        ("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"), _MEND_REGION
+    ),
+    **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), _MEND_CLOCK),
+}
+"""Codes of S3 and of Azure for what is wrong with who asks, or where: whatever the HTTP status, that does not pass."""
+
+_REDIRECT: Final = "Received redirect without LOCATION"
+"""What obstore says of a 301 whose answer names no address, as S3's for a bucket of another region does."""
+
 _NO_ANSWER: Final = (
     "error sending request",
     "operation timed out",
@@ -62,6 +79,18 @@ def is_full(text: str) -> bool:
     """Tell whether a store has no room left, so that somebody must make some."""
     codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
     return status_of(text) == "507" or _FULL.search(text) is not None or not codes.isdisjoint(_FULL_CODES)
+
+
+def remedy_of(text: str) -> str | None:
+    """
+    Return what helps where a store says that login, clock or region are wrong.
+
+    :param text: of the error.
+    :return: ``None`` where it says something else.
+    """
+    codes = (code or in_body for code, in_body in _OBJECT_CODE.findall(text))
+    found = next((_REMEDIES[code] for code in codes if code in _REMEDIES), None)
+    return _MEND_REGION if found is None and _REDIRECT in text else found
 
 
 def key_of_refusal(text: str, keys: Sequence[str]) -> str | None:

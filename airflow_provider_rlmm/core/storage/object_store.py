@@ -28,7 +28,14 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.core.storage.answers import FULL_ERRNOS, is_busy, is_full, key_of_refusal, status_of
+from airflow_provider_rlmm.core.storage.answers import (
+    FULL_ERRNOS,
+    is_busy,
+    is_full,
+    key_of_refusal,
+    remedy_of,
+    status_of,
+)
 from airflow_provider_rlmm.core.storage.bulk_delete import BulkDeletion, Refused
 from airflow_provider_rlmm.core.storage.credentials import StoreCredentials
 from airflow_provider_rlmm.core.storage.deadline import Deadline, PanicError
@@ -285,8 +292,10 @@ class _ObstoreCalls:
         except (BaseError, OSError, ValueError, PanicError) as e:
             text = safe_text(e, self._secrets)
             kind = _error_class(e, missing)
-            hint = "; make room in the storage, then run again" if kind is StorageFullError else ""
-            raise kind(f"cannot {action}: {text}{hint}") from None
+            remedy = remedy_of(str(e)) if kind is StorageAccessError else None
+            if kind is StorageFullError:
+                remedy = "make room in the storage, then run again"
+            raise kind(f"cannot {action}: {text}{'' if remedy is None else f'; {remedy}'}") from None
 
 
 def _stored(meta: ObjectMeta) -> StoredObject:
@@ -327,6 +336,6 @@ def _error_class(error: Exception, missing: type[StorageError]) -> type[StorageE
     if isinstance(error, FileNotFoundError) or status == "404":
         return missing
     refused = (PermissionDeniedError, UnauthenticatedError, PermissionError)
-    if isinstance(error, refused) or status in {"401", "403"}:
+    if isinstance(error, refused) or status in {"401", "403"} or remedy_of(str(error)) is not None:
         return StorageAccessError
     return StorageUnavailableError

@@ -47,6 +47,9 @@ _STORE_PREFIX: Final = re.compile(r"(aws|s3|google|gcs|azure)_")
 _ACCOUNT: Final = re.compile(r"(azure_)?(storage_)?account_name", re.I)
 _ENDPOINT: Final = re.compile(r"(azure_)?(storage_)?endpoint", re.I)
 
+_DIRECTORY_BUCKET: Final = re.compile(r"--x-s3(\.|$)")
+"""What the names of S3's directory buckets end with, and no other may."""
+
 _SCHEMES: Final = {"S3Store": "s3", "GCSStore": "gs", "AzureStore": "az", "MemoryStore": "memory", "HTTPStore": "http"}
 _FROM_ENVIRONMENT: Final[Mapping[str, Sequence[str]]] = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
@@ -83,6 +86,11 @@ def open_store(
     if scheme == "memory":
         return MemoryStore()
     where = read_store_uri(uri)
+    if _DIRECTORY_BUCKET.search(urlsplit(where.uri).netloc):
+        raise ConfigurationError(
+            f"the storage at {uri} is a directory bucket (S3 Express One Zone): it lists objects in no order, and nothing "
+            "here was tried on one; use a general purpose bucket"
+        )
     client: Any = _client_options(given)
     # The keys differ per store; obstore checks them itself.
     config: Any = _with_account(where, {key: value for key, value in given.items() if _client_option(key) is None})

@@ -12,7 +12,9 @@ from airflow_provider_rlmm.core.base.redaction import without_stores_secrets
 _MAX_REASON_LENGTH: Final = 500
 _STRUCTURED: Final = re.compile(r"[^\s\"'{}:,]{6,}")
 _USER_INFO: Final = re.compile(r"(?<=://)[^/\s@]*@")
-_QUERY: Final = re.compile(r"\?[^\s)\"']+")
+_QUERY: Final = re.compile(r"(?<=[\w/.~%-])\?[^\s)\"'<]+")
+"""What follows an address; the declaration of an XML document, with a ``?`` at both ends, is none."""
+
 _PUBLIC_OPTION: Final = re.compile(
     r"(region|endpoint|endpoint_url|bucket|bucket_name|container_name|skip_signature|request_payer|allow_http"
     r"|root_certificate|proxy_ca_certificate)$",

@@ -537,11 +537,13 @@ class _Answer(BaseHTTPRequestHandler):
     """Answers every request of an S3 client with one status, and gives away the secret in its body."""
 
     status = 200
+    code = "Some"
     requests = 0
 
     def _answer(self) -> None:
         type(self).requests += 1
-        body = f"<Error><Code>Some</Code><Message>{SECRET}</Message></Error>".encode()
+        error = f"<Error><Code>{self.code}</Code><Message>{SECRET}</Message></Error>"
+        body = f'<?xml version="1.0" encoding="UTF-8"?>{error}'.encode()
         self.send_response(self.status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -597,6 +599,42 @@ def test_answers_of_a_store_are_told_apart_and_retries_are_bounded(
     assert SECRET not in str(caught.value)
     assert SECRET not in repr(manager)
     assert handler.requests == requests
+
+
+WRONG_LOGIN = [
+    (400, "ExpiredToken", "log in again, or use credentials that are renewed"),
+    (400, "InvalidToken", "log in again"),
+    (403, "InvalidAccessKeyId", "look at the access key and its secret"),
+    (403, "SignatureDoesNotMatch", "look at the access key and its secret"),
+    (400, "AuthorizationHeaderMalformed", "set the bucket's own region and endpoint"),
+    (301, "PermanentRedirect", "set the bucket's own region and endpoint"),
+    (403, "RequestTimeTooSkewed", "set this machine's clock"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("status", "code", "remedy"), WRONG_LOGIN)
+def test_what_is_wrong_with_who_asks_does_not_pass_and_says_what_helps(
+    s3: tuple[type[_Answer], ObjectStoreRemoteStorageManager], status: int, code: str, remedy: str
+) -> None:
+    handler, manager = s3
+    handler.status, handler.code = status, code
+    calls: list[Callable[[], object]] = [
+        manager.list_objects,
+        lambda: manager.fetch_log_segment(segment(1), 0),
+        lambda: manager.stored_objects(["a/b"]),
+    ]
+    for call in calls:
+        with pytest.raises(StorageAccessError, match=remedy) as caught:
+            call()
+        assert not caught.value.retriable
+        # S3 names no code with a redirect that leads nowhere.
+        assert code in str(caught.value) or status == 301
+        assert SECRET not in str(caught.value)
+    handler.requests = 0
+    deletion = manager._calls.delete([f"a/{number}" for number in range(50)])
+    assert handler.requests <= 2
+    assert len(deletion.failures) == 50
 
 
 @pytest.mark.parametrize(("status", "error"), [(404, StorageRootError), (403, StorageAccessError)])

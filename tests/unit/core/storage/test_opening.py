@@ -116,6 +116,18 @@ def test_a_location_is_one_word_without_a_secret(uri: str, options: Mapping[str,
     assert str(location_of(open_store(uri, options), "place/")) == text
 
 
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://tiered--use1-az4--x-s3/kafka",
+        "https://tiered--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com/kafka",
+    ],
+)
+def test_directory_buckets_are_refused_by_their_name(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match="is a directory bucket"):
+        open_store(uri)
+
+
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
 def test_an_endpoint_of_the_environment_is_another_location(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = location_of(open_store("s3://bucket"), "place/")
