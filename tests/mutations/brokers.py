@@ -137,4 +137,20 @@ BROKERS = [
         "        return isinstance(outcome, Mapping) and setting in outcome\n",
         _MAY_BE,
     ),
+    Mutation(
+        "metadata are kept",
+        "looks at segments alone for the oldest record that is needed",
+        "features/doctor/examine.py",
+        "        if marker is not None:\n            offsets[number]",
+        "        if False:\n            offsets[number]",
+        f"{_PREFLIGHT}test_a_retention_that_is_too_short_for_what_is_still_needed_is_critical",
+    ),
+    Mutation(
+        "metadata are kept",
+        "calls a retention too short on the day on which records go",
+        "core/log/metadata_settings.py",
+        "    too_short_ms = gone_ms - MARGIN_MS",
+        "    too_short_ms = gone_ms",
+        f"{_PREFLIGHT}test_a_retention_that_is_too_short_for_what_is_still_needed_is_critical",
+    ),
 ]

@@ -9,10 +9,14 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
+from airflow_provider_rlmm.core.base.clock import DAY_MS, time_text
 from airflow_provider_rlmm.core.log.broker_versions import BrokerVersion, Version, brokers_in_text, version_in_text
 from airflow_provider_rlmm.core.records.era import COMPACT, policy_of
 
 _FOR_EVER: Final = -1
+MARGIN_MS: Final = 30 * DAY_MS
+"""How long before the oldest record that is needed may be deleted somebody has to act."""
+
 _NO_KEYS_BELOW: Final[Version] = (4, 4)
 """Every release of an older line writes records without keys. So does 4.4.0, which settings do not tell from a later one."""
 
@@ -76,6 +80,18 @@ class MetadataWriters:
             for broker, version in sorted(self.versions.items())
             if version.below is None or version.below > _NO_KEYS_BELOW
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class NeededRecord:
+    """The oldest record about a segment that is not deleted, or of a deletion under way: whoever replays the log needs it."""
+
+    metadata_partition: int
+    offset: int
+    time_ms: int  # its time, ms since the epoch: by it brokers reckon its age
+
+    def __str__(self) -> str:
+        return f"offset {self.offset} of metadata partition {self.metadata_partition}, of {time_text(self.time_ms)}"
 
 
 def retention_ms_of(settings: TopicSettings) -> int:
@@ -142,6 +158,35 @@ def setting_findings(
     if retention_bytes != _FOR_EVER:
         found = f"topic {topic} has retention.bytes={retention_bytes}"
         yield _error(found, lost, f"set retention.bytes=-1 on {topic}")
+
+
+def needed_findings(
+    topic: str, settings: TopicSettings, needed: NeededRecord | None, now_ms: int
+) -> Iterator[HealthFinding]:
+    """
+    Yield what the retention of a plain metadata topic means for the oldest record that is still needed.
+
+    However long data are kept: a segment whose deletion fails, and a marker that nobody finishes, outlive them.
+
+    :param topic: its name.
+    :param settings: its settings.
+    :param needed: that record, ``None`` where no segment and no deletion is left.
+    :param now_ms: time, ms since the epoch.
+    :return: an error from :data:`MARGIN_MS` before brokers may delete it, a warning until then.
+    """
+    if needed is None or is_kept_for_ever(settings) or is_compacted(settings):
+        return
+    retention_ms = retention_ms_of(settings)
+    gone_ms = needed.time_ms + retention_ms
+    too_short_ms = gone_ms - MARGIN_MS
+    late = now_ms >= too_short_ms
+    yield HealthFinding(
+        HealthSeverity.ERROR if late else HealthSeverity.WARNING,
+        f"topic {topic} has retention.ms={retention_ms}, and the oldest record that is still needed is {needed}",
+        f"brokers may delete it from {time_text(gone_ms)} on, and then nobody knows what lies in storage; "
+        + ("that is too soon" if late else f"this is too soon from {time_text(too_short_ms)} on"),
+        f"set retention.ms=-1 on {topic}",
+    )
 
 
 def _compacted(topic: str, policy: str, writers: MetadataWriters) -> HealthFinding:

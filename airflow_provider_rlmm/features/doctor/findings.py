@@ -229,7 +229,8 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
     FindingKind.TOPIC_SETTINGS: Explanation(
         Severity.CRITICAL,
         "The metadata topic is configured so that records of it are refused or lost: brokers copy no more, or forget "
-        "segments whose data still exist. It is a warning where nobody can tell.",
+        "segments whose data still exist. It is a warning where nobody can tell, and a notice where retention.ms is long "
+        "enough now for the oldest record that is still needed, and says from when on it is not.",
         "Do what the finding says, and nothing else: what is right for cleanup.policy depends on the brokers' version.",
     ),
     FindingKind.OVERDUE: Explanation(

@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.broker_versions import versions_of
 from airflow_provider_rlmm.core.log.metadata_settings import (
+    HealthSeverity,
     MetadataWriters,
+    NeededRecord,
     is_compacted,
     is_kept_for_ever,
     longest_tiered_retention,
+    needed_findings,
     retention_ms_of,
     setting_findings,
 )
-from airflow_provider_rlmm.features.doctor.findings import FindingKind, Severity
+from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, FindingKind, Severity
 from airflow_provider_rlmm.features.doctor.watches import Found, ServedPartitions, TieredClusterTopics
 
 
@@ -26,6 +29,8 @@ def wrong_settings(
     topics: TieredClusterTopics,
     topic_id: UUID,
     key_seen: str | None,
+    oldest: Callable[[], NeededRecord | None],
+    now_ms: int,
 ) -> Iterator[Found]:
     """
     Yield what is wrong with the settings of the metadata topic, and what of them nobody can tell.
@@ -35,6 +40,8 @@ def wrong_settings(
     :param topics: the cluster.
     :param topic_id: of the metadata topic.
     :param key_seen: where a record with a key of a broker was read, in words; ``None`` where none was.
+    :param oldest: reads the oldest record that is still needed; asked only where its age matters.
+    :param now_ms: time, ms since the epoch.
     :raises EventLogUnavailableError: if an answer is partial or late.
     """
     for name in (name for name, known in living.items() if known == topic_id):
@@ -52,3 +59,8 @@ def wrong_settings(
         longest = longest_tiered_retention(served.tiered)
         for finding in setting_findings(name, settings, longest, MetadataWriters(key_seen, versions)):
             yield FindingKind.TOPIC_SETTINGS, row, str(finding)
+        if not is_kept_for_ever(settings) and not is_compacted(settings):
+            for finding in needed_findings(name, settings, oldest(), now_ms):
+                severity = EXPLANATIONS[FindingKind.TOPIC_SETTINGS].severity
+                early = finding.severity is HealthSeverity.WARNING
+                yield FindingKind.TOPIC_SETTINGS, row, str(finding), Severity.NOTICE if early else severity

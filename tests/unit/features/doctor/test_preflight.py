@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC, InProcessMetadataEventLog
@@ -24,7 +25,7 @@ from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis, r
 from airflow_provider_rlmm.features.doctor.examine import examine
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.features.doctor.preflight import CompactionPreflight, KeylessRecords
-from tests.unit.core.records.events import copied, partition_delete, started
+from tests.unit.core.records.events import copied, deleted, deleting, partition_delete, started
 from tests.unit.library.topics import NOW_MS, TieredTopics, new_log, topics, user_partition_of
 
 HERE = user_partition_of(0)
@@ -131,6 +132,39 @@ def test_metadata_that_go_before_their_data_are_critical() -> None:
 
     (problem,) = criticals_of(ReportedDiagnosis.of(diagnose(new_log(), cluster_of(retention_ms=DAY_MS))))
     assert (problem.kind, problem.topic) == ("TOPIC_SETTINGS", METADATA_TOPIC)
+
+
+def log_with_old_records(oldest_days: int) -> InProcessMetadataEventLog:
+    """What is old in metadata partition 0 is finished but for a segment; in 1 a marker is older than its segments."""
+    log = new_log()
+    old, older = NOW_MS - (oldest_days - 10) * DAY_MS, NOW_MS - oldest_days * DAY_MS
+    log.append(0, serialize(started(1, partition=HERE)), timestamp_ms=older - 100 * DAY_MS)
+    for event in (copied(1, HERE), deleting(1, HERE), deleted(1, HERE)):
+        log.append(0, serialize(event), timestamp_ms=older - 100 * DAY_MS)
+    log.append(0, serialize(started(2, partition=HERE)), timestamp_ms=old)
+    other = user_partition_of(1)
+    log.append(1, serialize(partition_delete(P.DELETE_PARTITION_MARKED, other)), timestamp_ms=older)
+    log.append(1, serialize(started(3, partition=other)), timestamp_ms=NOW_MS)
+    return log
+
+
+def test_a_retention_that_is_too_short_for_what_is_still_needed_is_critical() -> None:
+    """No topic keeps its data for as long, and yet a marker that nobody finishes would go."""
+    log = log_with_old_records(oldest_days=100)
+    (finding,) = of_settings(log, cluster_of(retention_ms=129 * DAY_MS))
+    assert finding.severity is Severity.CRITICAL
+    assert "the oldest record that is still needed is offset 0 of metadata partition 1" in finding.detail
+    assert f"may delete it from {time_text(NOW_MS + 29 * DAY_MS)} on" in finding.detail
+    assert "that is too soon; set retention.ms=-1 on __remote_log_metadata" in finding.detail
+
+
+def test_a_retention_that_is_long_enough_now_says_from_when_on_it_is_too_short() -> None:
+    log = log_with_old_records(oldest_days=100)
+    (finding,) = of_settings(log, cluster_of(retention_ms=131 * DAY_MS))
+    assert finding.severity is Severity.NOTICE
+    assert f"this is too soon from {time_text(NOW_MS + DAY_MS)} on" in finding.detail
+    assert of_settings(log, cluster_of(retention_ms=-1)) == []
+    assert of_settings(new_log(), cluster_of(retention_ms=31 * DAY_MS)) == []
 
 
 @pytest.mark.parametrize(
