@@ -140,7 +140,7 @@ BROKERS = [
     Mutation(
         "metadata are kept",
         "looks at segments alone for the oldest record that is needed",
-        "features/doctor/examine.py",
+        "core/log/needed_records.py",
         "        if marker is not None:\n            offsets[number]",
         "        if False:\n            offsets[number]",
         f"{_PREFLIGHT}test_a_retention_that_is_too_short_for_what_is_still_needed_is_critical",
@@ -152,5 +152,21 @@ BROKERS = [
         "    too_short_ms = gone_ms - MARGIN_MS",
         "    too_short_ms = gone_ms",
         f"{_PREFLIGHT}test_a_retention_that_is_too_short_for_what_is_still_needed_is_critical",
+    ),
+    Mutation(
+        "metadata are kept",
+        "a run stays green below too short a retention",
+        "features/cleanup/steps.py",
+        "[*root.refusals, *unknown, *too_short, *made.summary.refusals]",
+        "[*root.refusals, *unknown, *made.summary.refusals]",
+        "airflow/operators/test_kept_metadata.py::test_a_run_below_too_short_a_retention_cleans_and_is_red",
+    ),
+    Mutation(
+        "metadata are kept",
+        "takes settings that may not be described for a retention that is long enough",
+        "core/runs/kept_metadata.py",
+        '        return f"cannot tell whether the metadata topic keeps what is still needed: {e}"',
+        "        return KEPT",
+        "airflow/operators/test_kept_metadata.py::test_the_check_says_how_long_metadata_that_are_needed_are_kept",
     ),
 ]

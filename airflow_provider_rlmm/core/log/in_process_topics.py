@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, MetadataTopicNotFoundError
@@ -21,6 +21,7 @@ class InProcessClusterTopics:
 
     ``denied`` holds names that may not be described; ``metadata_topic_id`` is ``None`` where there is no such topic;
     ``diskless`` holds names of topics without disks; ``lags`` holds topic → copy lag, of topics that have one;
+    ``settings`` holds topic → its settings, where something else is kept than for ever;
     ``broker_settings`` holds broker → setting → value, ``None`` for a broker that refuses or does not answer. All are
     attributes that may be set at any time.
 
@@ -44,6 +45,7 @@ class InProcessClusterTopics:
         self.denied: set[str] = set()
         self.diskless: set[str] = set()
         self.lags: dict[str, CopyLag] = {}
+        self.settings: dict[str, dict[str, int | bool | str]] = {}
         self.broker_settings: dict[int, dict[str, str | None] | None] = {}
         self.metadata_topic_id = metadata_topic_id
         self._cluster_id = cluster_id
@@ -93,6 +95,13 @@ class InProcessClusterTopics:
         found = {name: lag for name, lag in self.lags.items() if name in self.topics and name in names}
         self.after_effect("copy_lags", frozenset(names))
         return found
+
+    def topic_settings(self, names: Iterable[str]) -> dict[str, dict[str, int | bool | str]]:
+        """See :class:`~airflow_provider_rlmm.core.log.kafka.admin.KafkaClusterTopics`."""
+        wanted = list(names)
+        if denied := self.denied.intersection(wanted):
+            raise EventLogAccessError(f"describing the configuration of topic {min(denied)!r}")
+        return {name: dict(self.settings.get(name, {"retention.ms": -1})) for name in wanted}
 
     def broker_setting(self, name: str) -> dict[int, str | None]:
         """See :class:`~airflow_provider_rlmm.core.log.kafka.admin.KafkaClusterTopics`."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -299,6 +299,15 @@ class ClusterTopics(Protocol):
         :return: name → what shows it, in words.
         :raises EventLogAccessError: if the login fails.
         :raises EventLogUnavailableError: if an answer is partial or late.
+        """
+
+    def topic_settings(self, names: Iterable[str]) -> Mapping[str, Mapping[str, int | bool | str]]:
+        """
+        Return topic → Kafka's name of a setting → its effective value.
+
+        :param names: the topics.
+        :raises EventLogAccessError: if the settings of one may not be described.
+        :raises EventLogUnavailableError: if the cluster does not answer.
         """
 
     def copy_lags(self, names: Collection[str]) -> Mapping[str, CopyLag]:

@@ -132,10 +132,7 @@ def _told_from_diskless(
 
 
 class ObservableCluster(ClusterTopics, Protocol):
-    """A cluster that also tells the limits of its topics."""
-
-    def topic_settings(self, names: Iterable[str]) -> Mapping[str, Mapping[str, int | bool | str]]:
-        """Return topic → setting → effective value."""
+    """A cluster that also tells how far its topics reach."""
 
     def partition_counts(self, names: Iterable[str]) -> Mapping[str, int]:
         """Return topic → number of partitions."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_rlmm.core.log.folded_topic import FoldedTopic
+    from airflow_provider_rlmm.core.log.metadata_settings import HealthFinding
     from airflow_provider_rlmm.core.records.columnar import ApplyReport
     from airflow_provider_rlmm.core.records.fold.selected import SelectedSegments
     from airflow_provider_rlmm.core.records.folded import Folded
@@ -295,6 +296,12 @@ class TopicReplay:
             for row in uncertain
             if _segment_id(row) not in known
         )
+
+    def retention_findings(self, name: str, now_ms: int) -> list[HealthFinding]:
+        """See :func:`~airflow_provider_rlmm.core.log.needed_records.retention_findings`; of what was read so far."""
+        from airflow_provider_rlmm.core.log.needed_records import retention_findings
+
+        return retention_findings(self.topics, self.log, self._topic.state, name, now_ms)
 
     def under_way(self, metadata_partition: int) -> frozenset[UUID]:
         """

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.holding import hold_in_words
+from airflow_provider_rlmm.core.runs.kept_metadata import retention_in_words
 from airflow_provider_rlmm.core.runs.run_decision import DECISION, RunDecision
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.world.proven_time import UNPROVEN_CLOCK, check_agreement
@@ -51,7 +52,8 @@ def check(
     :param source_plan: folder of the plan that the run takes its work from, ``None`` for none.
     :param archive_first: whether the run is told to archive what it deletes.
     :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``hold``,
-        ``unseen`` (what nobody can tell of the topics in it: the report of the run is red for it), ``root``, ``deletion``,
+        ``unseen`` (what nobody can tell of the topics in it: the report of the run is red for it), ``retention`` (how
+        long the topic keeps what is needed), ``root``, ``deletion``,
         ``archive``, ``writes``, ``work``.
     :raises StoppedError: if the kill switch is on, or nobody can tell whether it is, and the run is for real.
     :raises ConfigurationError: naming the field, if the brokers' storage plugin has another layout, or the work folder can
@@ -87,6 +89,7 @@ def check(
         lost = [f"{lost.why}. What to do: {lost.what_to_do}" for lost in session.log.losses.values()]
         verified["topic"] = ". ".join([topic.what_was_read, *dict.fromkeys(lost)])
         verified["unseen"] = what_is_unseen(topic, limits) or ALL_SEEN
+        verified["retention"] = retention_in_words(session, topic)
     kept = verified if decision is None else {**verified, DECISION: decision.to_dict()}
     verified["work"] = _check_work_folder(uri, kept, session, limits)
     return verified

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding, finding
 from airflow_provider_rlmm.core.runs.holding import hold_in_words, require_known_hold
+from airflow_provider_rlmm.core.runs.kept_metadata import retention_in_words, retention_refusals
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.features.cleanup.checking import ALL_SEEN, what_is_unseen
 
@@ -49,6 +50,7 @@ def check_whole(
                 found.append(finding("the storage root", lambda: _root(session, topic)))
             found.append(_hold(session, topic))
             found.append(_unseen(topic))
+            found.append(_retention(session, topic))
         return ""
 
     read = finding("the records of the metadata topic", look)
@@ -77,6 +79,18 @@ def _hold(session: CleanerSession, topic: TopicReplay) -> ConnectionFinding:
         return f"The hold: {hold_in_words(session, topic)}"
 
     looked = finding("the hold", look)
+    return looked._replace(good=looked.good and not wrong)
+
+
+def _retention(session: CleanerSession, topic: TopicReplay) -> ConnectionFinding:
+    """Say how long the metadata topic keeps what is still needed of it."""
+    wrong: list[Refusal] = []
+
+    def look() -> str:
+        wrong.extend(retention_refusals(session, topic))
+        return f"The metadata topic's retention: {retention_in_words(session, topic)}"
+
+    looked = finding("the retention of the metadata topic", look)
     return looked._replace(good=looked.good and not wrong)
 
 

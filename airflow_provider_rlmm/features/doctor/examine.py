@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
-from airflow_provider_rlmm.core.log.metadata_settings import NeededRecord, longest_tiered_retention
+from airflow_provider_rlmm.core.log.metadata_settings import longest_tiered_retention
 from airflow_provider_rlmm.core.log.needed_records import oldest_needed
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_state import (
@@ -30,7 +30,6 @@ from airflow_provider_rlmm.core.log.topic_state import (
 from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode, EventFate
-from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.serde import SEGMENT_API_KEY
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.records.wire import NEWER_KAFKAS_READ
@@ -63,8 +62,6 @@ from airflow_provider_rlmm.features.doctor.topic_settings import wrong_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from airflow_provider_rlmm.core.records.columnar import ColumnarState
 
 __all__ = ["examine"]
 
@@ -123,7 +120,7 @@ def examine(
     examination.what_never_ended(state, segments, min_age_ms, max_copy_ms)
     examination.lost_records(log.losses)
     keys = examination.keys
-    oldest = partial(_oldest_needed, log, segments, state.state)
+    oldest = partial(oldest_needed, log, state.state)
     for found in chain(
         topics_concerned(served, living, topics),
         wrong_settings(served, living, topics, log.topic_id, keys.key_seen, oldest, now_ms),
@@ -150,18 +147,6 @@ def examine(
         "%d records examined, findings: %s", diagnosis.records, {k.value: n for k, n in diagnosis.counts.items()}
     )
     return diagnosis
-
-
-def _oldest_needed(log: MetadataLogReader, segments: pa.Table, state: ColumnarState) -> NeededRecord | None:
-    """Return the oldest record about a segment that is not deleted, or of a deletion under way."""
-    first = segments.group_by("metadata_partition").aggregate([("added_offset", "min")])
-    columns = first.column("metadata_partition"), first.column("added_offset_min")
-    offsets = dict(zip(*(column.to_pylist() for column in columns), strict=True))
-    for tip, deletion in state.deletions_under_way().items():
-        number, marker = metadata_partition_for(tip, log.partition_count), deletion.unsettled_marker_offset
-        if marker is not None:
-            offsets[number] = min(marker, offsets.get(number, marker))
-    return oldest_needed(log, offsets)
 
 
 class _Examination:

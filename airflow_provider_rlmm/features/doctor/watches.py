@@ -36,11 +36,7 @@ Found = tuple[FindingKind, Mapping[str, Any], str] | tuple[FindingKind, Mapping[
 
 
 class TieredClusterTopics(ClusterTopics, Protocol):
-    """A cluster that also tells which of its topics are tiered."""
-
-    def topic_settings(self, names: Iterable[str]) -> Mapping[str, Mapping[str, int | bool | str]]:
-        """Return topic → setting → effective value."""
-        ...
+    """A cluster that also tells what the doctor asks of its topics and brokers."""
 
     def partition_counts(self, names: Iterable[str]) -> Mapping[str, int]:
         """Return topic → number of partitions."""

@@ -29,7 +29,6 @@ class TieredTopics(InProcessClusterTopics):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.settings: dict[str, dict[str, int | bool | str]] = {}
         self.counts: dict[str, int] = {}
 
     def topic_settings(self, names: Iterable[str]) -> dict[str, dict[str, int | bool | str]]:

@@ -12,7 +12,7 @@ import numpy as np
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of, is_among, numpy_of
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.fold.index import starts_of
-from airflow_provider_rlmm.core.records.fold.store import NO_METADATA_PARTITION, Store
+from airflow_provider_rlmm.core.records.fold.store import NO_METADATA_PARTITION, NO_OFFSET, Store
 from airflow_provider_rlmm.core.records.fold.tables import ids_array, segments_at
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 
@@ -118,6 +118,13 @@ class SelectedSegments:
             (None if number == NO_METADATA_PARTITION else number, UUID(bytes=raw), count, size)
             for (number, raw), (count, size) in found.items()
         ]
+
+    def first_offsets(self) -> dict[int, int]:
+        """Return metadata partition → the lowest offset at which the life of one of them began, as far as these are known."""
+        numbers = self._store.partitions["metadata_partition"].take(self.numbers("user_partition"))
+        offsets = self.numbers("added_offset")
+        known = (numbers != NO_METADATA_PARTITION) & (offsets != NO_OFFSET)
+        return {int(n): int(offsets[known & (numbers == n)].min()) for n in np.unique(numbers[known])}
 
     def table(self, names: Collection[str]) -> Any:
         """

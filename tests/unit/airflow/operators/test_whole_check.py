@@ -14,7 +14,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_rlmm.cli import main as command
+from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.errors import StorageRootError
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.core.log.kafka import health
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
@@ -95,6 +97,12 @@ def test_all_is_well_where_a_run_would_go_on(check: Check, cluster: Cluster) -> 
     said = [entry["finding"] for entry in found]
     assert any("the newest copied segments of 1 living topics are at kafka" in sentence for sentence in said)
     assert (set(cluster.storage.keys), dict(cluster.log.high_water_marks())) == before
+
+
+def test_a_retention_of_the_metadata_topic_that_is_too_short_is_found(check: Check, cluster: Cluster) -> None:
+    cluster.topics.settings[METADATA_TOPIC] = {"retention.ms": 29 * DAY_MS}
+    with pytest.raises(AirflowFailException, match=r"that is too soon; set retention\.ms=-1 on __remote_log_metadata"):
+        check()
 
 
 @pytest.mark.parametrize(
