@@ -574,6 +574,7 @@ def test_where_only_the_command_has_told_of_a_cluster_the_switch_of_any_connecti
 ) -> None:
     survey_by_the_command(sample)
     shutil.rmtree(sample.work / cluster_folder(CLUSTER) / RUNS_FOLDER)
+    (sample.cluster / LEADER_RETENTION_DOCUMENT).unlink()
     switches["rlmm_stop__rlmm_default"] = ""
     html = client.get(f"/clusters/{CLUSTER}").text
     assert "the kill switch is on: the Airflow variable rlmm_stop__rlmm_default is set, it says nothing more" in html

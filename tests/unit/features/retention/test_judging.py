@@ -192,9 +192,17 @@ def of_epochs(number: int, start: int, *leader_epochs: tuple[int, int]) -> list[
     return [serialize(added), serialize(update)]
 
 
-def test_of_segments_that_no_leader_writes_nothing_is_told(tmp_path: Path) -> None:
-    # Of two with one start offset the epochs say which one is visited first.
-    values = [*of_epochs(1, 0, (0, 1)), *of_epochs(2, 0, (0, 0)), *of_epochs(3, 10, (0, 10))]
+@pytest.mark.parametrize(
+    "places",
+    [
+        # Of two with one start offset the epochs say which one is visited first.
+        [(0, 1), (0, 0), (10, 10)],
+        # The list of the epoch is in order, and says nothing wrong of any other segment.
+        [(0, 0), (10, 12), (20, 20)],
+    ],
+)
+def test_of_segments_that_no_leader_writes_nothing_is_told(tmp_path: Path, places: list[tuple[int, int]]) -> None:
+    values = [value for n, (start, listed) in enumerate(places) for value in of_epochs(n + 1, start, (0, listed))]
     assert Told(tmp_path, values).certainty == (UNRESOLVED, SHARED_PLACES)
 
 
