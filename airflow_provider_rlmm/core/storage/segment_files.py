@@ -33,8 +33,15 @@ class LogSegmentData:
     @property
     def files(self) -> tuple[Path, ...]:
         """All of them that are files."""
-        named = (self.log_segment, self.offset_index, self.time_index, self.producer_snapshot_index)
-        return named if self.transaction_index is None else (*named, self.transaction_index)
+        contents = (
+            self.log_segment,
+            self.offset_index,
+            self.time_index,
+            self.producer_snapshot_index,
+            self.leader_epoch_index,
+            self.transaction_index,
+        )
+        return tuple(content for content in contents if isinstance(content, Path))
 
 
 class ReadObject(Protocol):
