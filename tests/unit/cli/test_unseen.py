@@ -16,6 +16,7 @@ from airflow_provider_rlmm.cli import cleaning, health, reading
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output
+from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding
@@ -39,7 +40,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
         def topic(**_: Any) -> Iterator[Any]:
             yield made.topic()
 
+        settings = SimpleNamespace(metadata_topic=METADATA_TOPIC)
         yield SimpleNamespace(
+            access=SimpleNamespace(get_connection_settings=lambda: settings),
             log=made.log,
             topic=topic,
             clock=lambda: made.now_ms,
