@@ -58,8 +58,8 @@ ANSWERS = [
         "I21",
         "the check is green where topics are hidden",
         WHOLE_CHECK,
-        "looked.good and not any(unseen)",
-        "looked.good",
+        "    return unseen or ALL_SEEN, not unseen",
+        "    return unseen or ALL_SEEN, True",
         _AS_RED,
     ),
     # -- figures of one run

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -161,7 +161,7 @@ def setting_findings(
 
 
 def needed_findings(
-    topic: str, settings: TopicSettings, needed: NeededRecord | None, now_ms: int
+    topic: str, settings: TopicSettings, oldest: Callable[[], NeededRecord | None], now_ms: int
 ) -> Iterator[HealthFinding]:
     """
     Yield what the retention of a plain metadata topic means for the oldest record that is still needed.
@@ -170,11 +170,11 @@ def needed_findings(
 
     :param topic: its name.
     :param settings: its settings.
-    :param needed: that record, ``None`` where no segment and no deletion is left.
+    :param oldest: reads that record, ``None`` where no segment and no deletion is left; asked only where its age matters.
     :param now_ms: time, ms since the epoch.
     :return: an error from :data:`MARGIN_MS` before brokers may delete it, a warning until then.
     """
-    if needed is None or is_kept_for_ever(settings) or is_compacted(settings):
+    if is_kept_for_ever(settings) or is_compacted(settings) or (needed := oldest()) is None:
         return
     retention_ms = retention_ms_of(settings)
     gone_ms = needed.time_ms + retention_ms

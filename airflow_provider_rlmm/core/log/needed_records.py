@@ -3,15 +3,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.core.log.metadata_settings import (
-    HealthFinding,
-    NeededRecord,
-    is_compacted,
-    is_kept_for_ever,
-    needed_findings,
-)
+from airflow_provider_rlmm.core.log.metadata_settings import HealthFinding, NeededRecord, needed_findings
 from airflow_provider_rlmm.core.log.one_look import look_at_many
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -36,9 +31,7 @@ def retention_findings(
     :raises EventLogError: if the cluster or the log cannot be read.
     """
     settings = topics.topic_settings([name]).get(name, {})
-    if is_kept_for_ever(settings) or is_compacted(settings):
-        return []
-    return list(needed_findings(name, settings, oldest_needed(log, state), now_ms))
+    return list(needed_findings(name, settings, partial(oldest_needed, log, state), now_ms))
 
 
 def oldest_needed(log: MetadataLogReader, state: ColumnarState) -> NeededRecord | None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
@@ -19,42 +20,45 @@ KEPT = "nothing that is still needed of the metadata topic is deleted because it
 logger = logging.getLogger(__name__)
 
 
-def _findings(session: CleanerSession, topic: TopicReplay) -> list[HealthFinding]:
-    name = session.access.get_connection_settings().metadata_topic
-    return topic.retention_findings(name, session.clock())
-
-
-def retention_in_words(session: CleanerSession, topic: TopicReplay) -> str:
+@dataclass(frozen=True, slots=True)
+class KeptMetadata:
     """
-    Say how long the metadata topic keeps what is still needed, or that nobody can tell.
+    How long the metadata topic keeps what is still needed of it.
+
+    :param topic: its name.
+    :param findings: what its retention means for the oldest record that is needed.
+    :param unknown: why nobody can tell, empty where somebody can.
+    """
+
+    topic: str
+    findings: tuple[HealthFinding, ...] = ()
+    unknown: str = ""
+
+    def __str__(self) -> str:
+        return self.unknown or ". ".join(map(str, self.findings)) or KEPT
+
+    @property
+    def refusals(self) -> tuple[Refusal, ...]:
+        """What needs a person: a retention that is too short."""
+        return tuple(
+            Refusal(f"topic {self.topic}", f"{f.what}: {f.why}", f.what_to_do, RefusalKind.OTHER)
+            for f in self.findings
+            if f.severity is HealthSeverity.ERROR
+        )
+
+
+def kept_metadata(session: CleanerSession, topic: TopicReplay) -> KeptMetadata:
+    """
+    Ask how long the metadata topic keeps what is still needed of it.
 
     :param session: of the run.
     :param topic: the metadata topic, read.
-    :raises EventLogError: if the cluster cannot be asked.
+    :raises EventLogError: if the cluster or the log cannot be read.
     """
-    try:
-        found = _findings(session, topic)
-    except EventLogAccessError as e:
-        return f"cannot tell whether the metadata topic keeps what is still needed: {e}"
-    return ". ".join(map(str, found)) or KEPT
-
-
-def retention_refusals(session: CleanerSession, topic: TopicReplay) -> tuple[Refusal, ...]:
-    """
-    Return what needs a person: a retention that is too short for what is still needed.
-
-    :param session: of the run.
-    :param topic: the metadata topic, read.
-    :raises EventLogError: if the cluster cannot be asked.
-    """
-    try:
-        found = _findings(session, topic)
-    except EventLogAccessError as e:
-        logger.warning("cannot tell whether the metadata topic keeps what is still needed: %s", e)
-        return ()
     name = session.access.get_connection_settings().metadata_topic
-    return tuple(
-        Refusal(f"topic {name}", f"{f.what}: {f.why}", f.what_to_do, RefusalKind.OTHER)
-        for f in found
-        if f.severity is HealthSeverity.ERROR
-    )
+    try:
+        return KeptMetadata(name, tuple(topic.retention_findings(name, session.clock())))
+    except EventLogAccessError as e:
+        unknown = f"cannot tell whether the metadata topic keeps what is still needed: {e}"
+        logger.warning("%s", unknown)
+        return KeptMetadata(name, unknown=unknown)

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.holding import hold_in_words
-from airflow_provider_rlmm.core.runs.kept_metadata import retention_in_words
+from airflow_provider_rlmm.core.runs.kept_metadata import kept_metadata
 from airflow_provider_rlmm.core.runs.run_decision import DECISION, RunDecision
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.world.proven_time import UNPROVEN_CLOCK, check_agreement
@@ -89,7 +89,7 @@ def check(
         lost = [f"{lost.why}. What to do: {lost.what_to_do}" for lost in session.log.losses.values()]
         verified["topic"] = ". ".join([topic.what_was_read, *dict.fromkeys(lost)])
         verified["unseen"] = what_is_unseen(topic, limits) or ALL_SEEN
-        verified["retention"] = retention_in_words(session, topic)
+        verified["retention"] = str(kept_metadata(session, topic))
     kept = verified if decision is None else {**verified, DECISION: decision.to_dict()}
     verified["work"] = _check_work_folder(uri, kept, session, limits)
     return verified

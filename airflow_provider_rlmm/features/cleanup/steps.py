@@ -20,7 +20,7 @@ from airflow_provider_rlmm.core.plans.plan_files import planned_segments, write_
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.holding import require_known_hold
-from airflow_provider_rlmm.core.runs.kept_metadata import retention_refusals
+from airflow_provider_rlmm.core.runs.kept_metadata import kept_metadata
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.archiving.steps import archive_wanted, guard_of
@@ -125,8 +125,8 @@ def plan(
         root, unknown = session.prove_root(topic, limits, dry_run=True), require_known_hold(session, topic)
         planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
         made = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=max_segments)
-        too_short = retention_refusals(session, topic)
-    refusals = first_refusals([*root.refusals, *unknown, *too_short, *made.summary.refusals])
+        kept = kept_metadata(session, topic)
+    refusals = first_refusals([*root.refusals, *unknown, *kept.refusals, *made.summary.refusals])
     proven = replace(made.summary, root=root.to_dict(), clock=str(session.clock), refusals=refusals)
     summary = write_plan(uri, made.rows, proven.judged_by(blast_radius))
     log_refusals(summary.refusals)

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding, finding
 from airflow_provider_rlmm.core.runs.holding import hold_in_words, require_known_hold
-from airflow_provider_rlmm.core.runs.kept_metadata import retention_in_words, retention_refusals
+from airflow_provider_rlmm.core.runs.kept_metadata import kept_metadata
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.features.cleanup.checking import ALL_SEEN, what_is_unseen
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.core.plans.refusals import Refusal
     from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay
@@ -48,9 +47,9 @@ def check_whole(
             found.extend(_lost(session))
             if has_storage:
                 found.append(finding("the storage root", lambda: _root(session, topic)))
-            found.append(_hold(session, topic))
-            found.append(_unseen(topic))
-            found.append(_retention(session, topic))
+            found.append(_judged("the hold", lambda: _hold(session, topic)))
+            found.append(_judged("the topics that the metadata topic names", lambda: _unseen(topic)))
+            found.append(_judged("the retention of the metadata topic", lambda: _retention(session, topic)))
         return ""
 
     read = finding("the records of the metadata topic", look)
@@ -70,37 +69,32 @@ def _root(session: CleanerSession, topic: TopicReplay) -> str:
     return f"The storage root is the one that brokers write to: {'. '.join(root.sentences)}"
 
 
-def _hold(session: CleanerSession, topic: TopicReplay) -> ConnectionFinding:
+def _judged(subject: str, look: Callable[[], tuple[str, bool]]) -> ConnectionFinding:
+    """Say what a look has shown, and whether that is good; a look that fails is not."""
+    good: list[bool] = []
+
+    def said() -> str:
+        sentence, is_good = look()
+        good.append(is_good)
+        return sentence
+
+    looked = finding(subject, said)
+    return looked._replace(good=looked.good and all(good))
+
+
+def _hold(session: CleanerSession, topic: TopicReplay) -> tuple[str, bool]:
     """Say what is held, and whether there is all of it."""
-    wrong: list[Refusal] = []
-
-    def look() -> str:
-        wrong.extend(require_known_hold(session, topic))
-        return f"The hold: {hold_in_words(session, topic)}"
-
-    looked = finding("the hold", look)
-    return looked._replace(good=looked.good and not wrong)
+    unknown = require_known_hold(session, topic)
+    return f"The hold: {hold_in_words(session, topic)}", not unknown
 
 
-def _retention(session: CleanerSession, topic: TopicReplay) -> ConnectionFinding:
-    """Say how long the metadata topic keeps what is still needed of it."""
-    wrong: list[Refusal] = []
-
-    def look() -> str:
-        wrong.extend(retention_refusals(session, topic))
-        return f"The metadata topic's retention: {retention_in_words(session, topic)}"
-
-    looked = finding("the retention of the metadata topic", look)
-    return looked._replace(good=looked.good and not wrong)
-
-
-def _unseen(topic: TopicReplay) -> ConnectionFinding:
+def _unseen(topic: TopicReplay) -> tuple[str, bool]:
     """Say whether of what the metadata topic names it can be told whether it is there or gone."""
-    unseen: list[str] = []
+    unseen = what_is_unseen(topic, CleanerLimits())
+    return unseen or ALL_SEEN, not unseen
 
-    def look() -> str:
-        unseen.append(what_is_unseen(topic, CleanerLimits()))
-        return unseen[0] or ALL_SEEN
 
-    looked = finding("the topics that the metadata topic names", look)
-    return looked._replace(good=looked.good and not any(unseen))
+def _retention(session: CleanerSession, topic: TopicReplay) -> tuple[str, bool]:
+    """Say how long the metadata topic keeps what is still needed of it."""
+    kept = kept_metadata(session, topic)
+    return f"The metadata topic's retention: {kept}", not kept.refusals

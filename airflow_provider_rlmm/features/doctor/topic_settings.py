@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.log.metadata_settings import (
     retention_ms_of,
     setting_findings,
 )
-from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, FindingKind, Severity
+from airflow_provider_rlmm.features.doctor.findings import FindingKind, Severity
 from airflow_provider_rlmm.features.doctor.watches import Found, ServedPartitions, TieredClusterTopics
 
 
@@ -59,8 +59,6 @@ def wrong_settings(
         longest = longest_tiered_retention(served.tiered)
         for finding in setting_findings(name, settings, longest, MetadataWriters(key_seen, versions)):
             yield FindingKind.TOPIC_SETTINGS, row, str(finding)
-        if not is_kept_for_ever(settings) and not is_compacted(settings):
-            for finding in needed_findings(name, settings, oldest(), now_ms):
-                severity = EXPLANATIONS[FindingKind.TOPIC_SETTINGS].severity
-                early = finding.severity is HealthSeverity.WARNING
-                yield FindingKind.TOPIC_SETTINGS, row, str(finding), Severity.NOTICE if early else severity
+        for finding in needed_findings(name, settings, oldest, now_ms):
+            told = FindingKind.TOPIC_SETTINGS, row, str(finding)
+            yield told if finding.severity is HealthSeverity.ERROR else (*told, Severity.NOTICE)
