@@ -24,6 +24,21 @@ _KEPT_MANIFESTS: Final = 256
 """Manifests that are kept: with chunks of 1 MiB one says 2,048 numbers at most."""
 
 
+def manifest_at(read: ReadObject, key: str, metadata: RemoteLogSegmentMetadata) -> AivenManifest:
+    """
+    Read the manifest of a segment out of its object.
+
+    :param read: reads an object.
+    :param key: of the object.
+    :param metadata: the segment.
+    :raises RemoteObjectNotFoundError: if there is no such object.
+    :raises DamagedObjectError: as :func:`~airflow_provider_rlmm.core.storage.aiven_manifest.read_manifest`.
+    :raises UnsupportedMessageFormatError: likewise.
+    """
+    # One byte more than there may be: what is too large is told from what is whole.
+    return read_manifest(read(key, 0, MAX_MANIFEST_BYTES), key, metadata)
+
+
 class AivenFiles:
     """
     Files of segments that the plugin has packed.
@@ -77,11 +92,9 @@ class AivenFiles:
         for stem in stems:
             key = f"{stem}.rsm-manifest"
             try:
-                # One byte more than there may be: what is too large is told from what is whole.
-                data = self._read(key, 0, MAX_MANIFEST_BYTES)
+                found = manifest_at(self._read, key, metadata)
             except RemoteObjectNotFoundError:
                 continue
-            found = read_manifest(data, key, metadata)
             with self._lock:
                 self._manifests[metadata, stem] = found
                 if len(self._manifests) > _KEPT_MANIFESTS:

@@ -31,7 +31,7 @@ _MAX_CHUNK_SIZES_BYTES: Final = 10 * 2**20  # unpacked, as the plugin's own limi
 _MAX_INT: Final = 2**31 - 1
 _PUFFIN: Final = b"PFA1"  # what Iceberg's statistics files begin with
 
-_INDEXES: Final[Mapping[str, IndexType]] = MappingProxyType(
+INDEX_NAMES: Final[Mapping[str, IndexType]] = MappingProxyType(
     {
         "offset": IndexType.OFFSET,
         "timestamp": IndexType.TIMESTAMP,
@@ -40,6 +40,7 @@ _INDEXES: Final[Mapping[str, IndexType]] = MappingProxyType(
         "transaction": IndexType.TRANSACTION,
     }
 )
+"""What a manifest calls each index, in the order in which they lie in their object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class _Reading:
     def _indexes(self, document: Any) -> Mapping[IndexType, tuple[int, int]]:
         named = self._field(document, "segmentIndexes", dict)
         found = {}
-        for name, index_type in _INDEXES.items():
+        for name, index_type in INDEX_NAMES.items():
             if index_type is IndexType.TRANSACTION and named.get(name) is None:
                 continue
             index = self._field(named, name, dict)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,8 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
-from airflow_provider_rlmm.core.storage.aiven_manifest import MAX_MANIFEST_BYTES, read_manifest
+from airflow_provider_rlmm.core.storage.aiven_files import manifest_at
+from airflow_provider_rlmm.core.storage.aiven_manifest import INDEX_NAMES
 from airflow_provider_rlmm.core.storage.aiven_metadata import (
     AivenCustomMetadata,
     read_custom_metadata,
@@ -50,8 +51,7 @@ _COMPRESSION: Final = "compression.enabled"
 _ENCRYPTION: Final = "encryption.enabled"
 _FIELDS: Final = "custom.metadata.fields.include"
 _PROPERTIES: Final = (_CHUNK_SIZE, _COMPRESSION, _ENCRYPTION, _FIELDS)
-_KEPT: Final = {"REMOTE_SIZE": "remote_size", "OBJECT_PREFIX": "object_prefix", "OBJECT_KEY": "object_key"}
-_ANY: Final[Mapping[str, Any]] = {"remote_size": 0, "object_prefix": "", "object_key": ""}
+_FIELD_NAMES: Final = {"REMOTE_SIZE": "remote_size", "OBJECT_PREFIX": "object_prefix", "OBJECT_KEY": "object_key"}
 
 _ZSTD_LEVEL: Final = 3  # as the plugin's library by default
 
@@ -68,13 +68,13 @@ class AivenPacking:
 
     chunk_size: int  # bytes of a log in each chunk but the last (``chunk.size``)
     compressed: bool  # whether each chunk is a zstd frame (``compression.enabled``)
-    # The custom metadata of a copy: which of its fields are not ``None`` are kept (``custom.metadata.fields.include``).
-    kept: AivenCustomMetadata = field(default_factory=AivenCustomMetadata)
+    # Fields of the custom metadata that are kept (``custom.metadata.fields.include``).
+    kept: frozenset[str] = frozenset()
 
     @property
     def text(self) -> str:
         """It, as :func:`packing_of` reads it."""
-        fields = ",".join(name for name, field in _KEPT.items() if getattr(self.kept, field) is not None)
+        fields = ",".join(name for name, kept in _FIELD_NAMES.items() if kept in self.kept)
         shown = f"{_CHUNK_SIZE}={self.chunk_size} {_COMPRESSION}={str(self.compressed).lower()}"
         return f"{shown} {_FIELDS}={fields}" if fields else shown
 
@@ -103,10 +103,9 @@ def packing_of(text: str) -> AivenPacking:
     size, fields = said.get(_CHUNK_SIZE, ""), set(filter(None, said.get(_FIELDS, "").split(",")))
     if not size.isascii() or not size.isdigit() or not 0 < int(size) <= MAX_CHUNK_BYTES:
         raise _not_understood(f"{_CHUNK_SIZE}={size}", f"is no number from 1 to {MAX_CHUNK_BYTES}")
-    if unknown := fields - _KEPT.keys():
-        raise _not_understood(min(unknown), f"is none of {', '.join(_KEPT)}")
-    kept = AivenCustomMetadata(**{_KEPT[name]: _ANY[_KEPT[name]] for name in fields})
-    return AivenPacking(int(size), said.get(_COMPRESSION) == "true", kept)
+    if unknown := fields - _FIELD_NAMES.keys():
+        raise _not_understood(min(unknown), f"is none of {', '.join(_FIELD_NAMES)}")
+    return AivenPacking(int(size), said.get(_COMPRESSION) == "true", frozenset(_FIELD_NAMES[name] for name in fields))
 
 
 def _not_understood(what: str, why: str) -> ConfigurationError:
@@ -135,9 +134,8 @@ def learn_packing(
         if (key := _manifest_key(layout, metadata)) is None:
             continue
         try:
-            # One byte more than there may be: what is too large is told from what is whole.
-            manifest = read_manifest(read(key, 0, MAX_MANIFEST_BYTES), key, metadata)
-            kept = read_custom_metadata(metadata.custom_metadata)
+            manifest = manifest_at(read, key, metadata)
+            custom = read_custom_metadata(metadata.custom_metadata)
         except RemoteObjectNotFoundError:
             # Deleted since the log was read, or at a former place.
             continue
@@ -147,6 +145,7 @@ def learn_packing(
             raise _refused(
                 f"{key} has chunks of {manifest.chunk_size} bytes, and no more than {MAX_CHUNK_BYTES} are compressed"
             )
+        kept = frozenset(name for name in _FIELD_NAMES.values() if getattr(custom, name) is not None)
         found.append(AivenPacking(manifest.chunk_size, manifest.compressed, kept))
         if len(found) == LOOKED_AT:
             break
@@ -209,10 +208,12 @@ class AivenPacker:
         manifest = self._manifest(metadata, places, chunks)
         yield f"{stem}.rsm-manifest", manifest
         log_bytes = sum(chunks) if self._packing.compressed else metadata.segment_size_in_bytes
-        whole = AivenCustomMetadata(
-            log_bytes + len(indexes) + len(manifest), self._prefix, stem.removeprefix(self._prefix)
-        )
-        return write_custom_metadata(_those_kept(whole, self._packing.kept))
+        whole: dict[str, Any] = {
+            "remote_size": log_bytes + len(indexes) + len(manifest),
+            "object_prefix": self._prefix,
+            "object_key": stem.removeprefix(self._prefix),
+        }
+        return write_custom_metadata(AivenCustomMetadata(**{name: whole[name] for name in self._packing.kept}))
 
     def _compressed(self, log: Path, sizes: list[int]) -> Iterator[bytes]:
         """Yield the chunks of a log as zstd frames, and note their sizes."""
@@ -261,19 +262,18 @@ class AivenPacker:
 
 def _joined(data: LogSegmentData) -> tuple[dict[str, Any], bytes]:
     """Return where each index lies among all of them, and all of them."""
-    parts = {
-        "offset": data.offset_index.read_bytes(),
-        "timestamp": data.time_index.read_bytes(),
-        "producerSnapshot": data.producer_snapshot_index.read_bytes(),
-        "leaderEpoch": data.leader_epoch_index,
-        "transaction": None if data.transaction_index is None else data.transaction_index.read_bytes(),
-    }
+    indexes = data.indexes
+    parts = {name: _bytes_of(indexes.get(kind)) for name, kind in INDEX_NAMES.items()}
     places: dict[str, Any] = {}
     position = 0
     for name, content in parts.items():
         places[name] = None if content is None else {"position": position, "size": len(content)}
         position += len(content or b"")
     return places, b"".join(content for content in parts.values() if content is not None)
+
+
+def _bytes_of(content: Path | bytes | None) -> bytes | None:
+    return content.read_bytes() if isinstance(content, Path) else content
 
 
 def packed_chunk_sizes(sizes: Sequence[int]) -> str:
@@ -293,12 +293,3 @@ def packed_chunk_sizes(sizes: Sequence[int]) -> str:
         packed += least.to_bytes(4) + bytes([width]) + b"".join((size - least).to_bytes(width) for size in first)
     packed += last.to_bytes(4)
     return base64.b64encode(pa.Codec("zstd").compress(packed, asbytes=True)).decode()
-
-
-def _those_kept(whole: AivenCustomMetadata, kept: AivenCustomMetadata) -> AivenCustomMetadata:
-    """Return those fields of some custom metadata that others have, too."""
-    return AivenCustomMetadata(
-        None if kept.remote_size is None else whole.remote_size,
-        None if kept.object_prefix is None else whole.object_prefix,
-        None if kept.object_key is None else whole.object_key,
-    )

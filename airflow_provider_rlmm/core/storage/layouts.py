@@ -466,15 +466,7 @@ class PlainPacker:
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> Generator[tuple[str, ObjectContent], None, bytes | None]:
         """See :class:`SegmentPacker`: the log comes last, so that a listed log means that its indexes are there."""
-        indexes: dict[IndexType, ObjectContent] = {
-            IndexType.OFFSET: data.offset_index,
-            IndexType.TIMESTAMP: data.time_index,
-            IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
-            IndexType.LEADER_EPOCH: data.leader_epoch_index,
-        }
-        if data.transaction_index is not None:
-            indexes = {IndexType.TRANSACTION: data.transaction_index, **indexes}
-        for index_type, content in indexes.items():
+        for index_type, content in data.indexes.items():
             yield self._layout.object_key(metadata, index_type), content
         yield self._layout.object_key(metadata, None), data.log_segment
         return None

@@ -6,7 +6,7 @@ packs them.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -31,17 +31,20 @@ class LogSegmentData:
     transaction_index: Path | None = None
 
     @property
+    def indexes(self) -> Mapping[IndexType, Path | bytes]:
+        """What the segment has beside its log."""
+        found: dict[IndexType, Path | bytes] = {
+            IndexType.OFFSET: self.offset_index,
+            IndexType.TIMESTAMP: self.time_index,
+            IndexType.PRODUCER_SNAPSHOT: self.producer_snapshot_index,
+            IndexType.LEADER_EPOCH: self.leader_epoch_index,
+        }
+        return found if self.transaction_index is None else {IndexType.TRANSACTION: self.transaction_index, **found}
+
+    @property
     def files(self) -> tuple[Path, ...]:
         """All of them that are files."""
-        contents = (
-            self.log_segment,
-            self.offset_index,
-            self.time_index,
-            self.producer_snapshot_index,
-            self.leader_epoch_index,
-            self.transaction_index,
-        )
-        return tuple(content for content in contents if isinstance(content, Path))
+        return tuple(content for content in (self.log_segment, *self.indexes.values()) if isinstance(content, Path))
 
 
 class ReadObject(Protocol):

@@ -168,14 +168,12 @@ def test_what_is_packed_is_read_back_wherever_one_begins(
 @pytest.mark.parametrize("compressed", [False, True])
 def test_custom_metadata_say_what_the_copies_of_brokers_say(tmp_path: Path, compressed: bool) -> None:
     metadata = segment(1)
-    whole = AivenCustomMetadata(0, "", "")
+    whole = frozenset({"remote_size", "object_prefix", "object_key"})
     manager, custom = packed(AivenPacking(4, compressed, whole), metadata, local_files(tmp_path))
     stem = LAYOUT.segment_stem(metadata)
     size = sum(len(data) for data, _ in manager._objects.values())
     assert read_custom_metadata(custom) == AivenCustomMetadata(size, PREFIX, stem.removeprefix(PREFIX))
-    _, custom = packed(
-        AivenPacking(4, compressed, AivenCustomMetadata(object_prefix="")), metadata, local_files(tmp_path)
-    )
+    _, custom = packed(AivenPacking(4, compressed, frozenset({"object_prefix"})), metadata, local_files(tmp_path))
     assert read_custom_metadata(custom) == AivenCustomMetadata(object_prefix=PREFIX)
 
 
@@ -227,7 +225,9 @@ def test_the_newest_copy_of_a_broker_shows_how_the_plugin_is_set() -> None:
     kept = AivenCustomMetadata(remote_size=7, object_prefix=PREFIX)
     copies = [copied(4, broker_id=-2), copied(3, custom=kept), copied(2), copied(1)]
     manager = storage_of((copies[0], PLAIN), (copies[1], ZSTD), (copies[2], PLAIN))
-    assert learn_packing(LAYOUT, manager._calls.get, copies) == AivenPacking(7, True, kept)
+    assert learn_packing(LAYOUT, manager._calls.get, copies) == AivenPacking(
+        7, True, frozenset({"remote_size", "object_prefix"})
+    )
     assert learn_packing(LAYOUT, manager._calls.get, copies[2:]) == AivenPacking(4, False)
 
 
