@@ -7,12 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from dev.broker import LocalKafka
+from dev.broker import LocalKafka, await_condition
 from dev.roots import expected_root_of
 
 
@@ -33,10 +34,14 @@ class CopyCommand:
     disk: Path
     topic: str
     options: tuple[str, ...] = ()
+    storage: Mapping[str, str] = field(default_factory=dict)
+    """What its environment says of the storage, where that is not the broker's own folder."""
 
     def start(self, *more: str) -> subprocess.Popen[str]:
         """Start it, with further options."""
         program = str(Path(sys.executable).with_name("rlmm"))
+        folder = self.kafka.remote_dir
+        own = {"RLMM_STORAGE_URI": folder.as_uri(), "RLMM_EXPECTED_ROOT": expected_root_of(folder)}
         return subprocess.Popen(
             [program, "copy", str(self.disk), self.topic, *self.options, *more],
             stdout=subprocess.PIPE,
@@ -46,14 +51,24 @@ class CopyCommand:
                 "PATH": os.environ["PATH"],
                 "HOME": str(self.home),
                 "RLMM_BOOTSTRAP_SERVER": self.kafka.bootstrap_servers,
-                "RLMM_STORAGE_URI": self.kafka.remote_dir.as_uri(),
-                "RLMM_EXPECTED_ROOT": expected_root_of(self.kafka.remote_dir),
+                **(self.storage or own),
             },
         )
 
     def start_copying(self) -> subprocess.Popen[str]:
         """Start it with the leave to write."""
         return self.start("--execute", "--cluster-id", self.kafka.cluster_id, "--json")
+
+    def copy_after_the_lease(self) -> None:
+        """Copy all that is left, once the last killed process has lost its lease."""
+
+        def ended() -> bool:
+            with self.start_copying() as process:
+                said = process.communicate(timeout=300)
+            assert process.returncode in (ExitCode.DONE, ExitCode.UNAVAILABLE), said
+            return process.returncode == ExitCode.DONE
+
+        await_condition(ended, "a run goes to its end", 120)
 
     def plan(self, ends: ExitCode = ExitCode.DONE) -> Any:
         """Return what it says that it would copy, and see it end so."""

@@ -7,20 +7,15 @@ The broker keeps nothing of it on its own disk, is restarted, and serves all rec
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.aiven_metadata import read_custom_metadata
@@ -31,6 +26,7 @@ from dev.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, MotoServer
 from dev.s3_tiering import S3Kafka
 from tests.integration.copying.adopting import await_all_remote, enable_copying, read_everything
 from tests.integration.copying.copies import segments_of
+from tests.integration.copying.copy_command import CopyCommand
 from tests.integration.copying.world import World, living_topic, make_world, not_copied_topic, snapshot_of
 from tests.integration.copying.writing import TIMEOUT_S
 from tests.scrub import scrub
@@ -64,48 +60,21 @@ class Disk:
         """What is copied."""
         return self.world.tip
 
-    def start(self, *more: str) -> subprocess.Popen[str]:
-        """Start the command with the leave to write."""
-        options = ("--execute", "--cluster-id", self.kafka.cluster_id, "--json", "--lease-ms", str(LEASE_MS))
-        program = str(Path(sys.executable).with_name("rlmm"))
-        return subprocess.Popen(
-            [program, "copy", str(self.snapshot), TOPIC, *options, *more],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(self.home),
-                "RLMM_BOOTSTRAP_SERVER": self.kafka.bootstrap_servers,
-                "RLMM_STORAGE_URI": f"s3://{BUCKET}",
-                "RLMM_LAYOUT": "aiven",
-                "RLMM_KEY_PREFIX": PREFIX,
-                "RLMM_EXPECTED_ROOT": f"s3://{BUCKET}/kafka?endpoint={self.kafka.endpoint}",
-                "AWS_ENDPOINT_URL": self.kafka.endpoint,
-                "AWS_ALLOW_HTTP": "true",
-                "AWS_REGION": REGION,
-                "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-                "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-            },
-        )
-
-    def copy(self) -> Any:
-        """Copy to the end and return what it says."""
-        process = self.start()
-        said, errors = process.communicate(timeout=300)
-        assert process.returncode == ExitCode.DONE, f"{process.returncode}\n{said}\n{errors}"
-        return json.loads(said)
-
-    def copy_after_the_lease(self) -> None:
-        """Copy all that is left, once the killed process has lost its lease."""
-
-        def ended() -> bool:
-            with self.start() as process:
-                said = process.communicate(timeout=300)
-            assert process.returncode in (ExitCode.DONE, ExitCode.UNAVAILABLE), said
-            return process.returncode == ExitCode.DONE
-
-        await_condition(ended, "a run goes to its end", 120)
+    @property
+    def command(self) -> CopyCommand:
+        """What copies it into the bucket."""
+        storage = {
+            "RLMM_STORAGE_URI": f"s3://{BUCKET}",
+            "RLMM_LAYOUT": "aiven",
+            "RLMM_KEY_PREFIX": PREFIX,
+            "RLMM_EXPECTED_ROOT": f"s3://{BUCKET}/kafka?endpoint={self.kafka.endpoint}",
+            "AWS_ENDPOINT_URL": self.kafka.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        }
+        return CopyCommand(self.kafka, self.home, self.snapshot, TOPIC, ("--lease-ms", str(LEASE_MS)), storage)
 
     def objects(self, segment_id: str) -> set[str]:
         """Return what lies there of a segment: the ends of its keys."""
@@ -144,7 +113,7 @@ def check_served(disk: Disk, before: dict[str, Any]) -> None:
 def test_a_broker_serves_our_objects_after_its_own_are_gone(tmp_path: Path, name: str) -> None:
     with disk_of(tmp_path, **SETTINGS[name]) as disk:
         before = read_everything(disk.kafka, TOPIC)
-        said = disk.copy()
+        said = disk.command.copy()
         assert (said["segments"] >= 5, said["partitions"][0]["stopped_by"]) == (True, None)
         copied = [s for s in segments_of(disk.kafka, disk.tip) if s.state is S.COPY_SEGMENT_FINISHED]
         for segment in copied:
@@ -162,13 +131,14 @@ def test_a_command_that_is_killed_between_two_objects_is_taken_back_and_goes_on(
     with disk_of(tmp_path, **SETTINGS["zstd"]) as disk:
         before = read_everything(disk.kafka, TOPIC)
         known = disk.kafka.remote_objects().keys()
-        process = disk.start("--bytes-per-second", "20000")
+        command = replace(disk.command, options=(*disk.command.options, "--bytes-per-second", "20000"))
+        process = command.start_copying()
         await_condition(
             lambda: len(disk.kafka.remote_objects().keys() - known) >= objects, "objects are there", 120, 0.01
         )
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        disk.copy_after_the_lease()
+        disk.command.copy_after_the_lease()
         states = {s.state for s in segments_of(disk.kafka, disk.tip)}
         assert states <= {S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_FINISHED}
         check_served(disk, before)

@@ -168,21 +168,9 @@ def test_twenty_kills_leave_nothing_half_and_nothing_twice(
     assert sum(left.values()) >= len(EVENTS), "most were killed in mid-copy"
     assert 0 < len(finished_ranges(kafka, tip)) < len(uncopied.expected)
 
-    after_its_lease(command)
+    command.copy_after_the_lease()
 
     ours = uncopied.check_all_copied()
     assert finished_ranges(kafka, tip) == [(s.start_offset, s.end_offset) for s in ours.segments], "copied twice"
     assert {s.state for s in segments_of(kafka, tip)} == SETTLED
     uncopied.check_brokers_go_on(ours)
-
-
-def after_its_lease(command: CopyCommand) -> None:
-    """Copy all that is left, once the last killed process has lost its lease."""
-
-    def ended() -> bool:
-        with command.start_copying() as process:
-            said = process.communicate(timeout=300)
-        assert process.returncode in (ExitCode.DONE, ExitCode.UNAVAILABLE), said
-        return process.returncode == ExitCode.DONE
-
-    await_condition(ended, "a run goes to its end", 120)
