@@ -33,7 +33,7 @@ from airflow_provider_rlmm.core.storage.aiven_metadata import (
     read_custom_metadata,
     write_custom_metadata,
 )
-from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.layout import LET_BROKERS_COPY, Layout
 from airflow_provider_rlmm.core.storage.segment_files import LogSegmentData, ReadObject
 from airflow_provider_rlmm.core.storage.uploads import ObjectContent, chunks_of
 
@@ -54,12 +54,6 @@ _PROPERTIES: Final = (_CHUNK_SIZE, _COMPRESSION, _ENCRYPTION, _FIELDS)
 _FIELD_NAMES: Final = {"REMOTE_SIZE": "remote_size", "OBJECT_PREFIX": "object_prefix", "OBJECT_KEY": "object_key"}
 
 _ZSTD_LEVEL: Final = 3  # as the plugin's library by default
-
-LET_BROKERS_COPY: Final = (
-    "Let brokers copy, whose plugin writes it: start one on this disk, then set remote.log.copy.disable of the topic to "
-    "false, and remote.copy.lag.ms to 0 where it has a copy lag (Kafka 4.4)"
-)
-"""What helps where nothing can be copied into a layout."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,9 +75,10 @@ class DeletionBatch:
 
         :param others: further keys, of which those of the batch's segments are looked for; those that were seen are anyway.
         """
-        for key in chain(others, *self._seen):
-            if (found := self._segment_of(key)) is not None:
-                self._keys[listed_folder_of(key, found[1])].add(key)
+        told = ((key, found[1]) for key in others if (found := self._segment_of(key)) is not None)
+        known = ((key, o.suffix) for seen in self._seen for key, o in seen.items())
+        for key, suffix in chain(told, known):
+            self._keys[listed_folder_of(key, suffix)].add(key)
         # What nobody knows may lie in a folder of its own.
         return [
             Lookup(prefix, sorted(self._stems_below.get(prefix, wanted)), wanted)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
@@ -14,6 +14,12 @@ from airflow_provider_rlmm.core.storage.segment_files import ReadObject, Segment
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+LET_BROKERS_COPY: Final = (
+    "Let brokers copy, whose plugin writes it: start one on this disk, then set remote.log.copy.disable of the topic to "
+    "false, and remote.copy.lag.ms to 0 where it has a copy lag (Kafka 4.4)"
+)
+"""What helps where nothing can be copied into a layout."""
 
 
 class Layout(Protocol):

@@ -27,7 +27,6 @@ from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, Remot
 from airflow_provider_rlmm.core.storage.aiven_files import AivenFiles
 from airflow_provider_rlmm.core.storage.aiven_metadata import read_custom_metadata, without_other_prefix
 from airflow_provider_rlmm.core.storage.aiven_packing import (
-    LET_BROKERS_COPY,
     AivenPacker,
     AivenPacking,
     learn_packing,
@@ -35,7 +34,7 @@ from airflow_provider_rlmm.core.storage.aiven_packing import (
 )
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.key_pattern import KeyPattern
-from airflow_provider_rlmm.core.storage.layout import Layout, is_suffix
+from airflow_provider_rlmm.core.storage.layout import LET_BROKERS_COPY, Layout, is_suffix
 from airflow_provider_rlmm.core.storage.root import Place
 from airflow_provider_rlmm.core.storage.segment_files import ReadObject, SegmentFiles, SegmentPacker
 
