@@ -8,16 +8,73 @@ from tests.mutations.mutation import LAYOUT_STORAGE, Mutation, switched_off
 AIVEN_MANIFEST = "core/storage/aiven_manifest.py"
 AIVEN_FILES = "core/storage/aiven_files.py"
 
+LISTING_ORDER = "core/storage/listing_order.py"
 LOCAL_FILES = "core/storage/local_files.py"
 OBJECT_STORE = "core/storage/object_store.py"
 UPLOADS = "core/storage/uploads.py"
 
 _FOLDERS = "core/storage/test_object_store.py::"
 _MANIFESTS = "core/storage/test_aiven_manifest.py::"
+_ORDER = "core/storage/test_listing_order.py::"
 _PACKING = "core/storage/test_aiven_packing.py::"
 _PATTERNS = "core/storage/test_key_pattern.py::"
 
 SEGMENT_STORAGE = [
+    Mutation(
+        "listings",
+        "believes that what an early look has not shown is gone, whatever the store",
+        LISTING_ORDER,
+        "(self.is_trusted or not (to_the_end or unseen))",
+        "True",
+        f"{_ORDER}test_any_other_store_is_read_to_the_end_where_something_is_to_be_absent",
+    ),
+    Mutation(
+        "listings",
+        "ends a look before a segment was seen that lies behind it",
+        LISTING_ORDER,
+        "not (to_the_end or unseen)",
+        "not to_the_end",
+        f"{_ORDER}test_a_segment_that_was_not_seen_before_the_end_is_looked_for_behind_it",
+    ),
+    switched_off(
+        LISTING_ORDER,
+        "listings",
+        "trusts an order that was broken",
+        "            if stored.key < before and self.is_trusted:",
+        f"{_ORDER}test_a_key_below_the_one_before_ends_the_trust",
+    ),
+    Mutation(
+        "listings",
+        "believes looks that ended before an order was broken",
+        LAYOUT_STORAGE,
+        "            if self._order.is_trusted == was_trusted:",
+        "            if True:",
+        f"{_ORDER}test_looks_that_ended_before_an_order_was_broken_are_made_again",
+    ),
+    Mutation(
+        "listings",
+        "takes any server for one that lists by key",
+        LISTING_ORDER,
+        "        and not location.endpoint\n",
+        "",
+        f"{_ORDER}test_only_services_that_say_so_list_by_key",
+    ),
+    Mutation(
+        "listings",
+        "takes an access point for a general purpose bucket",
+        LISTING_ORDER,
+        "        and not location.bucket.endswith(_ALIASES)\n",
+        "",
+        f"{_ORDER}test_only_services_that_say_so_list_by_key",
+    ),
+    Mutation(
+        "listings",
+        "ends listings early where each segment has a folder of its own",
+        LISTING_ORDER,
+        '        and not any(suffix.startswith("/") for suffix in layout.suffixes)\n',
+        "",
+        f"{_ORDER}test_segments_with_folders_of_their_own_are_listed_to_the_end",
+    ),
     switched_off(
         AIVEN_MANIFEST,
         "own manifest",

@@ -310,8 +310,8 @@ STORAGE_ROOT = [
         "I2",
         "does not notice that a folder was replaced while objects were deleted",
         LAYOUT_STORAGE,
-        "            with self._steady(lookup.prefix for lookup in lookups):\n                for lookup in batch",
-        "            if True:\n                for lookup in batch",
+        "            with self._steady(lookup.prefix for lookup in lookups):\n",
+        "            if True:\n",
         "core/storage/test_in_memory.py",
     ),
     switched_off(

@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from tests.simulation.actors import BROKER
 from tests.simulation.model import FINISHED, OURS, Event, LogModel, View
-from tests.simulation.roots import HERE, Roots
+from tests.simulation.roots import Roots
 
 GONE = "gone"
 _NOT_SHOWN = "storage lists no object of it below a root that nothing shows to be up to date"
@@ -52,7 +52,9 @@ class Content(Roots):
         # In some worlds nothing else is left that could prove whose storage root this is.
         self.lonely = self.random.random() < 0.25
         # What a person has said of the root, where nothing lives that tells whether it is up to date.
-        self.expected_root = str(replace(HERE, prefix="kafka-tiered-storage")) if self.random.random() < 0.3 else None
+        self.expected_root = (
+            str(replace(self.here, prefix="kafka-tiered-storage")) if self.random.random() < 0.3 else None
+        )
         self.overrides = frozenset(["unproven_root"] if self.lonely and self.expected_root is None else [])
         self._populate()
         self._living_objects = self._objects_of(self.alive)

@@ -41,7 +41,7 @@ from tests.simulation.copier_run import COPIED, COPIER, COPYING, DELETED, DELETI
 from tests.simulation.led import NOT_COPIED, Led, ScriptedLeader, draw_led, draw_replica, whole_replica
 from tests.simulation.mistakes import HOUR_MS, MINUTE_MS, RIGHTS
 from tests.simulation.model import Event, View
-from tests.simulation.roots import CLUSTER_ID, HERE
+from tests.simulation.roots import CLUSTER_ID
 from tests.simulation.witness import Process
 from tests.simulation.world import CALM, World
 
@@ -66,7 +66,7 @@ class CopyingWorld(World):
         """Copies that were finished late and taken back at the same moment: what they hold is copied again."""
         # Something always tells whose storage it is: where nothing does, no copier begins.
         self.lonely, self.overrides = False, frozenset()
-        self.expected_root = str(replace(HERE, prefix="kafka-tiered-storage"))
+        self.expected_root = str(replace(self.here, prefix="kafka-tiered-storage"))
         super()._populate()
         for name in [UNCOPIED, "uncopied-too"][: self.random.choice([1, 1, 2])]:
             self._add_led(draw_led(self.random, self._create(name), self.now_ms))

@@ -17,7 +17,6 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from tests.simulation.model import OURS, LogModel
-from tests.simulation.roots import ELSEWHERE
 from tests.simulation.witness import MIN_ABSENCE_MS
 from tests.simulation.world import World
 from tests.unit.core.storage.test_aiven import custom_prefix
@@ -148,7 +147,7 @@ class Moves(World):
             if self.model.at(tip).unfinished:
                 self.foreign(RemotePartitionDeleteMetadata(tip, P.DELETE_PARTITION_MARKED, self.now_ms, OURS))
         self.now_ms += 2 * MIN_ABSENCE_MS
-        self.mount_instead(self.mounted, ELSEWHERE)
+        self.mount_instead(self.mounted, self.elsewhere)
 
     def change_prefix(self) -> None:
         """Brokers copy to another prefix from now on, and the connection is not told."""

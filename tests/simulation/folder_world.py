@@ -37,7 +37,7 @@ from tests.simulation.baton import Baton
 from tests.simulation.folder_access import WorldAccess
 from tests.simulation.folder_moves import AWAY, COPY, FIRST, PREFIX, SECOND, Moves
 from tests.simulation.folder_run import FolderRun, Memory
-from tests.simulation.roots import CLUSTER_ID, HERE
+from tests.simulation.roots import CLUSTER_ID
 from tests.simulation.witness import Process
 from tests.simulation.world import CALM, Trouble
 from tests.unit.core.storage.test_aiven import custom_prefix
@@ -71,7 +71,9 @@ class FolderWorld(Moves):
     def _populate(self) -> None:
         # Something lives, and tells whose storage it is.
         self.lonely, self.overrides = False, frozenset()
-        self.expected_root = str(replace(HERE, prefix="kafka-tiered-storage")) if self.random.random() < 0.3 else None
+        self.expected_root = (
+            str(replace(self.here, prefix="kafka-tiered-storage")) if self.random.random() < 0.3 else None
+        )
         if {COPY, PREFIX} & self.moves:
             self.expected_root = None
         super()._populate()
@@ -271,7 +273,7 @@ class FolderWorld(Moves):
 
     def converge(self) -> None:
         # No run may have come so far that the work folder knows where the root lies: a person names it.
-        self.expected_root = str(replace(HERE, prefix="kafka-tiered-storage"))
+        self.expected_root = str(replace(self.here, prefix="kafka-tiered-storage"))
         self.trouble, self.baton = CALM, Baton(self.adversary, 0.0)
         self.clerk.end_trouble()
         for _ in range(5):

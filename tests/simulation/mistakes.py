@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC_ID
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
 from tests.simulation.content import GONE, Content
-from tests.simulation.roots import CLUSTER_ID, ELSEWHERE, HERE, STAMP_KEY
+from tests.simulation.roots import CLUSTER_ID, STAMP_KEY
 
 CLOCKS = "wrong clocks"
 CLUSTER = "another cluster"
@@ -117,7 +117,7 @@ class Mistakes(Content):
 
     def _copied_root(self) -> None:
         self.happened["copied root"] += 1
-        self.mount_instead(self.mounted, ELSEWHERE)
+        self.mount_instead(self.mounted, self.elsewhere)
 
     def _old_root(self) -> None:
         """A copy, or the root itself as it was, and a living topic was copied since."""
@@ -125,7 +125,7 @@ class Mistakes(Content):
         old = dict(self.mounted)
         self.now_ms += MINUTE_MS
         self.copied(self.alive[0])  # the others may be deleted
-        stamped_elsewhere = self.adversary.choice([HERE, ELSEWHERE])
+        stamped_elsewhere = self.adversary.choice([self.here, self.elsewhere])
         self.mount_instead(old, stamped_elsewhere)
 
     def _partial_root(self) -> None:

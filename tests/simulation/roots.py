@@ -10,19 +10,20 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.core.storage.stamps import OLD_STAMP_KEY, Location, Stamp, stamp_key
 
 CLUSTER_ID = "simulated-cluster-id-1"
 STAMP_KEY = stamp_key(CLUSTER_ID, LocalTieredStorageLayout().places[0].name)
 STRANGE_KEY = f"{LocalTieredStorageLayout.prefix}strange-0-{'A' * 22}/{0:020d}-{'A' * 21}Q.log"
 STRANGE_STAMP = b'{"cluster_id": "another-cluster", "layout": "local-tiered-storage"}'
-HERE, ELSEWHERE = Location("memory"), Location("memory", bucket="copy")
 
 Objects = dict[str, tuple[bytes, int]]
 
@@ -42,13 +43,18 @@ class Roots:
     """What is mounted where."""
 
     random: random.Random
+    lister: random.Random
     happened: Counter[str]
     now_ms: int
 
     def __init__(self) -> None:
         self.layout = self.chosen_layout()
         self.mounted: Objects = {}
-        self.where = HERE
+        # A service that lists by key, and says so, or a server that lists as it likes.
+        self.lists_by_key = self.lister.random() < 0.5
+        self.here = Location("s3" if self.lists_by_key else "memory", bucket="true")
+        self.elsewhere = replace(self.here, bucket="copy")
+        self.where = self.here
         self.hidden: Objects | None = None
         self.swapped = False
         self.renamed: Objects = {}
@@ -77,7 +83,14 @@ class Roots:
         storage._objects = storage._calls._objects = self.mounted  # type: ignore[attr-defined]
         storage.where, storage.folders = self.where, _Folders(self._identity)
         storage.on_effect, storage.after_effect = hook(storage)
+        storage.arrange = self._arranged
         return storage
+
+    def _arranged(self, listed: list[StoredObject]) -> list[StoredObject]:
+        if self.lists_by_key:
+            return sorted(listed)
+        self.lister.shuffle(listed)
+        return listed
 
     def _identity(self, prefix: str) -> object:
         if prefix in self.renamed_prefixes:
@@ -104,9 +117,9 @@ class Roots:
 
     # --- what goes wrong ---------------------------------------------------------------------------------------------
 
-    def mount_instead(self, objects: Objects, where: Location = HERE) -> None:
+    def mount_instead(self, objects: Objects, where: Location | None = None) -> None:
         """Mount another root."""
-        self.hidden, self.where = dict(self.mounted), where
+        self.hidden, self.where = dict(self.mounted), where or self.here
         self._exchange(objects)
 
     def mount_strange(self) -> None:
@@ -121,7 +134,7 @@ class Roots:
         """Mount the true root again, every folder where it belongs."""
         if self.hidden is not None:
             self._exchange(self.hidden)
-        self.hidden, self.where, self.swapped = None, HERE, False
+        self.hidden, self.where, self.swapped = None, self.here, False
         self.mounted.update(self.renamed)
         self.renamed.clear()
         self.renamed_prefixes.clear()

@@ -94,6 +94,7 @@ class World(Mistakes):
         self.adversary = random.Random(seed + 1_000_003)
         self.owner = random.Random(seed + 7_000_027)
         self.renamer = random.Random(seed + 9_000_011)
+        self.lister = random.Random(seed + 11_000_027)
         self.trouble = trouble
         self.scripts_left = trouble.scripts
         self.scripts: list[actors.Script] = []

@@ -7,7 +7,7 @@ It is the production code over other calls, runs in one thread, and answers the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from airflow_provider_rlmm.core.base.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
@@ -31,9 +31,10 @@ class InMemoryRemoteStorageManager(LayoutRemoteStorageManager):
     deletion that is one object's failure, the others go on. Anything else that it raises goes through, as a crash does,
     and leaves what was done until then. Raised from ``after_effect``, the effect took place and only its reply is lost.
 
-    ``on_effect``, ``after_effect``, ``root_exists``, ``where`` and ``folders`` are attributes that may be set at any time. A
-    root that does not exist plays an unmounted one; another ``where`` a copy of it; ``folders`` (prefix → identity, empty
-    for the root's) the folders of a local root, which may be replaced by others: one without identity is not there.
+    ``on_effect``, ``after_effect``, ``root_exists``, ``where``, ``arrange`` and ``folders`` are attributes that may be set at
+    any time. ``arrange`` says in which order a listing comes: as objects were put, unless it is set. A root that does not
+    exist plays an unmounted one; another ``where`` a copy of it; ``folders`` (prefix → identity, empty for the root's) the
+    folders of a local root, which may be replaced by others: one without identity is not there.
 
     :param layout: where the objects of a segment lie.
     :param on_effect: called before each effect.
@@ -53,6 +54,7 @@ class InMemoryRemoteStorageManager(LayoutRemoteStorageManager):
         self.after_effect = after_effect
         self.root_exists = True
         self.where = Location("memory")
+        self.arrange: Callable[[list[StoredObject]], Iterable[StoredObject]] = iter
         self.folders: dict[str, object] = {}
         self._objects: dict[str, tuple[bytes, int]] = {}
         self._clock = clock
@@ -97,10 +99,10 @@ class _MemoryCalls:
             if key.startswith(prefix) and (after is None or key > after)
         ]
         self._after("list", prefix)
-        return iter(listed)
+        return iter(self._owner.arrange(listed))
 
-    def still_there(self, lookup: Lookup) -> Iterator[StoredObject]:
-        return self.objects(lookup.prefix, lookup.before)
+    def by_name(self, lookup: Lookup) -> None:
+        return None
 
     def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
         listed = list(self.objects(prefix))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Final
 from uuid import UUID
@@ -39,6 +39,7 @@ from airflow_provider_rlmm.core.storage.hidden_copies import (
 )
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.listing_order import ListingOrder, lists_by_key
 from airflow_provider_rlmm.core.storage.object_calls import ObjectCalls
 from airflow_provider_rlmm.core.storage.remote_storage import DeletionReport, Folder, SegmentDeletion, StoredObject
 from airflow_provider_rlmm.core.storage.root import (
@@ -190,27 +191,19 @@ class LayoutRemoteStorageManager:
         """
         Look for the objects before and, if anything was deleted, after; see the protocol.
 
-        Without ``others`` the first look is a listing of each prefix, from the batch's lowest key on.
+        Without ``others`` the first look is a listing of each prefix, from the batch's lowest key on; with them it ends where
+        each segment was seen.
         """
         batch = DeletionBatch(self._layout, metadatas)
         before = self._calls.requests
         lookups = batch.lookups(others or ())
-        with self._steady(lookup.prefix for lookup in lookups):
-            for lookup in lookups:
-                batch.see_before(
-                    self._calls.objects(lookup.prefix, lookup.before)
-                    if others is None
-                    else self._calls.still_there(lookup)
-                )
+        batch.see_before(self._looked_for(lookups, to_the_end=others is None, by_name=others is not None))
         keys = batch.keys_to_delete()
         if not keys:
             return DeletionReport(batch.outcomes_untouched(), self._calls.requests - before)
         deletion = self._calls.delete(keys)
-        left: list[StoredObject] = []
         try:
-            with self._steady(lookup.prefix for lookup in lookups):
-                for lookup in batch.lookups(others or ()):
-                    left.extend(self._calls.still_there(lookup))
+            left = self._looked_for(batch.lookups(others or ()), to_the_end=True)
         except StorageError as e:
             logger.warning("The listing after a deletion of %d objects failed: %s", len(keys), e)
             outcomes = batch.outcomes_unknown(f"not confirmed by a listing: {e}", deletion.sent)
@@ -219,6 +212,34 @@ class LayoutRemoteStorageManager:
         calls = self._calls.requests - before
         return DeletionReport(outcomes, calls, next((deletion.failures[key] for key in deletion.throttled), None))
 
+    def _looked_for(
+        self, lookups: Sequence[Lookup], *, to_the_end: bool, by_name: bool = True
+    ) -> Sequence[StoredObject]:
+        """
+        Return what is there of the objects of some lookups.
+
+        :param lookups: each of another prefix.
+        :param to_the_end: whether what is not returned is not there; otherwise only of a segment of which nothing is.
+        :param by_name: whether to look only for the keys that are known, where the store can.
+        """
+        while True:
+            found: list[StoredObject] = []
+            was_trusted = self._order.is_trusted
+            with self._steady(lookup.prefix for lookup in lookups):
+                for lookup in lookups:
+                    if by_name and (named := self._calls.by_name(lookup)) is not None:
+                        found += named
+                        continue
+                    listed = self._calls.objects(lookup.prefix, lookup.before)
+                    found += self._order.wanted(lookup, listed, to_the_end=to_the_end)
+            # Of a store that has listed out of order, the listings that ended before prove nothing.
+            if self._order.is_trusted == was_trusted:
+                return found
+
+    @cached_property
+    def _order(self) -> ListingOrder:
+        return ListingOrder(lists_by_key(self._calls.location(""), self._layout))
+
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         prefixes = {place: self._layout.partition_prefix(topic_id_partition, place) for place in self._layout.places}
@@ -226,7 +247,7 @@ class LayoutRemoteStorageManager:
         with self._steady(prefixes.values()):
             for place, prefix in prefixes.items():
                 segment_of = SegmentsOfKeys(self._layout, place, topic_id_partition)
-                for stored in self._calls.objects(prefix):
+                for stored in self._order.watched(self._calls.objects(prefix)):
                     if (segment_id := segment_of(stored.key)) is not None:
                         found.setdefault(segment_id, {})[stored.key] = stored
         return {segment_id: tuple(objects[key] for key in sorted(objects)) for segment_id, objects in found.items()}
@@ -248,23 +269,17 @@ class LayoutRemoteStorageManager:
 
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
-        return frozenset(keys) - self._stored(keys).keys()
+        return frozenset(keys) - self.stored_objects(keys).keys()
 
     def stored_objects(self, keys: Collection[str]) -> Mapping[str, StoredObject]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
-        with self._steady({parent_of(key) for key in keys}):
-            return self._stored(keys)
-
-    def _stored(self, keys: Collection[str]) -> dict[str, StoredObject]:
         wanted: dict[str, set[str]] = {}
         for key in keys:
             wanted.setdefault(parent_of(key), set()).add(key)
-        found: dict[str, StoredObject] = {}
-        for prefix, inside in wanted.items():
-            self._calls.identities([prefix])
-            look = Lookup(prefix, sorted(inside), inside)
-            found |= {stored.key: stored for stored in self._calls.still_there(look) if stored.key in inside}
-        return found
+        lookups = [Lookup(prefix, sorted(inside), inside) for prefix, inside in wanted.items()]
+        # Here each key is looked for itself, so a listing ends only where all of them were seen.
+        seen = {stored.key: stored for stored in self._looked_for(lookups, to_the_end=False)}
+        return {key: seen[key] for key in keys if key in seen}
 
     def delete_objects(self, keys: Collection[str]) -> Mapping[str, str]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""

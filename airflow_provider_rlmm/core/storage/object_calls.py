@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,10 +48,11 @@ class ObjectCalls(Protocol):
     def objects(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
         """List the objects below a prefix, however deep, in any order, without keys up to ``after``, inclusive."""
 
-    def still_there(self, lookup: Lookup) -> Iterable[StoredObject]:
+    def by_name(self, lookup: Lookup) -> Sequence[StoredObject] | None:
         """
-        List what is there now of some objects: a store that lists by key from their lowest key on, so that other objects may
-        be among the answer, a folder by looking for each of the keys, so that it costs the same whatever lies beside them.
+        Look for each of the known keys of some objects, where that costs the same whatever lies beside them: in a folder.
+
+        :return: those that are there; ``None`` where the store can only list.
         """
 
     def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:

@@ -155,10 +155,10 @@ class _ObstoreCalls:
                 self.requests += number > 0
                 yield from map(_stored, chunk)
 
-    def still_there(self, lookup: Lookup) -> Iterable[StoredObject]:
+    def by_name(self, lookup: Lookup) -> Sequence[StoredObject] | None:
         files = self._files
         if files is None:
-            return self.objects(lookup.prefix, lookup.before)
+            return None
         what = f"look for the objects of {len(lookup.stems)} segments in {lookup.prefix or 'the storage root'}"
         self.requests += 1
         with self._translated(what, StorageRootError):

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+Where a listing may end before the end of its folder.
+
+A listing that is ended early shows what is there. It shows what is not there only where a store lists by key, and says so:
+on an S3 bucket of AWS and on Google Cloud Storage. A key below the one before it ends that trust for as long as the storage
+is open, and what had been looked for in this way is looked for again. Every other store lists each folder to its end where
+something is to be absent. Pure: no call is made here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from airflow_provider_rlmm.core.storage.deletion import Lookup
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
+from airflow_provider_rlmm.core.storage.stamps import Location
+
+logger = logging.getLogger(__name__)
+
+DOCUMENTED: Final[Mapping[str, str]] = {
+    "s3": "https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html",
+    "gs": "https://cloud.google.com/storage/docs/json_api/v1/objects/list",
+}
+"""
+Scheme of a store at its service's own address → where the service says that it lists by key, in the order of UTF-8.
+
+Azure is not in it: accounts with a hierarchical namespace list in another order, and nothing here can tell them apart.
+"""
+
+_ALIASES: Final = ("s3alias", "--op-s3", "--ol-s3", ".mrap")
+"""How names end that lead to something else than a general purpose bucket of S3, or may."""
+
+_LAST: Final = chr(0x10FFFF)
+"""What sorts behind every character of a key."""
+
+
+def lists_by_key(location: Location, layout: Layout) -> bool:
+    """
+    Tell whether the order of a store's listings is documented.
+
+    :param location: of the storage root; one with an address of its own may be any server.
+    :param layout: where each segment has a folder of its own, keys of one segment may lie apart.
+    """
+    return (
+        location.scheme in DOCUMENTED
+        and not location.endpoint
+        and not location.bucket.endswith(_ALIASES)
+        and not any(suffix.startswith("/") for suffix in layout.suffixes)
+    )
+
+
+class ListingOrder:
+    """
+    Whether the listings of a store are believed to come in the order of their keys; not thread-safe.
+
+    :param documented: whether :func:`lists_by_key`.
+    """
+
+    def __init__(self, documented: bool) -> None:
+        self.is_trusted = documented
+
+    def watched(self, objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
+        """
+        Yield the objects of a listing, and trust the order no longer once a key comes below the one before it.
+
+        :param objects: as the store lists them.
+        """
+        before = ""
+        for stored in objects:
+            if stored.key < before and self.is_trusted:
+                logger.warning(
+                    "The store lists %r behind %r, although its service lists by key: from here on every listing goes to the "
+                    "end of its folder",
+                    stored.key,
+                    before,
+                )
+                self.is_trusted = False
+            before = stored.key
+            yield stored
+
+    def wanted(self, lookup: Lookup, objects: Iterable[StoredObject], *, to_the_end: bool) -> Iterator[StoredObject]:
+        """
+        Yield what a listing shows of some segments, and end it where nothing of them can follow.
+
+        :param lookup: of which objects.
+        :param objects: what a store lists from before the first of them on.
+        :param to_the_end: whether what is not yielded has to be absent; if not, it suffices that each segment was seen.
+        """
+        stems = frozenset(lookup.stems)
+        lengths = sorted({len(stem) for stem in stems}, reverse=True)
+        behind, unseen = max(stem + _LAST for stem in stems), set(stems)
+        for stored in self.watched(objects):
+            key = stored.key
+            if key > behind and (self.is_trusted or not (to_the_end or unseen)):
+                return
+            if (stem := next((key[:n] for n in lengths if key[:n] in stems), None)) is not None:
+                unseen.discard(stem)
+                yield stored
