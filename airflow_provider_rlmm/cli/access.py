@@ -48,20 +48,20 @@ def access_of_command(read: Callable[[], CommandConfiguration]) -> RemoteLogAcce
 
 def storage_of_command(configuration: CommandConfiguration) -> StorageAccess:
     """
-    Return what opens the storage, with obstore's own options and what it finds in the environment.
+    Return what opens the storage, with obstore's own options and the login of this machine.
 
     :param configuration: what the command was told.
     """
     return StorageAccess(
-        StorageSource(settings=lambda: configuration.settings, open_store=lambda uri: _store_access(configuration))
+        StorageSource(settings=lambda: configuration.settings, open_store=partial(_store_access, configuration))
     )
 
 
-def _store_access(configuration: CommandConfiguration) -> tuple[StoreAccess, BucketInspector | None]:
-    """Return the options; nobody reads the settings of the bucket."""
-    from airflow_provider_rlmm.core.storage.credentials import StoreAccess
+def _store_access(configuration: CommandConfiguration, uri: str) -> tuple[StoreAccess, BucketInspector | None]:
+    """Return the options and the login; nobody reads the settings of the bucket."""
+    from airflow_provider_rlmm.core.storage.logins.login import with_login
 
-    return StoreAccess(configuration.store_options), None
+    return with_login(uri, configuration.store_options), None
 
 
 def _client_config(configuration: CommandConfiguration) -> KafkaClientConfig:

@@ -28,8 +28,8 @@ from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.base.quoting import printable
 
 _MAX_MESSAGE = 4_000
-# Named, as importing it would import Kafka's client.
-_WAITING = "airflow_provider_rlmm.core.log.kafka.listening.waiting"
+# Named, as importing them would import Kafka's client and more.
+_WHOM_IT_ASKS = "airflow_provider_rlmm.core.log.kafka.listening.waiting", "airflow_provider_rlmm.core.storage.logins"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 116})
@@ -64,21 +64,23 @@ def rlmm(verbose: int) -> None:
 @contextmanager
 def _logging(verbose: int) -> Iterator[None]:
     package = logging.getLogger("airflow_provider_rlmm")
-    shown = package if verbose else logging.getLogger(_WAITING)
+    shown = [package] if verbose else list(map(logging.getLogger, _WHOM_IT_ASKS))
     before, handler = package.level, logging.StreamHandler() if verbose else _WaitingHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s" if verbose else "%(message)s"))
     # The status line shows what is logged, whether or not it is printed.
     package.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
-    shown.addHandler(handler)
+    for one in shown:
+        one.addHandler(handler)
     try:
         yield
     finally:
-        shown.removeHandler(handler)
+        for one in shown:
+            one.removeHandler(handler)
         package.setLevel(before)
 
 
 class _WaitingHandler(logging.Handler):
-    """Prints for whom the command waits."""
+    """Prints for whom the command waits, and who is asked for a login."""
 
     def emit(self, record: logging.LogRecord) -> None:
         # By the standard error of this moment: a bar that is shown there has put itself before it.

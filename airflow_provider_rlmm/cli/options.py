@@ -33,6 +33,7 @@ from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.runs import connection_fields as connection
 from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.storage.logins.login import INSTANCE_METADATA
 
 Command = Callable[..., Any]
 Made = TypeVar("Made", CleanerLimits, BlastRadius)
@@ -150,6 +151,11 @@ _STORAGE = (
         multiple=True,
         help="Option of the object store, such as endpoint=https://…; secrets belong into the environment, such as "
         "AWS_SECRET_ACCESS_KEY, or into the configuration file.",
+    ),
+    click.option(
+        "--instance-metadata",
+        is_flag=True,
+        help="Allow to ask 169.254.169.254 for the role of this machine, where nothing else logs in to the object store.",
     ),
     option_of(connection.EXPECTED_ROOT, metavar="LIST"),
     option_of(connection.CLOCK_TOPIC, "Topic with LogAppendTime, to read a broker's clock by a record", metavar="NAME"),
@@ -315,7 +321,8 @@ def _invoked(command: Command) -> Command:
     @wraps(command)
     def invoked(*args: Any, as_json: bool, store_options: tuple[str, ...] = (), **given: Any) -> Any:
         shared = {name: given.pop(name) for name in (*SETTINGS, *OTHERS, "config") if name in given}
-        invocation = Invocation(shared, _pairs(store_options), Output(as_json=as_json))
+        allowed = {INSTANCE_METADATA: "true"} if given.pop(INSTANCE_METADATA, False) else {}
+        invocation = Invocation(shared, _pairs(store_options) | allowed, Output(as_json=as_json))
         return command(invocation, *args, **given)
 
     return invoked

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.connection_ids import DEFAULT_CONN_ID
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess, StorageSource
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
+from airflow_provider_rlmm.core.storage.logins.login import with_login
 from airflow_provider_rlmm.hooks.bucket_settings import bucket_inspector
 from airflow_provider_rlmm.hooks.connection import RlmmConnection, RlmmHook, naming_connection
 from airflow_provider_rlmm.hooks.stores.access import store_access
@@ -47,7 +48,7 @@ def _open_store(read: Callable[[], RlmmConnection], uri: str) -> tuple[StoreAcce
     """Return what opens the store, by the connection that ``storage_conn_id`` names."""
     settings = read()
     if settings.storage_conn_id is None:
-        return StoreAccess(), None
+        return with_login(uri, {}), None
     connection = named_connection(settings, "storage_conn_id", settings.storage_conn_id)
     return store_access(uri, connection), bucket_inspector(uri, connection)
 

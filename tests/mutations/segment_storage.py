@@ -8,6 +8,7 @@ from tests.mutations.mutation import LAYOUT_STORAGE, Mutation, switched_off
 AIVEN_MANIFEST = "core/storage/aiven_manifest.py"
 AIVEN_FILES = "core/storage/aiven_files.py"
 
+AWS_LOGIN = "core/storage/logins/aws.py"
 LISTING_ORDER = "core/storage/listing_order.py"
 LOCAL_FILES = "core/storage/local_files.py"
 OBJECT_STORE = "core/storage/object_store.py"
@@ -15,11 +16,44 @@ UPLOADS = "core/storage/uploads.py"
 
 _FOLDERS = "core/storage/test_object_store.py::"
 _MANIFESTS = "core/storage/test_aiven_manifest.py::"
+_LOGINS = "core/storage/test_logins.py::"
 _ORDER = "core/storage/test_listing_order.py::"
 _PACKING = "core/storage/test_aiven_packing.py::"
 _PATTERNS = "core/storage/test_key_pattern.py::"
 
 SEGMENT_STORAGE = [
+    Mutation(
+        "logins",
+        "asks the machine for its role unasked",
+        AWS_LOGIN,
+        '        session.get_component("credential_provider").remove("iam-role")\n',
+        "",
+        f"{_LOGINS}test_the_machine_is_not_asked_for_its_role",
+    ),
+    Mutation(
+        "logins",
+        "lets obstore ask the machine for its role unasked",
+        AWS_LOGIN,
+        "    if instance_metadata:\n",
+        "    if True:\n",
+        f"{_LOGINS}test_no_credentials_is_a_sentence_and_no_address_is_asked",
+    ),
+    Mutation(
+        "logins",
+        "passes over what leads to another address",
+        AWS_LOGIN,
+        "    if unheeded:\n",
+        "    if False:\n",
+        f"{_LOGINS}test_what_obstore_cannot_do_is_refused",
+    ),
+    Mutation(
+        "logins",
+        "asks a host for credentials and does not say so",
+        AWS_LOGIN,
+        '    session.register("before-send", tell)\n',
+        "",
+        f"{_LOGINS}test_a_role_of_a_profile_is_assumed_and_the_host_is_told",
+    ),
     Mutation(
         "listings",
         "believes that what an early look has not shown is gone, whatever the store",

@@ -24,10 +24,14 @@ class StoreCredentials:
     :param ask: returns what obstore's store takes, such as ``access_key_id``, ``secret_access_key``, ``token``,
         ``expires_at``; called by one thread at a time or by several.
     :param secrets: texts that must appear nowhere.
+    :param remedy: what a person can do where none are given, in words; empty where nobody knows.
     """
 
-    def __init__(self, owner: str, ask: Callable[[], Mapping[str, Any]], secrets: Iterable[str] = ()) -> None:
+    def __init__(
+        self, owner: str, ask: Callable[[], Mapping[str, Any]], secrets: Iterable[str] = (), remedy: str = ""
+    ) -> None:
         self.secrets = set(secrets)
+        self._remedy = f"; {remedy}" if remedy else ""
         self._owner = owner
         self._ask = ask
 
@@ -48,7 +52,7 @@ class StoreCredentials:
             self.secrets.update(v for v in given.values() if isinstance(v, str) and len(v) >= _SHORTEST_SECRET)
             return given
         # Outside of the handler: the cause may hold what the text does not.
-        raise StorageAccessError(f"{self._owner} gives no credentials: {why}")
+        raise StorageAccessError(f"{self._owner} gives no credentials: {why}{self._remedy}")
 
 
 @dataclass(frozen=True, slots=True)

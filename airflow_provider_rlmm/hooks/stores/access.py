@@ -3,7 +3,8 @@
 Access to a store from an Airflow connection.
 
 A connection of an official type (``aws``, ``google_cloud_platform``, ``wasb``) is read by the hook of its own provider, so it
-means here what it means everywhere in Airflow. A connection of any other type holds obstore's own options.
+means here what it means everywhere in Airflow. A connection of any other type holds obstore's own options; where these hold
+no credentials, the login of the machine is taken (:mod:`airflow_provider_rlmm.core.storage.logins.login`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from airflow.sdk import Connection
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.store_uris import StoreUri, read_store_uri
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
+from airflow_provider_rlmm.core.storage.logins.login import with_login
 from airflow_provider_rlmm.hooks.connection import extra_of, naming_connection
 
 _CREDENTIALS = {
@@ -58,7 +60,7 @@ def store_access(uri: str, connection: Connection) -> StoreAccess:
         where = read_store_uri(uri)
         official = _OFFICIAL.get(connection.conn_type or "")
         if official is None:
-            return StoreAccess(_options(where, connection))
+            return with_login(uri, _options(where, connection))
         if where.kind != official.kind:
             raise ConfigurationError(
                 f"its type {connection.conn_type!r} opens {_SCHEMES[official.kind]} and not {uri.partition('://')[0]}://: "

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,14 +16,12 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.core.base.store_uris import StoreUri
-from airflow_provider_rlmm.core.storage.credentials import StoreAccess, StoreCredentials
+from airflow_provider_rlmm.core.storage.credentials import StoreAccess
+from airflow_provider_rlmm.core.storage.logins.aws import credentials_of, options_of
 from airflow_provider_rlmm.core.storage.opening import is_client_option
 from airflow_provider_rlmm.core.storage.secret_texts import safe_text
 from airflow_provider_rlmm.hooks.connection import extra_of
 from airflow_provider_rlmm.hooks.stores.secrets import reading, secrets_of
-
-_ASKED_AGAIN: Final = timedelta(minutes=6)
-"""obstore asks again when less than five minutes are left. botocore answers from memory until it has to renew them itself."""
 
 _OF_AIRFLOW: Final = frozenset({"aws_access_key_id", "aws_secret_access_key", "aws_session_token"})
 
@@ -59,6 +56,7 @@ def access(where: StoreUri, connection: Connection) -> StoreAccess:
             **({"allow_http": "true"} if (endpoint or "").startswith("http://") else {}),
             **({"skip_signature": "true"} if unsigned else {}),
             **_certificates(hook.verify),
+            **options_of(hook.config),
         }
     if unsigned:
         return StoreAccess(options)
@@ -68,16 +66,7 @@ def access(where: StoreUri, connection: Connection) -> StoreAccess:
             "into login and password, name a role_arn, or give the machine a role"
         )
 
-    def ask() -> Mapping[str, Any]:
-        frozen = credentials.get_frozen_credentials()
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.now(UTC) + _ASKED_AGAIN,
-        }
-
-    return StoreAccess(options, StoreCredentials(f"connection {connection.conn_id!r}", ask, secrets))
+    return StoreAccess(options, credentials_of(credentials, f"connection {connection.conn_id!r}", secrets))
 
 
 def _session(hook: Any, connection: Connection, secrets: frozenset[str]) -> Any:

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import UTC
-from threading import Lock
 from typing import Any
 
 from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.store_uris import StoreUri
-from airflow_provider_rlmm.core.storage.credentials import StoreAccess, StoreCredentials
+from airflow_provider_rlmm.core.storage.credentials import StoreAccess
+from airflow_provider_rlmm.core.storage.logins.google import credentials_of
 from airflow_provider_rlmm.hooks.stores.secrets import reading, secrets_of
 
 
@@ -24,7 +23,6 @@ def access(where: StoreUri, connection: Connection) -> StoreAccess:
     """
     from airflow.providers.google.common.hooks.base_google import GoogleBaseHook
     from google.auth.credentials import AnonymousCredentials
-    from google.auth.transport.requests import Request
 
     secrets = secrets_of(connection)
     with reading(connection, secrets):
@@ -32,17 +30,7 @@ def access(where: StoreUri, connection: Connection) -> StoreAccess:
     options = _address()
     if isinstance(credentials, AnonymousCredentials):
         return StoreAccess({**options, "skip_signature": "true"})
-    request, renewing = Request(), Lock()
-
-    def ask() -> Mapping[str, Any]:
-        with renewing:
-            if not credentials.valid:
-                credentials.refresh(request)
-            # Google's library tells the time in UTC without saying so.
-            expiry = credentials.expiry and credentials.expiry.replace(tzinfo=UTC)
-            return {"token": credentials.token, "expires_at": expiry}
-
-    return StoreAccess(options, StoreCredentials(f"connection {connection.conn_id!r}", ask, secrets))
+    return StoreAccess(options, credentials_of(credentials, f"connection {connection.conn_id!r}", secrets))
 
 
 def _address() -> Mapping[str, str]:

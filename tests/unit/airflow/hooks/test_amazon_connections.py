@@ -21,11 +21,11 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageUnavailableError,
 )
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.logins import aws as aws_login
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
-from airflow_provider_rlmm.hooks.stores import amazon
 from tests.aws_server import BUCKET, REGION, AwsServer, running_aws_server
 from tests.certificates import Authority
 from tests.contracts.remote_storage import segment
@@ -159,11 +159,26 @@ def test_a_role_is_assumed(aws: AwsServer, connect: Any) -> None:
     assert token
 
 
+@pytest.mark.parametrize("named", ["use_fips_endpoint", "use_dualstack_endpoint"])
+def test_an_address_that_obstore_cannot_make_is_refused(named: str, connect: Any) -> None:
+    connect({"region_name": REGION, "config_kwargs": {named: True}}, login=KEY, password=SECRET)
+    with pytest.raises(ConfigurationError, match=f"obstore knows no {named}: name the address itself"):
+        RemoteStorageHook().get_storage_manager()
+
+
+def test_the_style_of_addresses_and_a_proxy_are_handed_on(connect: Any) -> None:
+    addresses = {"s3": {"addressing_style": "virtual"}, "proxies": {"https": "http://proxy.example:3128"}}
+    connect({"region_name": REGION, "config_kwargs": addresses}, login=KEY, password=SECRET)
+    access, _ = RemoteStorageHook().open_store(f"s3://{BUCKET}")
+    assert access.options["virtual_hosted_style_request"] == "true"
+    assert access.options["proxy_url"] == "http://proxy.example:3128"
+
+
 def test_a_role_is_assumed_again_before_its_credentials_end(
     aws: AwsServer, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # botocore renews what ends within a quarter of an hour, obstore asks at every request.
-    monkeypatch.setattr(amazon, "_ASKED_AGAIN", timedelta(0))
+    monkeypatch.setattr(aws_login, "_ASKED_AGAIN", timedelta(0))
     connect(role(aws, assume_role_kwargs={"DurationSeconds": 900}), login=KEY, password=SECRET)
     clean(aws)
     assert len({asked.token for asked in aws.asked}) > 1

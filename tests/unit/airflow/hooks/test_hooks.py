@@ -273,7 +273,8 @@ def storage_connection(**fields: Any) -> Connection:
     return Connection(conn_id="store", conn_type="generic", **fields)
 
 
-def test_login_password_and_extra_become_the_stores_options() -> None:
+def test_login_password_and_extra_become_the_stores_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
     connection = storage_connection(
         login="key", password=SECRET, extra=json.dumps({"aws_region": "eu-1", "allow_http": True, "timeout": 3})
     )

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the command logs in to a store, and what it says of that."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import pytest
+
+from airflow_provider_rlmm.cli.access import storage_of_command
+from airflow_provider_rlmm.cli.main import _logging
+from airflow_provider_rlmm.cli.options import Invocation, with_storage
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
+
+URI = "s3://bucket/tiered"
+ARGUMENTS = ["--bootstrap-server", "broker:9092", "--storage", URI]
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+
+
+def invoked(*arguments: str) -> Invocation:
+    found: list[Invocation] = []
+
+    @click.command()
+    @with_storage
+    def command(invocation: Invocation) -> None:
+        found.append(invocation)
+
+    command.main([*ARGUMENTS, *arguments], standalone_mode=False)
+    return found[0]
+
+
+def test_a_store_without_credentials_is_refused_in_a_sentence() -> None:
+    storage = storage_of_command(invoked().configuration())
+    with pytest.raises(ConfigurationError, match=r"no credentials for S3: .*--instance-metadata"):
+        storage.get_storage_manager()
+
+
+def test_a_profile_is_an_option_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/credentials").write_text(
+        "[kafka]\naws_access_key_id = KAFKA-KEY-ID\naws_secret_access_key = kafka-s3cret\n"
+    )
+    invocation = invoked("--store-option", "profile=kafka")
+    access, _ = storage_of_command(invocation.configuration()).open_store(URI)
+    assert access.credentials is not None
+    assert access.credentials()["access_key_id"] == "KAFKA-KEY-ID"
+
+
+def test_the_role_of_the_machine_is_named_before_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    with _logging(0):
+        storage_of_command(invoked("--instance-metadata").configuration()).get_storage_manager()
+    assert "asking 169.254.169.254 for the role of this machine" in capsys.readouterr().err
