@@ -10,13 +10,13 @@ state afterwards. Nothing is replayed here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, Clock, system_clock
+from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, Clock, duration_in_words, system_clock
 from airflow_provider_rlmm.core.log.metadata_settings import longest_tiered_retention
 from airflow_provider_rlmm.core.log.needed_records import oldest_needed
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
@@ -96,7 +96,8 @@ def examine(
     :param topics: the cluster: a topic that exists when the examination begins is taken for served, and one that may not be
         described, too.
     :param min_age_ms: from what age on a segment in a STARTED state, or a marker, counts as stuck; ms by the event's time.
-    :param max_copy_ms: for how long a living topic's partition may begin copies and finish none; ms by the event's time.
+    :param max_copy_ms: for how long a living topic's partition may begin copies and finish none at most, where its topic does
+        not keep local segments for a shorter time (:func:`.watches.hangs_after`); ms by the event's time.
     :param limit_per_kind: findings of one kind that are kept; all are counted.
     :param clock: time.
     :param chunk_rows: records that are decoded and applied at once.
@@ -275,8 +276,10 @@ class _Examination:
             detail = f"{RemotePartitionDeleteState(row['state']).name} is its last event"
             self.findings.add_one(FindingKind.UNSETTLED_MARKER, row, detail)
         self._stuck_segments(_stuck_segments(segments, before_ms))
-        for row in _stopped_copies(state.user_partitions, self._copying, self._now_ms - max_copy_ms).to_pylist():
-            self.findings.add_one(FindingKind.COPYING_STOPPED, row, "a copy began here, and none was finished since")
+        for row in _stopped_copies(state.user_partitions, self._copying, self._now_ms, max_copy_ms).to_pylist():
+            ago = duration_in_words(max(0, self._now_ms - row["event_timestamp_ms"]))
+            said = f"a copy began here {ago} ago, and none was finished since"
+            self.findings.add_one(FindingKind.COPYING_STOPPED, row, said)
 
     def topics_that_do_not_live(
         self, partition_deletes: pa.Table, segments: pa.Table, topics: ClusterTopics, log: MetadataLogReader
@@ -387,14 +390,24 @@ def _stuck_segments(segments: Any, before_ms: int) -> Any:
     return stuck.append_column("offset", stuck.column("event_offset")).sort_by("event_timestamp_ms")
 
 
-def _stopped_copies(user_partitions: Any, topic_ids: Iterable[UUID], before_ms: int) -> Any:
-    """Return the events that began a copy in these topics, and after which none was finished in their user partition."""
+def _stopped_copies(user_partitions: Any, copying: Mapping[UUID, int | None], now_ms: int, most_ms: int) -> Any:
+    """
+    Return the events that began a copy, and after which none was finished in their user partition for too long.
+
+    :param copying: topic id → after how long a copy hangs there, ms; ``None`` for as long as for any.
+    :param most_ms: after how long it does wherever it is.
+    """
+    import pyarrow as pa
+
     begun = {f"copying_{name}": name for name in ("segment_id", "offset", "event_timestamp_ms")}
-    mine = user_partitions.filter(of_topics(user_partitions, topic_ids))
-    rows = mine.select(["metadata_partition", *USER_PARTITION, *begun])
+    rows = user_partitions.select(["metadata_partition", *USER_PARTITION, *begun])
     rows = rows.rename_columns(["metadata_partition", *USER_PARTITION, *begun.values()])
+    by_limit: dict[int, list[UUID]] = {most_ms: []}
+    for topic_id, hangs_ms in copying.items():
+        by_limit.setdefault(most_ms if hangs_ms is None else min(hangs_ms, most_ms), []).append(topic_id)
     # A comparison with what is null is null, which no filter lets pass.
-    return _until(rows, before_ms).sort_by(_IN_THE_ORDER_OF_THE_TOPIC)
+    stopped = [_until(rows.filter(of_topics(rows, ids)), now_ms - limit_ms) for limit_ms, ids in by_limit.items()]
+    return pa.concat_tables(stopped).sort_by(_IN_THE_ORDER_OF_THE_TOPIC)
 
 
 def _deletions_under_way(partition_deletes: Any) -> Any:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
@@ -29,6 +30,10 @@ _COLUMNS = [
     "metadata_partition", "offset", "timestamp_ms", "topic_id", "topic", "partition", "event_timestamp_ms", "state",
     "broker_id", "state_before",
 ]  # fmt: skip
+_AS_RETENTION = -2
+"""Of ``local.retention.ms``: as long as remote segments are."""
+
+_SHORTEST_HANG_MS = HOUR_MS // 4
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 Found = tuple[FindingKind, Mapping[str, Any], str] | tuple[FindingKind, Mapping[str, Any], str, Severity]
@@ -53,13 +58,14 @@ class ServedPartitions:
     The user partitions of living tiered topics: a broker reads the metadata partitions that its own ones map to.
 
     :param by_metadata_partition: metadata partition → topic → its partitions that map there.
-    :param copying: ids of the topics whose segments are to be copied.
+    :param copying: ids of the topics whose segments are to be copied → from when on a copy hangs, ms (:func:`hangs_after`);
+        ``None`` where nobody knows how long local segments are kept.
     :param tiered: tiered topic → its settings.
     :param unknown: why it is not known which topics are tiered; empty where it is.
     """
 
     by_metadata_partition: Mapping[int, Mapping[str, Sequence[int]]] = field(default_factory=dict)
-    copying: frozenset[UUID] = frozenset()
+    copying: Mapping[UUID, int | None] = field(default_factory=dict)
     tiered: Mapping[str, Mapping[str, int | bool | str]] = field(default_factory=dict)
     unknown: str = ""
 
@@ -91,15 +97,34 @@ def served_partitions(
         settings = topics.topic_settings(living)
     except EventLogAccessError as e:
         logger.warning("which topics are tiered is not known: %s", e)
-        return ServedPartitions(copying=frozenset(living.values()), unknown=str(e))
+        return ServedPartitions(copying=dict.fromkeys(living.values()), unknown=str(e))
     tiered = [name for name in living if settings.get(name, {}).get("remote.storage.enable")]
     found: dict[int, dict[str, list[int]]] = {}
     for name, count in topics.partition_counts(tiered).items():
         for number in range(count):
             metadata_partition = metadata_partition_for(TopicIdPartition(living[name], name, number), partition_count)
             found.setdefault(metadata_partition, {}).setdefault(name, []).append(number)
-    copying = (living[name] for name in tiered if not settings[name].get("remote.log.copy.disable"))
-    return ServedPartitions(found, frozenset(copying), {name: settings[name] for name in tiered})
+    copying = {
+        living[name]: hangs_after(settings[name])
+        for name in tiered
+        if not settings[name].get("remote.log.copy.disable")
+    }
+    return ServedPartitions(found, copying, {name: settings[name] for name in tiered})
+
+
+def hangs_after(settings: Mapping[str, int | bool | str]) -> int | None:
+    """
+    Return after how long a copy hangs that began and did not end, ms: a quarter of the time for which local segments stay.
+
+    What is not copied is kept beyond that time, and the disk of a broker has room for little more. So a topic with a short
+    local retention is told of before its disk is full.
+
+    :param settings: the topic's.
+    :return: ``None`` where the time is unlimited, or not known.
+    """
+    local_ms = settings.get("local.retention.ms", _AS_RETENTION)
+    kept_ms = settings.get("retention.ms") if local_ms == _AS_RETENTION else local_ms
+    return None if kept_ms is None or int(kept_ms) < 0 else max(int(kept_ms) // 4, _SHORTEST_HANG_MS)
 
 
 class DeletionWatch:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from airflow_provider_rlmm.core.base.clock import since
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, duration_in_words, since
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
@@ -547,6 +547,32 @@ def test_where_nothing_is_to_be_copied_copying_has_not_stopped(
     cluster.settings = {"orders": settings}
     assert K.COPYING_STOPPED not in diagnose(log, cluster, max_copy_ms=0).counts
     assert K.COPYING_STOPPED not in diagnose(log, live(), max_copy_ms=0).counts
+
+
+@pytest.mark.parametrize(
+    ("settings", "minutes"),
+    [
+        ({"local.retention.ms": 2 * HOUR_MS, "retention.ms": -1}, 30),
+        ({"local.retention.ms": 1_000, "retention.ms": -1}, 15),
+        ({"local.retention.ms": -2, "retention.ms": 8 * HOUR_MS}, 120),
+        ({"local.retention.ms": 1_000 * HOUR_MS, "retention.ms": -1}, 240),
+        ({"local.retention.ms": -1, "retention.ms": -1}, 240),
+        ({"local.retention.ms": -2, "retention.ms": -1}, 240),
+        ({}, 240),
+    ],
+)
+def test_a_copy_hangs_after_a_quarter_of_local_retention(
+    log: InProcessMetadataEventLog, settings: dict[str, int | bool | str], minutes: int
+) -> None:
+    cluster = live("orders")
+    cluster.settings = {"orders": {"remote.storage.enable": True, **settings}}
+    put(log, started(4, partition=HERE))
+    at = 2_000 + minutes * 60_000
+    for now_ms, hangs in ((at - 1, False), (at, True)):
+        diagnosis = examine(log, cluster, clock=lambda now_ms=now_ms: now_ms)
+        assert (K.COPYING_STOPPED in diagnosis.counts) == hangs, now_ms
+    [finding] = only(diagnosis, K.COPYING_STOPPED)
+    assert f"a copy began here {duration_in_words(minutes * 60_000)} ago" in finding.detail
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 2, 1_000])
