@@ -52,7 +52,8 @@ class S3Server(ThreadingHTTPServer):
     ``read_only`` is set, writing is forbidden; where ``full``, there is no room. ``allowed`` holds the IAM actions that the
     client has in the bucket, ``None`` for all, ``allowed_in_others`` those in others; they decide as on S3, where a missing
     object is denied to whoever may not list the bucket. Where ``expired`` is set, each request is refused as S3 refuses a
-    session that is over: its answer repeats the token. What is read was written just now.
+    session that is over: its answer repeats the token. ``without_bulk`` is what it answers to DeleteObjects where it knows no
+    such request. What is read was written just now.
     """
 
     daemon_threads = True
@@ -64,6 +65,7 @@ class S3Server(ThreadingHTTPServer):
         self.full = False
         self.expired = False
         self.read_only = False
+        self.without_bulk: tuple[int, str] | None = None
         self.allowed: frozenset[str] | None = None
         self.others: dict[str, dict[str, bytes]] = {}
         self.allowed_in_others: dict[str, frozenset[str]] = {}
@@ -163,7 +165,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, b"<CopyObjectResult><ETag>tag</ETag></CopyObjectResult>")
 
     def do_DELETE(self) -> None:
-        del self.server.uploads[self._request()[1]["uploadId"][0]]
+        key, query = self._request()
+        if "uploadId" in query:
+            del self.server.uploads[query["uploadId"][0]]
+        elif not self._allows("s3:DeleteObject"):
+            self._error(403, "AccessDenied")
+            return
+        else:
+            self._objects.pop(key, None)
         self._answer(204, b"")
 
     def do_POST(self) -> None:
@@ -178,6 +187,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._body()
             self._objects[key] = b"".join(parts[number] for number in sorted(parts))
             self._answer(200, b"<Done><ETag>tag</ETag></Done>")
+            return
+        if self.server.without_bulk:
+            self._body()
+            self._error(*self.server.without_bulk)
             return
         keys = re.findall("<Key>(.*?)</Key>", self._body().decode(), re.DOTALL)
         if not self._allows("s3:DeleteObject"):

@@ -23,6 +23,14 @@ _PATTERNS = "core/storage/test_key_pattern.py::"
 
 SEGMENT_STORAGE = [
     Mutation(
+        "bulk deletions",
+        "leaves all objects where a gateway knows no bulk deletion",
+        OBJECT_STORE,
+        "            if knows_no_bulk_deletion(str(e)) and self._without_bulk is not None:\n",
+        "            if False:\n",
+        "core/storage/test_s3.py::test_a_gateway_without_bulk_deletion_is_asked_for_each_object",
+    ),
+    Mutation(
         "logins",
         "asks the machine for its role unasked",
         AWS_LOGIN,

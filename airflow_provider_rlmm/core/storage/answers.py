@@ -53,6 +53,8 @@ _REMEDIES: Final = {
 _REDIRECT: Final = "Received redirect without LOCATION"
 """What obstore says of a 301 whose answer names no address, as S3's for a bucket of another region does."""
 
+_NOT_DONE_HERE: Final = frozenset({"NotImplemented", "MethodNotAllowed"})
+
 _NO_ANSWER: Final = (
     "error sending request",
     "operation timed out",
@@ -73,6 +75,12 @@ def is_busy(text: str) -> bool:
         return status in _BUSY_STATUSES
     codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
     return not codes.isdisjoint(_BUSY_CODES) if codes else any(words in text for words in _NO_ANSWER)
+
+
+def knows_no_bulk_deletion(text: str) -> bool:
+    """Tell whether a store says of a request to delete many objects that it knows no such thing."""
+    codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
+    return status_of(text) in {"405", "501"} or not codes.isdisjoint(_NOT_DONE_HERE)
 
 
 def is_full(text: str) -> bool:

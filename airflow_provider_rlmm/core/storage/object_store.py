@@ -11,6 +11,7 @@ the root is looked at around them. Local files are deleted without it
 
 from __future__ import annotations
 
+import logging
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -33,6 +34,7 @@ from airflow_provider_rlmm.core.storage.answers import (
     is_busy,
     is_full,
     key_of_refusal,
+    knows_no_bulk_deletion,
     remedy_of,
     status_of,
 )
@@ -56,11 +58,16 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta, OffsetRange
     from obstore.store import ObjectStore
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 _LIST_CHUNK: Final = 1_000
 _KEYS_PER_REQUEST: Final[Mapping[str, int]] = {"GCSStore": 1, "AzureStore": 256}
 """Objects that one HTTP request of obstore deletes, where it is not what one call is given."""
+
+_WITHOUT_BULK: Final = "aws_disable_bulk_delete"
+"""Option of obstore: some gateways that speak S3 know no request that deletes many objects."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -103,7 +110,10 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
     ) -> None:
         opened = open_store(store, options, credentials) if isinstance(store, str) else store
         secrets = secrets_in(options or {}) if credentials is None else credentials.secrets
-        calls = _ObstoreCalls(opened, secrets, deadline or Deadline(), pace or Pace())
+        without_bulk = None
+        if isinstance(store, str) and type(opened).__name__ == "S3Store":
+            without_bulk = partial(open_store, store, {**(options or {}), _WITHOUT_BULK: "true"}, credentials)
+        calls = _ObstoreCalls(opened, secrets, deadline or Deadline(), pace or Pace(), without_bulk)
         super().__init__(calls, layout, inspector)
         self._name = store if isinstance(store, str) else type(store).__name__
 
@@ -114,11 +124,19 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
 class _ObstoreCalls:
     """The calls to a store, with obstore's errors translated."""
 
-    def __init__(self, store: ObjectStore, secrets: Iterable[str], deadline: Deadline, pace: Pace) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        secrets: Iterable[str],
+        deadline: Deadline,
+        pace: Pace,
+        without_bulk: Callable[[], ObjectStore] | None = None,
+    ) -> None:
         from obstore.store import LocalStore
 
         self.requests = 0
         self._pace = pace
+        self._without_bulk = without_bulk
         self._keys_per_request = _KEYS_PER_REQUEST.get(type(store).__name__, _LIST_CHUNK)
         self._store = store
         self._secrets = secrets
@@ -197,6 +215,10 @@ class _ObstoreCalls:
             return Refused("", cut_short=True)
         except (BaseError, OSError, ValueError, PanicError) as e:
             why = safe_text(e, self._secrets)
+            if knows_no_bulk_deletion(str(e)) and self._without_bulk is not None:
+                logger.warning("The store knows no bulk deletion, so a request is made for each object: %s", why)
+                self._store, self._without_bulk, self._keys_per_request = self._without_bulk(), None, 1
+                return self._delete_chunk(chunk)
             if is_busy(str(e)):
                 return Refused(why, busy=True)
             return Refused(why, key_of_refusal(str(e), chunk), cut_short=isinstance(e, PermissionDeniedError))

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.storage.remote_storage import (
 from airflow_provider_rlmm.core.storage.root import RootExpectation, RootProof, StampOutcome
 from tests.contracts.layouts import WITHOUT_COPIES, in_house_template
 from tests.contracts.remote_storage import (
+    LAYOUT,
     OWN_STAMP,
     RemoteStorageContract,
     RemoteStorageCopyContract,
@@ -71,6 +72,7 @@ def storage(server: S3Server, layout: Layout) -> S3Storage:
     server.objects.clear()
     server.uploads.clear()
     server.read_only = server.full = False
+    server.without_bulk = server.allowed = None
     return S3Storage(server, layout)
 
 
@@ -111,6 +113,26 @@ def test_segments_with_folders_of_their_own_are_looked_for_together(storage: S3S
     assert storage.keys() == {unknown}
     # A listing before, a deletion, and a listing after, one page each.
     assert report.calls == 3
+
+
+@pytest.mark.parametrize("answer", [(501, "NotImplemented"), (405, "MethodNotAllowed"), (400, "NotImplemented")])
+@pytest.mark.parametrize("layout", [LAYOUT], ids=["kafka"])
+def test_a_gateway_without_bulk_deletion_is_asked_for_each_object(
+    storage: S3Storage, answer: tuple[int, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    segments = [segment(n) for n in range(30)]
+    place(storage, *segments)
+    kept = place(storage, segment(77))
+    storage.server.without_bulk = answer
+    for half in (segments[:15], segments[15:]):
+        assert {s.outcome for s in storage.manager.delete_log_segments(half).segments} == {DeleteOutcome.GONE}
+    assert storage.keys() == kept
+    assert caplog.text.count("knows no bulk deletion") == 1
+    storage.server.allowed = frozenset({"s3:ListBucket"})
+    (deletion,) = storage.manager.delete_log_segments([segment(77)]).segments
+    assert deletion.outcome == DeleteOutcome.PRESENT
+    assert all("AccessDenied" in why for why in deletion.reasons.values())
+    assert storage.keys() == kept
 
 
 def test_the_stamp_holds_no_secret(storage: S3Storage) -> None:
