@@ -55,6 +55,13 @@ _REDIRECT: Final = "Received redirect without LOCATION"
 
 _NOT_DONE_HERE: Final = frozenset({"NotImplemented", "MethodNotAllowed"})
 
+_NO_NAME: Final = "Encountered object with invalid path"
+_RENAME: Final = (
+    "its key has a part that is empty or a dot, which nothing here can name: delete or rename it by the console or the "
+    "command of the store, such as aws s3 mv"
+)
+"""What helps against a key such as ``a//b``: it ends every listing that would name it, and that does not pass by itself."""
+
 _NO_ANSWER: Final = (
     "error sending request",
     "operation timed out",
@@ -91,13 +98,15 @@ def is_full(text: str) -> bool:
 
 def remedy_of(text: str) -> str | None:
     """
-    Return what helps where a store says that login, clock or region are wrong.
+    Return what helps where a store says that login, clock or region are wrong, or an object's key cannot be named.
 
     :param text: of the error.
     :return: ``None`` where it says something else.
     """
     codes = (code or in_body for code, in_body in _OBJECT_CODE.findall(text))
     found = next((_REMEDIES[code] for code in codes if code in _REMEDIES), None)
+    if found is None and _NO_NAME in text:
+        return _RENAME
     return _MEND_REGION if found is None and _REDIRECT in text else found
 
 

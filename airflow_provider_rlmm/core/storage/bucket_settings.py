@@ -18,6 +18,11 @@ from airflow_provider_rlmm.core.storage.hidden_copies import EXPIRE_RULES, Delet
 _PROBLEM: Final = "problem"
 _DAY_S: Final = 86_400
 
+MFA_DELETE: Final = (
+    "switch MFA delete off and set a lifecycle rule with NoncurrentVersionExpiration, or delete versions by hand"
+)
+"""What frees versions where no rule can."""
+
 
 class S3BucketInspector:
     """
@@ -63,6 +68,10 @@ class S3BucketInspector:
         locked = _lock_days(self._ask(client, "get_object_lock_configuration", "ObjectLockConfigurationNotFoundError"))
         if locked:
             why += f", and object lock keeps each version for {locked} days"
+        if versioning.get("MFADelete") == "Enabled":
+            # S3 takes no lifecycle rules there.
+            why += " with MFA delete, under which only a person with a token deletes a version"
+            return DeletionEffect(Freed.NEVER, why, rule=MFA_DELETE, uploads=uploads)
         days = _days(rules, below, _expiry_days)
         if days is not None:
             why += ", and a lifecycle rule expires noncurrent versions"

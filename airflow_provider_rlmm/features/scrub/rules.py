@@ -68,6 +68,9 @@ LOST = "its metadata partition has lost what an earlier run had read of it"
 ELSEWHERE = "its folder names a topic id that the log knows, at a place that the connection does not name"
 """Why nothing can be told of an object in a folder that the layout would not build."""
 
+FOLDER_STUB = "an empty object that a console or a file system has made for a folder; delete the folder there"
+"""Why an object is of no layout that shows as its folder's own name, empty."""
+
 _SEGMENT = ["topic_id", "partition", "segment_id"]
 _COPIED = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 _COPYING = int(RemoteLogSegmentState.COPY_SEGMENT_STARTED)
@@ -104,6 +107,7 @@ def classify_objects(listed: pa.Table, log: LogView, wrong_size: pa.Table) -> pa
     closed = _is_among(rows["home"], pa.array(sorted(log.closed), pa.int32()))
     # The first that applies counts.
     cases: list[tuple[Any, ScrubClass, str]] = [
+        (_folder_stubs(rows), ScrubClass.NOT_OF_THIS_LAYOUT, FOLDER_STUB),
         (pc.is_null(rows["topic_id"]), ScrubClass.NOT_OF_THIS_LAYOUT, "the layout builds no such key"),
         (pc.is_null(rows["place"]), ScrubClass.UNKNOWN, ELSEWHERE),
         (pc.invert(rows["is_whole"]), ScrubClass.UNKNOWN, "the listing of its folder ended early"),
@@ -125,6 +129,25 @@ def classify_objects(listed: pa.Table, log: LogView, wrong_size: pa.Table) -> pa
     return rows.append_column("class", pa.array(kinds.tolist(), pa.string())).append_column(
         "why", pa.array(whys.tolist(), pa.string())
     )
+
+
+def _folder_stubs(rows: pa.Table) -> Any:
+    """Tell of each object whether it is empty and stands for a folder: by its name, or as other objects lie below it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys = rows["key"]
+    unknown = pc.and_(pc.is_null(rows["topic_id"]), pc.equal(rows["bytes"], 0))
+    if not pc.any(unknown).as_py():
+        return unknown
+    folders: set[str] = set()
+    for parent in pc.unique(pc.replace_substring_regex(keys, "(^|/)[^/]*$", "")).to_pylist():
+        folder = parent
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    named = pc.or_(pc.ends_with(keys, "_$folder$"), _is_among(keys, pa.array(sorted(folders), pa.string())))
+    return pc.and_(unknown, named)
 
 
 def settled_copies(log: LogView) -> pa.Table:

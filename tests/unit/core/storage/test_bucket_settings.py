@@ -82,6 +82,13 @@ def test_only_a_rule_that_expires_every_version_everywhere_counts(
     assert (effect.freed, effect.days) == (freed, days)
 
 
+def test_no_rule_frees_versions_under_mfa_delete() -> None:
+    effect = look(expiry(7), versioning={"Status": "Enabled", "MFADelete": "Enabled"})
+    assert effect.freed is Freed.NEVER
+    assert "with MFA delete" in effect.sentence
+    assert "switch MFA delete off" in effect.sentence
+
+
 def test_what_s3_keeps_and_for_how_long_is_said() -> None:
     assert look(versioning={}).sentence == "deletion frees space at once: bucket b has never kept versions"
     assert look(expiry(7), versioning={"Status": "Suspended"}).sentence == (

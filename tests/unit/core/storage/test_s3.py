@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_rlmm.core.base.errors import CopyCancelledError, StorageFullError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import (
+    CopyCancelledError,
+    StorageAccessError,
+    StorageFullError,
+    StorageRootError,
+)
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.remote_storage import (
@@ -133,6 +138,15 @@ def test_a_gateway_without_bulk_deletion_is_asked_for_each_object(
     assert deletion.outcome == DeleteOutcome.PRESENT
     assert all("AccessDenied" in why for why in deletion.reasons.values())
     assert storage.keys() == kept
+
+
+@pytest.mark.parametrize("key", ["a//b", "a/./b"])
+@pytest.mark.parametrize("layout", [LAYOUT], ids=["kafka"])
+def test_a_key_that_cannot_be_named_is_told_with_what_helps(storage: S3Storage, key: str) -> None:
+    storage.put(LAYOUT.prefix + key, b"x")
+    with pytest.raises(StorageAccessError, match=r"a/.*delete or rename it by the console") as refused:
+        storage.manager.list_objects()
+    assert not refused.value.retriable
 
 
 def test_the_stamp_holds_no_secret(storage: S3Storage) -> None:

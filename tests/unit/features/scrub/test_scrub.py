@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, layout_named
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.features.scrub.comparison import Scrub, scrub
-from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.rules import FOLDER_STUB, ScrubClass
 from tests.builders import START_MS, Cluster, add, tip, update
 
 TOPIC = tip("orders", 0, 7)
@@ -114,6 +114,20 @@ def test_objects_of_an_unknown_topic_id_and_of_no_layout(cluster: Cluster) -> No
         ScrubClass.NOT_OF_THIS_LAYOUT: {"kafka/prod/notes.txt"},
     }
     assert found.foreign == ("kafka/prod/backup/",)
+
+
+def test_empty_objects_that_stand_for_folders_are_told_apart(cluster: Cluster) -> None:
+    (key, *_) = cluster.layout.required_keys(cluster.segment(TOPIC, 0))
+    partition = key.rpartition("/")[0]
+    stubs = {partition, partition.rpartition("/")[0], f"{partition}_$folder$"}
+    for stub in stubs:
+        cluster.storage.put_object(stub, b"")
+    cluster.storage.put_object(f"{partition}/notes", b"")
+    cluster.storage.put_object(f"{partition}/notes.txt", b"x")
+    found = scrubbed(cluster)
+    assert classes(found) == {ScrubClass.NOT_OF_THIS_LAYOUT: {*stubs, f"{partition}/notes", f"{partition}/notes.txt"}}
+    told = {row["key"] for row in found.objects.to_pylist() if row["why"] == FOLDER_STUB}
+    assert told == stubs
 
 
 def test_another_name_of_a_known_topic_id_tells_nothing(cluster: Cluster) -> None:
