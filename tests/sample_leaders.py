@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.features.retention.expiration import ExpiredSegment
+from airflow_provider_rlmm.features.retention.hanging_copies import CopyProgress, HangingCopies
 from airflow_provider_rlmm.features.retention.leader_document import ReportedLeaders
 from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass, Stays
 from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention
@@ -35,7 +36,7 @@ def expired(tip: TopicIdPartition, number: int) -> ExpiredSegment:
 
 
 def leader_retention(
-    topic: str, topic_id: UUID, *, now_ms: int, overdue: bool = True, judged: bool = True
+    topic: str, topic_id: UUID, *, now_ms: int, overdue: bool = True, hanging: bool = False, judged: bool = True
 ) -> LeaderRetention:
     """Return what is told of three user partitions: of one all, of one at least what is told, of one nothing."""
     tips = [TopicIdPartition(topic_id, topic, n) for n in range(3)]
@@ -49,8 +50,12 @@ def leader_retention(
         PartitionPass(tips[2], Certainty.UNRESOLVED, ("the leader serves no record <b>there</b>",)),
     ]  # fmt: skip
     late = Overdue(0, Count(2, 2 * SEGMENT_BYTES), now_ms - 7 * 3_600_000, 4)
+    stopped = HangingCopies(1, CopyProgress(450, 12_351, 350), now_ms - 7 * 3_600_000, 4)
     return LeaderRetention(
-        passes, {tips[0]: late} if overdue else {}, {} if judged else {topic: "no broker tells the interval"}
+        passes,
+        {tips[0]: late} if overdue else {},
+        {tips[1]: stopped} if hanging else {},
+        {} if judged else {topic: "no broker tells the interval"},
     )
 
 

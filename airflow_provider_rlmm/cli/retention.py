@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.plans.counts import Count, added_up
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.retention.hanging_copies import HangingCopies
     from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
     from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention, TopicSum
     from airflow_provider_rlmm.features.retention.overdue import Overdue
@@ -38,16 +39,19 @@ def retention(invocation: Invocation, topic: str | None, partition: int | None, 
 
     Without TOPIC the sums of all topics are told. Nothing is changed: leaders do this by themselves. What is told is never
     more than a leader deletes; "at least" says that it may delete more, "unresolved" that nobody can tell. The command ends
-    with exit code 4 then, and where segments are overdue: they were due six hours ago as well, so their leader is stuck.
+    with exit code 4 then, where segments are overdue: they were due six hours ago as well, so their leader is stuck; and
+    where a leader has stopped copying: what waited in an earlier run still waits.
     """
     from airflow_provider_rlmm.features.retention.steps import report_leaders, retention_of_leaders
 
     with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
         done = retention_of_leaders(session, topic, partition, shown.on_step)
+        asked_at_ms = session.clock()
         if topic is None:
             report_leaders(session, done, PROGRAM)
     topics = done.topics() if topic is None else None
     _say_overdue(invocation, done)
+    _say_hanging(invocation, done, asked_at_ms)
     if by_segment:
         _print_segments(invocation, done)
     elif topics is not None:
@@ -66,6 +70,17 @@ def _say_overdue(invocation: Invocation, done: LeaderRetention) -> None:
         invocation.output.problem(f"needs a person: {where}: {count}, {since_then}: {late.what_to_do}.")
 
 
+def _say_hanging(invocation: Invocation, done: LeaderRetention, now_ms: int) -> None:
+    from airflow_provider_rlmm.features.retention.hanging_copies import in_words
+
+    for tip, one in done.hanging.items():
+        where = f"{name_in_text(tip.topic)}, partition {tip.partition}"
+        behind = in_words(one.progress, max(0, now_ms - one.since_ms))
+        invocation.output.problem(
+            f"needs a person: {where}: its leader has stopped copying: {behind}: {one.what_to_do}."
+        )
+
+
 def _say_what_is_not_told(
     invocation: Invocation, done: LeaderRetention, topics: list[TopicSum] | None, *, rows_say_why: bool
 ) -> None:
@@ -80,7 +95,7 @@ def _say_what_is_not_told(
             _say_why_by_topic(invocation, topics)
     for why, count in Counter(done.not_judged.values()).items():
         of = "" if topics is None else f" of {count:,} topics"
-        output.problem(f"nobody can tell whether anything{of} is overdue: {why}.")
+        output.problem(f"nobody can tell whether anything{of} is overdue, or its leaders copy: {why}.")
 
 
 def _say_why_of_each(invocation: Invocation, done: LeaderRetention) -> None:
@@ -168,6 +183,7 @@ def _topic_row(one: TopicSum) -> dict[str, Any]:
         "overdue_bytes": None if late is None else late.bytes,
         "overdue": [_overdue(late) for late in one.overdue],
         "overdue_not_judged": one.not_judged,
+        "hanging": [_hanging(hanging) for hanging in one.hanging],
         "kept_segments": one.kept.segments,
         "kept_bytes": one.kept.bytes,
         "foreign_segments": one.foreign.segments,
@@ -192,6 +208,17 @@ def _overdue(late: Overdue) -> dict[str, Any]:
     }
 
 
+def _hanging(one: HangingCopies) -> dict[str, Any]:
+    return {
+        "partition": one.partition,
+        "leader": one.leader,
+        "since_ms": one.since_ms,
+        "copied_to": one.progress.copied_to,
+        "waiting_offsets": one.progress.waiting,
+        "what_to_do": one.what_to_do,
+    }
+
+
 def _print_partitions(invocation: Invocation, done: LeaderRetention) -> None:
     columns = {
         "partition": "partition", "certainty": "told", "segments": "go now", "bytes": "bytes", "next_due": "next by time",
@@ -212,6 +239,7 @@ def _lateness(one: PartitionPass, done: LeaderRetention) -> dict[str, Any]:
         "overdue_segments": segments,
         "overdue": None if late is None else _overdue(late),
         "overdue_not_judged": not_judged,
+        "hanging": None if (hanging := done.hanging.get(tip)) is None else _hanging(hanging),
     }
 
 

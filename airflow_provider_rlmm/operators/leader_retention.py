@@ -39,17 +39,20 @@ class LeaderRetentionOperator(CheckedOperator[_LeaderRetentionArguments]):
     Tell which remote segments of living topics their leaders delete next, and find leaders that are stuck.
 
     Leaders do this by themselves: nothing is written to Kafka or to the storage. A segment is overdue where it was due six
-    hours ago, and three passes of a leader ago, in an earlier run, and is still there. So one run alone finds none.
+    hours ago, and three passes of a leader ago, in an earlier run, and is still there. A leader has stopped copying where
+    more waits behind its newest copy than its last three segments hold, as it did in an earlier run, a quarter of local
+    retention ago. So one run alone finds neither.
 
     What cannot be told is counted, never taken for 0: it is in the log, in the metrics and on the page, and fails nothing.
 
-    :param fail_on_overdue: fail the task, after the document is written, as long as segments are overdue that nobody has
-        acknowledged (Airflow variable ``rlmm_acknowledgements``).
+    :param fail_on_overdue: fail the task, after the document is written, as long as segments are overdue, or leaders have
+        stopped copying, and nobody has acknowledged it (Airflow variable ``rlmm_acknowledgements``).
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: user partitions of which ``all`` is told, ``at_least`` some, and ``unresolved`` ones; segments and bytes that go
-        (``due``), are ``overdue``, ``leaked``, ``dangling`` and ``not_tiered``; ``not_judged`` user partitions, of which
-        nobody can tell whether anything is overdue, and the ``report``'s folder.
-    :raises LeaderStuckError: naming the first user partition with overdue segments.
+        (``due``), are ``overdue``, ``leaked``, ``dangling`` and ``not_tiered``; user partitions whose leaders have stopped
+        copying (``hanging``), and ``not_judged`` ones, of which nobody can tell whether anything is overdue or hangs; and the
+        ``report``'s folder.
+    :raises LeaderStuckError: naming the first user partition with overdue segments, or whose leader has stopped copying.
     :raises EventLogError: if cluster or metadata topic cannot be read.
     """
 
@@ -91,6 +94,7 @@ class LeaderRetentionOperator(CheckedOperator[_LeaderRetentionArguments]):
         counts |= {
             f"{what}_{unit}": getattr(count, unit) for what, count in sizes.items() for unit in ("segments", "bytes")
         }
+        counts["hanging"] = report.hanging_partitions or 0
         result = self.told({**counts, "not_judged": report.not_judged, "report": uri})
         judgement = judged(self.log, report.problems(), report.cluster_id) if read.fail_on_overdue else Judgement()
         if judgement.failing:

@@ -49,6 +49,13 @@ def remembered_leaders(work_uri: str, cluster_id: str) -> RememberedLeaders:
         RememberedPartition(o.topic, o.topic_id, o.partition, o.segments, o.bytes, o.since_ms, o.what_to_do)
         for o in found.listed_overdue
     ]
+    hanging = [
+        (
+            RememberedPartition(h.topic, h.topic_id, h.partition, 0, 0, h.since_ms, h.what_to_do),
+            h.in_words(found.asked_at_ms),
+        )
+        for h in found.listed_hanging
+    ]
     leaked = [
         RememberedPartition(one.topic, one.topic_id, one.partition, one.segments, one.bytes)
         for one in found.listed_leaked
@@ -57,6 +64,8 @@ def remembered_leaders(work_uri: str, cluster_id: str) -> RememberedLeaders:
         asked_at_ms=found.asked_at_ms,
         overdue=overdue,
         overdue_partitions=found.overdue_partitions,
+        hanging=hanging,
+        hanging_partitions=found.hanging_partitions or 0,
         leaked=leaked,
         leaked_partitions=found.leaked_partitions,
         partitions=found.partitions,

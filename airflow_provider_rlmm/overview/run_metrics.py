@@ -61,11 +61,12 @@ METRICS: Mapping[str, Description] = {
     **_sizes(
         "leaked", _CLUSTER, "of living topics that no leader ever finds: Kafka lists them for none of their epochs"
     ),
+    "hanging_partitions": _gauge(_CLUSTER, "User partitions of living topics whose leaders have stopped copying"),
     "unresolved_partitions": _gauge(
         _CLUSTER, "User partitions of living topics of which nobody can tell what their leaders delete"
     ),
     "not_judged_partitions": _gauge(
-        _CLUSTER, "User partitions of living topics of which nobody can tell whether anything is overdue"
+        _CLUSTER, "User partitions of living topics of which nobody can tell whether anything is overdue or hangs"
     ),
     "leaders_asked_timestamp_seconds": _gauge(
         _CLUSTER, "When leaders were last asked what they delete next, in seconds since the epoch"
@@ -141,10 +142,12 @@ def leader_metrics(report: ReportedLeaders) -> tuple[Metric, ...]:
     sizes = {"due": report.goes, "leaked": report.leaked}
     if report.judged:
         sizes["overdue"] = report.overdue
+    hanging = report.hanging_partitions if report.judged else None
     found: list[tuple[str, float]] = [
         (f"{name}_{unit}", getattr(count, unit)) for name, count in sizes.items() for unit in ("bytes", "segments")
     ]
     found += [
+        *([] if hanging is None else [("hanging_partitions", hanging)]),
         ("unresolved_partitions", report.unresolved),
         ("not_judged_partitions", report.not_judged),
         ("leaders_asked_timestamp_seconds", report.asked_at_ms / 1000),

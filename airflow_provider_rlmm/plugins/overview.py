@@ -198,6 +198,15 @@ def _of_leaders(cluster: Cluster, shell: Shell, now_ms: int) -> Iterable[Problem
             f"{since(worst.since_ms)}: it grows for good",
             worst.what_to_do, href, "all of them",
         )  # fmt: skip
+    if found.hanging_partitions:
+        worst_copies = found.listed_hanging[0]
+        yield Problem(
+            f"The leaders of {_counted(found.hanging_partitions, 'user partition')} have stopped copying: local segments are "
+            "not purged",
+            f"the furthest behind is partition {worst_copies.partition} of {name_in_text(worst_copies.topic)}: "
+            f"{worst_copies.in_words(found.asked_at_ms)}",
+            worst_copies.what_to_do, href, "all of them",
+        )  # fmt: skip
     if found.leaked.segments:
         yield Problem(
             f"Kafka has leaked {_segments(found.leaked)}, {human_bytes(found.leaked.bytes)}",

@@ -28,7 +28,50 @@ def _mutation(name: str, old: str, new: str, test: str = _RECORDED) -> Mutation:
     return Mutation("expiration", name, EXPIRATION_RULE, old, new, test)
 
 
+HANGING = "features/retention/hanging_copies.py"
+_HANGING = "features/retention/test_hanging_copies.py::"
+
 EXPIRATION = [
+    Mutation(
+        "hanging copies",
+        "forgets since when a leader is behind",
+        HANGING,
+        "    if before is not None and before.copied_to == progress.copied_to:\n",
+        "    if False:\n",
+        f"{_HANGING}test_what_is_remembered_of_a_leader",
+    ),
+    Mutation(
+        "hanging copies",
+        "takes a leader for stuck that has copied since",
+        HANGING,
+        "before.copied_to == progress.copied_to",
+        "True",
+        f"{_HANGING}test_what_is_remembered_of_a_leader",
+    ),
+    Mutation(
+        "hanging copies",
+        "takes a leader that was not told for one that goes on",
+        HANGING,
+        "        return before\n    if not progress",
+        "        return None\n    if not progress",
+        f"{_HANGING}test_what_is_remembered_of_a_leader",
+    ),
+    Mutation(
+        "hanging copies",
+        "takes the active segment for one that hangs",
+        HANGING,
+        "return self.waiting > self.usual",
+        "return self.waiting > 0",
+        f"{_HANGING}test_as_much_as_three_segments_hold_always_waits",
+    ),
+    Mutation(
+        "hanging copies",
+        "counts before a copy was due",
+        "core/log/copy_lag.py",
+        "    if lag.copies_at_once:\n        return 0\n",
+        "    return 0\n",
+        f"{_HANGING}test_the_time_counts_from_when_a_copy_was_due",
+    ),
     # -- which segments the walk meets
     Mutation(
         "expiration",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from airflow_provider_rlmm.core.log.copy_lag import NO_LAG, CopyLag
+from airflow_provider_rlmm.core.log.copy_lag import AS_REMOTE, NO_LAG, CopyLag
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 
@@ -24,6 +24,7 @@ class CopyConfigs:
     :param retention_bytes: ``retention.bytes``, -1 for unlimited.
     :param diskless_enable: ``diskless.enable`` of Inkless; Kafka's own brokers do not know it.
     :param copy_lag: how long its leaders wait before they copy a closed segment, once they copy again.
+    :param local_retention_ms: ``local.retention.ms``, -1 for unlimited, -2 for as long as remote segments are kept.
     """
 
     remote_storage_enable: bool
@@ -33,6 +34,7 @@ class CopyConfigs:
     retention_bytes: int
     diskless_enable: bool = False
     copy_lag: CopyLag = NO_LAG
+    local_retention_ms: int = AS_REMOTE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-How long the leaders of a topic wait before they copy a closed segment (KIP-1241, Kafka 4.4 and newer).
+How long the leaders of a topic wait before they copy a closed segment (KIP-1241, Kafka 4.4 and newer), and when a copy hangs.
 
 A leader copies it at once where either setting is 0, which is the default. Else it copies it when one of the two is reached;
 -1 stands for local retention, and where that is unlimited nothing is reached by it.
@@ -12,8 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_rlmm.core.base.clock import HOUR_MS
+
 LAG_MS: Final = "remote.copy.lag.ms"
 LAG_BYTES: Final = "remote.copy.lag.bytes"
+LOCAL_RETENTION_MS: Final = "local.retention.ms"
+LONGEST_HANG_MS: Final = 4 * HOUR_MS
+"""After that time a copy hangs, however long local segments are kept."""
+
+AS_REMOTE: Final = -2
+"""Of ``local.retention.ms``: local segments are kept as long as remote ones."""
+
+_SHORTEST_HANG_MS: Final = HOUR_MS // 4
 _AT_LOCAL_RETENTION: Final = -1
 
 
@@ -64,3 +74,39 @@ def copy_lag_of(settings: Mapping[str, int | bool | str | None]) -> CopyLag:
     if ms is None or size_in_bytes is None:
         return CopyLag(why_unknown=f"the brokers withhold {LAG_MS} or {LAG_BYTES}")
     return CopyLag(int(ms), int(size_in_bytes))
+
+
+def hangs_after_ms(local_retention_ms: int, retention_ms: int | None) -> int | None:
+    """
+    Return after how long a copy hangs, ms: a quarter of the time for which local segments stay, 15 minutes to 4 hours.
+
+    What is not copied is kept beyond that time, and the disk of a broker has room for little more. So a topic with a short
+    local retention is told of before its disk is full.
+
+    :param local_retention_ms: ``local.retention.ms``.
+    :param retention_ms: ``retention.ms``, ``None`` where it is not known.
+    :return: ``None`` where the time is unlimited, or not known.
+    """
+    kept_ms = _kept_ms(local_retention_ms, retention_ms)
+    return None if kept_ms is None else min(max(kept_ms // 4, _SHORTEST_HANG_MS), LONGEST_HANG_MS)
+
+
+def due_after_ms(lag: CopyLag, local_retention_ms: int, retention_ms: int | None) -> int | None:
+    """
+    Return how long after its latest record a closed segment is copied at the latest, ms.
+
+    :param lag: of the topic.
+    :param local_retention_ms: ``local.retention.ms``.
+    :param retention_ms: ``retention.ms``, ``None`` where it is not known.
+    :return: ``None`` where time alone makes no copy due, or nobody knows.
+    """
+    if lag.why_unknown:
+        return None
+    if lag.copies_at_once:
+        return 0
+    return _kept_ms(local_retention_ms, retention_ms) if lag.ms == _AT_LOCAL_RETENTION else lag.ms
+
+
+def _kept_ms(local_retention_ms: int, retention_ms: int | None) -> int | None:
+    kept_ms = retention_ms if local_retention_ms == AS_REMOTE else local_retention_ms
+    return None if kept_ms is None or kept_ms < 0 else kept_ms

@@ -97,7 +97,7 @@ def examine(
         described, too.
     :param min_age_ms: from what age on a segment in a STARTED state, or a marker, counts as stuck; ms by the event's time.
     :param max_copy_ms: for how long a living topic's partition may begin copies and finish none at most, where its topic does
-        not keep local segments for a shorter time (:func:`.watches.hangs_after`); ms by the event's time.
+        not keep local segments for a shorter time (:func:`.hangs_after_ms`); ms by the event's time.
     :param limit_per_kind: findings of one kind that are kept; all are counted.
     :param clock: time.
     :param chunk_rows: records that are decoded and applied at once.
@@ -322,7 +322,7 @@ class _Examination:
         for found in of_leaders(remembered, self._now_ms):
             self.findings.add_one(*found)
         for kind, more in not_listed(remembered):
-            self.findings.count(kind, EXPLANATIONS[kind].severity, more)
+            self.findings.count(kind, Severity.WARNING, more)
 
     def lost_records(self, losses: Mapping[int, LostRecords]) -> None:
         """Report the metadata partitions that do not hold what earlier runs have read of them."""

@@ -14,13 +14,13 @@ from typing import Any, Final
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, duration_in_words
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
-from airflow_provider_rlmm.features.doctor.findings import FindingKind
+from airflow_provider_rlmm.features.doctor.findings import FindingKind, Severity
 
 OLD_MS: Final = 72 * HOUR_MS
 """From this age on an answer tells nothing of today: remote_log_doctor asks daily."""
 
-Found = tuple[FindingKind, Mapping[str, Any], str]
-"""Kind, what it is about, and what this one is, in words."""
+Found = tuple[FindingKind, Mapping[str, Any], str] | tuple[FindingKind, Mapping[str, Any], str, Severity]
+"""Kind, what it is about, what this one is, in words, and how bad, where its kind does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,8 @@ class RememberedLeaders:
     :param why_not: why the answer cannot be read, empty where there is none.
     :param overdue: what leaders should have deleted hours before, the largest first.
     :param overdue_partitions: of how many user partitions, listed or not.
+    :param hanging: leaders that have stopped copying → how far they are behind, in words.
+    :param hanging_partitions: how many there are, listed or not.
     :param leaked: what Kafka lists for none of its leader epochs, the largest first.
     :param leaked_partitions: of how many user partitions, listed or not.
     :param partitions: user partitions that were told.
@@ -67,6 +69,8 @@ class RememberedLeaders:
     why_not: str = ""
     overdue: Sequence[RememberedPartition] = ()
     overdue_partitions: int = 0
+    hanging: Sequence[tuple[RememberedPartition, str]] = ()
+    hanging_partitions: int = 0
     leaked: Sequence[RememberedPartition] = ()
     leaked_partitions: int = 0
     partitions: int = 0
@@ -102,6 +106,10 @@ def of_leaders(remembered: RememberedLeaders, now_ms: int) -> Iterator[Found]:
         yield FindingKind.LEADERS_UNTOLD, _row(), hidden
     for one in remembered.overdue:
         yield FindingKind.OVERDUE, _row(one), f"{_amount(one)}, are still there, {asked}: {one.what_to_do}"
+    for one, behind in remembered.hanging:
+        said = f"its leader has stopped copying: {behind}, {asked}: {one.what_to_do}"
+        # As of what is overdue, the task that has asked them is red.
+        yield FindingKind.COPYING_STOPPED, _row(one), said, Severity.WARNING
     for one in remembered.leaked:
         yield FindingKind.LEAKED, _row(one), f"{_amount(one)}, {asked}"
 
@@ -113,6 +121,7 @@ def not_listed(remembered: RememberedLeaders) -> Iterator[tuple[FindingKind, int
     :param remembered: what leaders were asked last.
     """
     yield FindingKind.OVERDUE, remembered.overdue_partitions - len(remembered.overdue)
+    yield FindingKind.COPYING_STOPPED, remembered.hanging_partitions - len(remembered.hanging)
     yield FindingKind.LEAKED, remembered.leaked_partitions - len(remembered.leaked)
 
 

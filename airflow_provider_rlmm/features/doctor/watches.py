@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
+from airflow_provider_rlmm.core.log.copy_lag import AS_REMOTE, LOCAL_RETENTION_MS, hangs_after_ms
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
 from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES
@@ -30,10 +30,6 @@ _COLUMNS = [
     "metadata_partition", "offset", "timestamp_ms", "topic_id", "topic", "partition", "event_timestamp_ms", "state",
     "broker_id", "state_before",
 ]  # fmt: skip
-_AS_RETENTION = -2
-"""Of ``local.retention.ms``: as long as remote segments are."""
-
-_SHORTEST_HANG_MS = HOUR_MS // 4
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 
 Found = tuple[FindingKind, Mapping[str, Any], str] | tuple[FindingKind, Mapping[str, Any], str, Severity]
@@ -58,7 +54,8 @@ class ServedPartitions:
     The user partitions of living tiered topics: a broker reads the metadata partitions that its own ones map to.
 
     :param by_metadata_partition: metadata partition → topic → its partitions that map there.
-    :param copying: ids of the topics whose segments are to be copied → from when on a copy hangs, ms (:func:`hangs_after`);
+    :param copying: ids of the topics whose segments are to be copied → from when on a copy hangs, ms
+        (:func:`~airflow_provider_rlmm.core.log.copy_lag.hangs_after_ms`);
         ``None`` where nobody knows how long local segments are kept.
     :param tiered: tiered topic → its settings.
     :param unknown: why it is not known which topics are tiered; empty where it is.
@@ -105,26 +102,17 @@ def served_partitions(
             metadata_partition = metadata_partition_for(TopicIdPartition(living[name], name, number), partition_count)
             found.setdefault(metadata_partition, {}).setdefault(name, []).append(number)
     copying = {
-        living[name]: hangs_after(settings[name])
+        living[name]: _hangs_after_ms(settings[name])
         for name in tiered
         if not settings[name].get("remote.log.copy.disable")
     }
     return ServedPartitions(found, copying, {name: settings[name] for name in tiered})
 
 
-def hangs_after(settings: Mapping[str, int | bool | str]) -> int | None:
-    """
-    Return after how long a copy hangs that began and did not end, ms: a quarter of the time for which local segments stay.
-
-    What is not copied is kept beyond that time, and the disk of a broker has room for little more. So a topic with a short
-    local retention is told of before its disk is full.
-
-    :param settings: the topic's.
-    :return: ``None`` where the time is unlimited, or not known.
-    """
-    local_ms = settings.get("local.retention.ms", _AS_RETENTION)
-    kept_ms = settings.get("retention.ms") if local_ms == _AS_RETENTION else local_ms
-    return None if kept_ms is None or int(kept_ms) < 0 else max(int(kept_ms) // 4, _SHORTEST_HANG_MS)
+def _hangs_after_ms(settings: Mapping[str, int | bool | str]) -> int | None:
+    retention_ms = settings.get("retention.ms")
+    local_ms = int(settings.get(LOCAL_RETENTION_MS, AS_REMOTE))
+    return hangs_after_ms(local_ms, None if retention_ms is None else int(retention_ms))
 
 
 class DeletionWatch:

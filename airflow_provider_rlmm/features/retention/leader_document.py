@@ -14,13 +14,14 @@ from enum import StrEnum
 from typing import Annotated, Final, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AtMost, LongText, Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, AtMost, LongText, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
 from airflow_provider_rlmm.core.plans.certainty import Certainty
 from airflow_provider_rlmm.core.plans.counts import NOTHING, Count, added_up
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Attention
+from airflow_provider_rlmm.features.retention.hanging_copies import CopyProgress, in_words
 from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
 from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention, TopicSum
 
@@ -41,6 +42,8 @@ class LeaderProblem(StrEnum):
 
     OVERDUE = "OVERDUE"  # a leader is stuck
     OVERDUE_NOT_LISTED = "OVERDUE_NOT_LISTED"  # more leaders are stuck than the document lists
+    COPIES_HANG = "COPIES_HANG"  # a leader has stopped copying
+    COPIES_HANG_NOT_LISTED = "COPIES_HANG_NOT_LISTED"  # more have than the document lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,30 @@ class ReportedOverdue:
     segments: int
     bytes: int
     what_to_do: LongText
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedHanging:
+    """A leader that has stopped copying."""
+
+    topic: LongText
+    topic_id: Text  # in Kafka's text form
+    partition: int
+    leader: int | None  # id of the broker that leads the user partition
+    since_ms: int  # since when nothing was copied, ms since the epoch
+    copied_to: int  # end of what was copied, exclusive
+    waiting: int  # offsets behind that
+    usual: int  # offsets that the last segments held
+    what_to_do: LongText
+
+    def in_words(self, now_ms: int) -> str:
+        """
+        Say how far behind it is.
+
+        :param now_ms: when it was asked, ms since the epoch.
+        """
+        progress = CopyProgress(self.copied_to, self.waiting, self.usual)
+        return in_words(progress, max(0, now_ms - self.since_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +165,14 @@ class ReportedLeaders:
     :param not_tiered: segments of topics that are not tiered any more.
     :param overdue: what leaders should have deleted long ago.
     :param overdue_partitions: of how many user partitions.
+    :param hanging_partitions: how many leaders have stopped copying; ``None`` where an earlier release asked them.
     :param leaked_partitions: how many user partitions have leaked segments.
-    :param not_judged: user partitions of which nobody can tell whether anything is overdue.
+    :param not_judged: user partitions of which nobody can tell whether anything is overdue, or their leaders copy.
     :param why_not_judged: why, the first reason; ``None`` where all were judged.
     :param not_told: topics of which nothing is known, not even their ids.
     :param listed_topics: the first ones, by urgency.
     :param listed_overdue: the largest ones.
+    :param listed_hanging: those that are furthest behind.
     :param listed_leaked: the largest ones.
     :param listed_unresolved: the first ones, by topic.
     """
@@ -164,12 +193,14 @@ class ReportedLeaders:
     not_tiered: Count
     overdue: Count
     overdue_partitions: int
+    hanging_partitions: Annotated[int | None, AbsentAs(None)]
     leaked_partitions: int
     not_judged: int
     why_not_judged: LongText | None
     not_told: int
     listed_topics: Annotated[tuple[ReportedTopic, ...], _Listed]
     listed_overdue: Annotated[tuple[ReportedOverdue, ...], _Listed]
+    listed_hanging: Annotated[tuple[ReportedHanging, ...], _Listed, AbsentAs([])]
     listed_leaked: Annotated[tuple[ReportedLeaked, ...], _Listed]
     listed_unresolved: Annotated[tuple[ReportedUnresolved, ...], _Listed]
 
@@ -200,7 +231,7 @@ class ReportedLeaders:
         """
         topics = found.topics()
         certainties = [one.certainty for one in found.partitions]
-        overdue, leaked = list(_overdue(found)), list(_leaked(found.partitions))
+        overdue, hanging, leaked = list(_overdue(found)), list(_hanging(found)), list(_leaked(found.partitions))
         not_judged = [one for one in found.partitions if one.topic_id_partition.topic in found.not_judged]
         return cls(
             cluster_id=cluster_id,
@@ -219,12 +250,14 @@ class ReportedLeaders:
             not_tiered=Count.sum(one.not_tiered for one in topics),
             overdue=Count.sum(Count(one.segments, one.bytes) for one in overdue),
             overdue_partitions=len(overdue),
+            hanging_partitions=len(hanging),
             leaked_partitions=len(leaked),
             not_judged=len(not_judged),
             why_not_judged=next((printable(why, _MAX_WHY) for why in found.not_judged.values()), None),
             not_told=len(found.not_told),
             listed_topics=tuple(map(ReportedTopic.of, topics[:MAX_LISTED])),
             listed_overdue=_largest(overdue),
+            listed_hanging=tuple(sorted(hanging, key=lambda one: one.waiting, reverse=True)[:MAX_LISTED]),
             listed_leaked=_largest(leaked),
             listed_unresolved=tuple(_unresolved(topics))[:MAX_LISTED],
         )
@@ -247,7 +280,7 @@ class ReportedLeaders:
             raise DocumentError(f"what leaders delete next cannot be read ({e})") from e
 
     def problems(self) -> Iterator[Attention]:
-        """Yield what of it needs a person: a leader that is stuck, for each user partition."""
+        """Yield what of it needs a person: a leader that is stuck, or has stopped copying, for each user partition."""
         for late in self.listed_overdue:
             amount = f"{late.segments:,} segments, {human_bytes(late.bytes)}"
             yield Attention(
@@ -267,6 +300,24 @@ class ReportedLeaders:
                 acknowledgeable=False,
                 count=more,
             )
+        for one in self.listed_hanging:
+            yield Attention(
+                LeaderProblem.COPIES_HANG.value,
+                f"{one.topic_id}:{one.topic}-{one.partition}",
+                f"the leader of {name_in_text(one.topic)}, partition {one.partition}, has stopped copying: "
+                f"{one.in_words(self.asked_at_ms)}. Local segments are not purged, and the disk of its broker fills",
+                one.what_to_do,
+                one.topic,
+            )
+        if (more := (self.hanging_partitions or 0) - len(self.listed_hanging)) > 0:
+            yield Attention(
+                LeaderProblem.COPIES_HANG_NOT_LISTED.value,
+                f"{more} more user partitions whose leaders have stopped copying",
+                f"the document lists the {MAX_LISTED:,} that are furthest behind",
+                "see to those that it lists",
+                acknowledgeable=False,
+                count=more,
+            )
 
 
 def _overdue(found: LeaderRetention) -> Iterator[ReportedOverdue]:
@@ -280,6 +331,21 @@ def _overdue(found: LeaderRetention) -> Iterator[ReportedOverdue]:
             late.count.segments,
             late.count.bytes,
             late.what_to_do,
+        )
+
+
+def _hanging(found: LeaderRetention) -> Iterator[ReportedHanging]:
+    for tip, one in found.hanging.items():
+        yield ReportedHanging(
+            tip.topic,
+            kafka_uuid_str(tip.topic_id),
+            tip.partition,
+            one.leader,
+            one.since_ms,
+            one.progress.copied_to,
+            one.progress.waiting,
+            one.progress.usual,
+            one.what_to_do,
         )
 
 

@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 What runs remember of the leaders of a cluster, in its folder: the lineages that they have confirmed, since when segments are
-due, and what was told last.
+due or wait to be copied, and what was told last.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError, RlmmError
 from airflow_provider_rlmm.core.base.file_systems import list_files, read_file, remove_file, replace_file
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.features.retention.hanging_copies import HangingCopies
 from airflow_provider_rlmm.features.retention.kept_lineages import MAX_BYTES, KeptLineages
 from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETENTION_DOCUMENT, ReportedLeaders
 from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass, PassTimes
-from airflow_provider_rlmm.features.retention.overdue import DueSegments, Overdue, overdue_of, remembered
+from airflow_provider_rlmm.features.retention.overdue import DueSegments, Overdue, hanging_of, overdue_of, remembered
 
 logger = logging.getLogger(__name__)
 
@@ -79,9 +81,28 @@ def keep_report(cluster_uri: str, report: ReportedLeaders) -> None:
         logger.warning("what leaders delete next is not kept, pages and doctor show an older answer or none: %s", e)
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What leaders should have done long ago."""
+
+    overdue: Mapping[TopicIdPartition, Overdue]  # what they should have deleted
+    hanging: Mapping[TopicIdPartition, HangingCopies]  # what they should have copied
+    why_not: Mapping[str, str]  # by topic why that cannot be told
+
+
+Late = tuple[dict[TopicIdPartition, Overdue], dict[TopicIdPartition, HangingCopies]]
+"""Of one topic what its leaders should have deleted, and copied."""
+
+T = TypeVar("T")
+
+
+def _told(found: Mapping[TopicIdPartition, T | None]) -> dict[TopicIdPartition, T]:
+    return {tip: one for tip, one in found.items() if one is not None}
+
+
 class DueFiles:
     """
-    Since when segments are due: a document for each topic of which any is.
+    Since when segments are due or wait to be copied: a document for each topic of which any does.
 
     :param cluster_uri: the folder of the cluster.
     :raises ConfigurationError: if that is not understood.
@@ -92,25 +113,22 @@ class DueFiles:
         self._uri = f"{cluster_uri}/{DUE_FOLDER}"
         self._names = frozenset(list_files(self._uri))
 
-    def judge(
-        self, found: Iterable[PartitionPass], times: PassTimes, interval_ms: int
-    ) -> tuple[dict[TopicIdPartition, Overdue], dict[str, str]]:
+    def judge(self, found: Iterable[PartitionPass], times: PassTimes, interval_ms: int) -> Judged:
         """
-        Remember what is due, and tell what should have been deleted long ago.
+        Remember what is due, and what waits to be copied; tell what should have been done long ago.
 
         Hours count that have passed for certain: a clock of this machine that runs ahead makes nothing overdue.
 
         :param found: what leaders delete now.
         :param times: what time it is.
         :param interval_ms: between two passes of a leader, ms.
-        :return: what is overdue, and by topic why that cannot be told.
         """
         by_topic: dict[tuple[str, UUID], list[PartitionPass]] = {}
         for one in found:
             tip = one.topic_id_partition
             by_topic.setdefault((tip.topic, tip.topic_id), []).append(one)
 
-        def judge(topic: tuple[str, UUID]) -> dict[TopicIdPartition, Overdue] | str:
+        def judge(topic: tuple[str, UUID]) -> Late | str:
             try:
                 return self._judge(kafka_uuid_str(topic[1]), by_topic[topic], times, interval_ms)
             except (PlanError, ConfigurationError, OSError) as e:
@@ -121,22 +139,25 @@ class DueFiles:
             judged = list(zip(by_topic, pool.map(judge, by_topic), strict=True))
         if times.passed_ms is None:
             logger.warning("whether anything is overdue cannot be told: %s", _NO_TIME)
-            return {}, dict.fromkeys((topic for topic, _ in by_topic), _NO_TIME)
-        overdue = {tip: late for _, result in judged if not isinstance(result, str) for tip, late in result.items()}
-        return overdue, {topic: result for (topic, _), result in judged if isinstance(result, str)}
+            return Judged({}, {}, dict.fromkeys((topic for topic, _ in by_topic), _NO_TIME))
+        late = [result for _, result in judged if not isinstance(result, str)]
+        return Judged(
+            {tip: one for overdue, _ in late for tip, one in overdue.items()},
+            {tip: one for _, hanging in late for tip, one in hanging.items()},
+            {topic: result for (topic, _), result in judged if isinstance(result, str)},
+        )
 
-    def _judge(
-        self, topic_id: str, found: Iterable[PartitionPass], times: PassTimes, interval_ms: int
-    ) -> dict[TopicIdPartition, Overdue]:
+    def _judge(self, topic_id: str, found: Iterable[PartitionPass], times: PassTimes, interval_ms: int) -> Late:
         before = self._read(topic_id)
         known = {one.topic_id_partition.partition: one for one in found}
         now = {p: remembered(one, before.partitions.get(p), times.now_ms) for p, one in known.items()}
         due = {**before.partitions, **{p: partition for p, partition in now.items() if partition is not None}}
-        self._write(DueSegments(topic_id, {p: one for p, one in due.items() if one.since_ms}), before)
+        self._write(DueSegments(topic_id, {p: one for p, one in due.items() if one.since_ms or one.waiting}), before)
         if (passed_ms := times.passed_ms) is None:
-            return {}
+            return {}, {}
         late = {one.topic_id_partition: overdue_of(one, due.get(p), passed_ms, interval_ms) for p, one in known.items()}
-        return {tip: one for tip, one in late.items() if one is not None}
+        hang = {one.topic_id_partition: hanging_of(one, due.get(p), passed_ms) for p, one in known.items()}
+        return _told(late), _told(hang)
 
     def _read(self, topic_id: str) -> DueSegments:
         name = f"{topic_id}.json"

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.features.retention.expiration import (
     first_pass,
     known_up_to,
 )
+from airflow_provider_rlmm.features.retention.hanging_copies import CopyProgress, progress_of
 from airflow_provider_rlmm.features.retention.leader_lineage import KnownLineage, NotConfirmed
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE, UNFINISHED_STEPS
 
@@ -74,6 +75,7 @@ class PartitionPass:
     :param again: whether nothing is told only because something has changed meanwhile.
     :param dangling: segments whose copy or deletion was begun days ago and has not ended, whatever is told of them.
     :param not_tiered: all segments, where the topic is living and not tiered any more: no leader deletes them.
+    :param copies: how far the leader has copied its log; ``None`` where that is not told, or nothing is copied.
     """
 
     topic_id_partition: TopicIdPartition
@@ -87,6 +89,7 @@ class PartitionPass:
     again: bool = False
     dangling: Count = NOTHING
     not_tiered: Count = NOTHING
+    copies: CopyProgress | None = None
 
     @property
     def by_reason(self) -> Mapping[str, Count]:
@@ -191,19 +194,25 @@ def _view(
 
 
 def with_left_over(
-    found: PartitionPass, segments: Iterable[RemoteLogSegmentMetadata], *, tiered: bool, now_ms: int
+    found: PartitionPass,
+    segments: Iterable[RemoteLogSegmentMetadata],
+    look: PartitionLook | NotTold,
+    now_ms: int,
 ) -> PartitionPass:
     """
-    Add what lies in remote storage whatever the leader does in its next pass.
+    Add what lies in remote storage whatever the leader does in its next pass, and how far it has copied.
 
     :param found: what the leader deletes.
     :param segments: all of the user partition, as far as they are known.
-    :param tiered: whether its topic is tiered, or nobody knows.
+    :param look: what the leader answered.
     :param now_ms: the time, ms since the epoch.
     """
     segments = tuple(segments)
+    tiered = isinstance(look, NotTold) or look.configs.remote_storage_enable
+    same = isinstance(look, PartitionLook) and look.topic_id_partition == found.topic_id_partition
+    copies = progress_of(look, segments) if same and isinstance(look, PartitionLook) else None
     begun = [s for s in segments if s.state in UNFINISHED_STEPS and now_ms - s.event_timestamp_ms > MIN_AGE.default]
-    return replace(found, dangling=_count(begun), not_tiered=NOTHING if tiered else _count(segments))
+    return replace(found, dangling=_count(begun), not_tiered=NOTHING if tiered else _count(segments), copies=copies)
 
 
 def _count(segments: Sequence[RemoteLogSegmentMetadata]) -> Count:

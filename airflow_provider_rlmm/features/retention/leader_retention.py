@@ -11,6 +11,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.plans.certainty import Certainty
 from airflow_provider_rlmm.core.plans.counts import Count, added_up
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.features.retention.hanging_copies import HangingCopies
 from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
 from airflow_provider_rlmm.features.retention.overdue import Overdue
 
@@ -33,7 +34,8 @@ class TopicSum:
     :param next_due_ms: when time takes the next segment, ms since the epoch; ``None`` where it never does, or nobody knows.
     :param unresolved: why nothing is told → of which user partitions.
     :param overdue: what should have been deleted long ago, by user partition.
-    :param not_judged: why nobody can tell whether anything is overdue, ``None`` where it was judged.
+    :param hanging: leaders that have stopped copying, by user partition.
+    :param not_judged: why nobody can tell whether anything is overdue, or hangs, ``None`` where it was judged.
     """
 
     topic: str
@@ -49,6 +51,7 @@ class TopicSum:
     next_due_ms: int | None
     unresolved: Mapping[str, Sequence[int]]
     overdue: Sequence[Overdue]
+    hanging: Sequence[HangingCopies]
     not_judged: str | None
 
     @property
@@ -69,20 +72,22 @@ class LeaderRetention:
 
     :param partitions: what is told of each user partition, by topic and number.
     :param overdue: what they should have deleted long ago.
-    :param not_judged: by topic why nobody can tell whether anything of it is overdue.
+    :param hanging: what they should have copied long ago.
+    :param not_judged: by topic why nobody can tell whether anything of it is overdue, or hangs.
     :param not_told: by topic why nothing is known of it, not even its id.
     """
 
     partitions: Sequence[PartitionPass]
     overdue: Mapping[TopicIdPartition, Overdue] = field(default_factory=dict)
+    hanging: Mapping[TopicIdPartition, HangingCopies] = field(default_factory=dict)
     not_judged: Mapping[str, str] = field(default_factory=dict)
     not_told: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def needs_a_person(self) -> bool:
-        """Whether anything is overdue, or nobody can tell what some leaders delete."""
+        """Whether anything is overdue, or a leader has stopped copying, or nobody can tell what some leaders delete."""
         untold = any(one.certainty is Certainty.UNRESOLVED for one in self.partitions)
-        return bool(self.overdue or self.not_told or untold)
+        return bool(self.overdue or self.hanging or self.not_told or untold)
 
     def topics(self) -> list[TopicSum]:
         """Return the sums by topic: first where something is overdue, then where nothing is told, then by bytes that go."""
@@ -114,6 +119,7 @@ class LeaderRetention:
             next_due_ms=min(due, default=None),
             unresolved=unresolved,
             overdue=[late for one in passes if (late := self.overdue.get(one.topic_id_partition)) is not None],
+            hanging=[stop for one in passes if (stop := self.hanging.get(one.topic_id_partition)) is not None],
             not_judged=self.not_judged.get(topic),
         )
 

@@ -116,9 +116,7 @@ class LeaderSweep:
             return pass_of_leader(look, after[tip], segments.cache(tip), lineages[tip], times)
 
         def whole(tip: TopicIdPartition) -> PartitionPass:
-            look, known = before[tip], segments.cache(tip).list_remote_log_segments()
-            tiered = isinstance(look, NotTold) or look.configs.remote_storage_enable
-            return with_left_over(judge(tip), known, tiered=tiered, now_ms=times.now_ms)
+            return with_left_over(judge(tip), segments.cache(tip).list_remote_log_segments(), before[tip], times.now_ms)
 
         return {tip: whole(tip) for tip in partitions}
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Which segments are still there long after their leader should have deleted them: its expiration is stuck.
+Which segments are still there long after their leader should have deleted them: its expiration is stuck. And which leaders
+have stopped copying.
 
 A leader whose expiration task has ended with an error says so in its log only, and its topic grows for good. What goes for
 certain in one run and is still there in a run some hours later, under the same settings, shows it. So each run remembers
@@ -16,9 +17,15 @@ from typing import Annotated, Final
 
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
-from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.features.retention.hanging_copies import (
+    HangingCopies,
+    WaitingCopies,
+    patience_ms,
+    waiting_now,
+)
 from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass
 
 LATE_MS: Final = 6 * HOUR_MS
@@ -40,6 +47,8 @@ class DuePartition:
     retention_ms: Annotated[int, strict_json.signed]  # of its topic, negative for unlimited
     retention_bytes: Annotated[int, strict_json.signed]  # likewise
     since_ms: Mapping[Text, int] = field(default_factory=dict)  # segment id → when it was first seen to be due
+    # Of its leader, where it is behind with copying.
+    waiting: Annotated[WaitingCopies | None, AbsentAs(None)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +104,10 @@ class Overdue:
 
 def remembered(found: PartitionPass, before: DuePartition | None, now_ms: int) -> DuePartition | None:
     """
-    Return what is to be remembered of a user partition: since when each segment is due that goes for certain.
+    Return what is to be remembered of a user partition: since when each segment is due that goes for certain, and since when
+    its leader is behind with copying.
 
-    Other settings begin anew. ``None`` where nothing is told of it now: what was known stays.
+    Of what is due other settings begin anew. ``None`` where nothing is told of it now: what was known stays.
 
     :param found: what its leader deletes now.
     :param before: what is remembered.
@@ -110,7 +120,10 @@ def remembered(found: PartitionPass, before: DuePartition | None, now_ms: int) -
     known = before.since_ms if before is not None and same else {}
     due = (str(one.segment.remote_log_segment_id.id) for one in found.expired if one.exact)
     return DuePartition(
-        retention_ms, retention_bytes, {segment: min(known.get(segment, now_ms), now_ms) for segment in due}
+        retention_ms,
+        retention_bytes,
+        {segment: min(known.get(segment, now_ms), now_ms) for segment in due},
+        waiting_now(found.copies, None if before is None else before.waiting, now_ms),
     )
 
 
@@ -136,6 +149,22 @@ def overdue_of(found: PartitionPass, known: DuePartition | None, passed_ms: int,
         return None
     count = Count(len(late), sum(size for _, size in late))
     return Overdue(found.topic_id_partition.partition, count, min(since for since, _ in late), found.leader)
+
+
+def hanging_of(found: PartitionPass, known: DuePartition | None, passed_ms: int) -> HangingCopies | None:
+    """
+    Return since when a leader has stopped copying; ``None`` where it has not, or nobody can tell when a copy is due.
+
+    :param found: how far it has copied now.
+    :param known: what is remembered, this run's included.
+    :param passed_ms: a time that has passed for certain, ms since the epoch.
+    """
+    if found.copies is None or not found.copies.is_behind or found.configs is None:
+        return None
+    waiting, patience = known.waiting if known is not None else None, patience_ms(found.configs)
+    if waiting is None or patience is None or passed_ms - waiting.since_ms < patience:
+        return None
+    return HangingCopies(found.topic_id_partition.partition, found.copies, waiting.since_ms, found.leader)
 
 
 _READ = reader_of(DueSegments)

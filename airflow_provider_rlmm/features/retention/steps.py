@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.storage.index_type import IndexType
     from airflow_provider_rlmm.features.retention.leader_document import ReportedLeaders
+    from airflow_provider_rlmm.features.retention.leader_memory import Judged
     from airflow_provider_rlmm.features.retention.leader_pass import PartitionPass, PassTimes
     from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention
-    from airflow_provider_rlmm.features.retention.overdue import Overdue
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,8 @@ def retention_of_leaders(
     """
     Tell what leaders delete next, and what of that was due in runs some hours ago.
 
-    Since when segments are due, and the lineages that leaders have confirmed, are remembered in the folder of the cluster.
+    Since when segments are due or wait to be copied, and the lineages that leaders have confirmed, are remembered in the
+    folder of the cluster.
 
     :param session: of the run.
     :param topic: name of the topic, ``None`` for all that have remote segments.
@@ -69,8 +70,8 @@ def retention_of_leaders(
     untold = {name: look.why for name, look in answers.items() if not isinstance(look, TopicLook)}
     # A topic that may not be described is none that is gone.
     living = None if topic is not None or untold else frozenset(look.topic_id for look in topics.values())
-    overdue, not_judged = _judge(session, found, living)
-    return LeaderRetention(found, overdue, not_judged, untold)
+    judged = _judge(session, found, living)
+    return LeaderRetention(found, judged.overdue, judged.hanging, judged.why_not, untold)
 
 
 def report_leaders(session: CleanerSession, found: LeaderRetention, connection: str) -> ReportedLeaders:
@@ -182,17 +183,15 @@ def _times(clock: Clock) -> PassTimes:
     return PassTimes(now_ms, clock.not_before_ms() if isinstance(clock, ProvenClock) else None)
 
 
-def _judge(
-    session: CleanerSession, found: list[PartitionPass], living: frozenset[UUID] | None
-) -> tuple[Mapping[TopicIdPartition, Overdue], Mapping[str, str]]:
+def _judge(session: CleanerSession, found: list[PartitionPass], living: frozenset[UUID] | None) -> Judged:
     """Tell what is overdue, and by topic why that cannot be done; forget topics that are gone, where all living are known."""
-    from airflow_provider_rlmm.features.retention.leader_memory import DueFiles
+    from airflow_provider_rlmm.features.retention.leader_memory import DueFiles, Judged
 
     try:
         interval_ms, remembered = _pass_interval_ms(session), DueFiles(session.cluster_uri)
     except (PlanError, ConfigurationError, OSError) as e:
         logger.warning("whether anything is overdue cannot be told: %s", e)
-        return {}, dict.fromkeys((one.topic_id_partition.topic for one in found), str(e))
+        return Judged({}, {}, dict.fromkeys((one.topic_id_partition.topic for one in found), str(e)))
     judged = remembered.judge(found, _times(session.clock), interval_ms)
     if living is not None:
         remembered.forget_all_but(living)

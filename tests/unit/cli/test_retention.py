@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -322,6 +323,25 @@ def test_what_was_due_six_hours_ago_is_overdue(world: Led, capsys: pytest.Captur
     assert overdue(capsys) == 0
 
 
+def test_a_leader_that_has_stopped_copying_needs_a_person(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
+    world.lead(0, replace(FOREVER, local_retention_ms=HOUR_MS), end=200)
+    assert run(["retention", "orders", "0"]) == 0
+    world.now_ms += HOUR_MS // 4 + MINUTE_MS
+    capsys.readouterr()
+    assert run(["retention", "orders", "0"]) == 4
+    said = " ".join(capsys.readouterr().out.split())
+    assert "orders, partition 0: its leader has stopped copying: 110 offsets wait behind offset 90" in said
+    assert re.search("none was copied for 1[67] min", said)
+    assert "move the leadership to another broker, or restart it" in said
+    (row,) = asked(capsys, "0", code=4)
+    assert (row["hanging"]["copied_to"], row["hanging"]["waiting_offsets"]) == (90, 110)
+    assert run(["retention", "--json"]) == 4
+    topics = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [[one["partition"] for one in topic["hanging"]] for topic in topics if topic["topic"] == "orders"] == [[0]]
+    world.lead(0, replace(FOREVER, local_retention_ms=HOUR_MS), end=180)
+    assert run(["retention", "orders", "0"]) == 0
+
+
 def test_a_clock_of_this_machine_that_runs_ahead_makes_nothing_overdue(
     world: Led, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -372,8 +392,9 @@ def test_where_nobody_can_judge_it_is_said(world: Led, capsys: pytest.CaptureFix
     world.interval_ms = None
     assert overdue(capsys) is None
     assert run(["retention", "orders", "0"]) == 0
-    assert "nobody can tell whether anything is overdue: no broker tells remote.log.manager" in " ".join(
-        capsys.readouterr().out.split()
+    assert (
+        "nobody can tell whether anything is overdue, or its leaders copy: no broker tells remote.log.manager"
+        in " ".join(capsys.readouterr().out.split())
     )
     world.interval_ms = "30000"
     assert overdue(capsys) == 0
@@ -429,7 +450,7 @@ def test_segments_as_json_have_what_is_not_told_beside_them(world: Led, capsys: 
         assert run(["retention", *arguments, "--segments", "--json"]) == 4
         said = " ".join(capsys.readouterr().err.split())
         assert "of epoch 7" in said
-        assert "is overdue: no broker tells remote.log.manager" in said
+        assert "is overdue, or its leaders copy: no broker tells remote.log.manager" in said
 
 
 def test_a_topic_that_may_not_be_described_is_told_as_such(world: Led, capsys: pytest.CaptureFixture[str]) -> None:

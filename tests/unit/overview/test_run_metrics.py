@@ -129,7 +129,7 @@ def test_leaders_tell_what_they_delete_and_what_they_should_have_deleted() -> No
     told = {metric.name: metric.value for metric in leader_metrics(leaders())}
     assert told == {
         "due_segments": 3, "due_bytes": 3_000_000, "overdue_segments": 2, "overdue_bytes": 2_000_000, "leaked_segments": 1,
-        "leaked_bytes": 1_000_000, "unresolved_partitions": 1, "not_judged_partitions": 0,
+        "leaked_bytes": 1_000_000, "hanging_partitions": 0, "unresolved_partitions": 1, "not_judged_partitions": 0,
         "leaders_asked_timestamp_seconds": 1_060,
     }  # fmt: skip
     assert {tuple(metric.labels.items()) for metric in leader_metrics(leaders())} == {(("connection", "rlmm_default"),)}

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
 from airflow_provider_rlmm.core.log.answers import OffsetsByTime
-from airflow_provider_rlmm.core.log.copy_lag import LAG_BYTES, LAG_MS, CopyLag, copy_lag_of
+from airflow_provider_rlmm.core.log.copy_lag import LAG_BYTES, LAG_MS, LOCAL_RETENTION_MS, CopyLag, copy_lag_of
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
@@ -31,7 +31,7 @@ from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswe
 
 _INT_SETTINGS = (
     "max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "min.insync.replicas",
-    "retention.bytes", "retention.ms", LAG_MS, LAG_BYTES,
+    "retention.bytes", "retention.ms", LOCAL_RETENTION_MS, LAG_MS, LAG_BYTES,
 )  # fmt: skip
 _TEXT_SETTINGS = ("cleanup.policy", "message.timestamp.type")
 _DISKLESS = "diskless.enable"

@@ -10,7 +10,7 @@ from confluent_kafka import IsolationLevel, KafkaError, Message, TopicPartition
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, LeaderAnswer, LeaderOffsets, LeaderRecord
-from airflow_provider_rlmm.core.log.copy_lag import copy_lag_of
+from airflow_provider_rlmm.core.log.copy_lag import AS_REMOTE, LOCAL_RETENTION_MS, copy_lag_of
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
@@ -151,6 +151,7 @@ def copy_configs_of(topic: str, settings: TopicSettings) -> CopyConfigs:
         retention_bytes=int(settings["retention.bytes"]),
         diskless_enable=bool(settings.get("diskless.enable", False)),
         copy_lag=copy_lag_of(settings),
+        local_retention_ms=int(settings.get(LOCAL_RETENTION_MS, AS_REMOTE)),
     )
 
 

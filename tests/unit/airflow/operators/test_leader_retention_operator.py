@@ -25,7 +25,6 @@ from airflow_provider_rlmm.features.retention.leader_document import (
     LeaderProblem,
     ReportedLeaders,
 )
-from airflow_provider_rlmm.features.retention.leader_retention import LeaderRetention
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.leader_retention import LeaderRetentionOperator
 from tests.sample_leaders import leader_retention
@@ -126,6 +125,32 @@ def test_a_leader_that_is_stuck_fails_the_task_until_somebody_acknowledges_it(
     assert world.run()["overdue_segments"] == 6
 
 
+def test_a_leader_that_has_stopped_copying_fails_the_task_and_one_that_goes_on_does_not(
+    world: Led, tmp_path: Path
+) -> None:
+    kept = replace(AN_HOUR, retention_ms=-1, local_retention_ms=2 * HOUR_MS)
+    # Three segments of 30 offsets each were copied of both.
+    world.leaders.lead(ORDERS[0], kept, 0, 181, 0)
+    world.leaders.lead(ORDERS[1], kept, 0, 180, 0)
+    assert world.run()["hanging"] == 0
+    world.now_ms += HOUR_MS // 2 - 60_000
+    assert world.run()["hanging"] == 0
+    world.now_ms += 120_000
+    with pytest.raises(LeaderStuckError, match=r"1 thing needs a person.*COPIES_HANG .*orders-0 \(topic orders\)"):
+        world.run()
+    report = report_of(tmp_path)
+    assert (report.hanging_partitions, report.overdue_partitions) == (1, 0)
+    (hanging,) = report.listed_hanging
+    assert (hanging.partition, hanging.copied_to, hanging.waiting, hanging.usual) == (0, 90, 91, 90)
+    assert world.metrics["hanging_partitions"] == 1
+    assert world.run(fail_on_overdue="false")["hanging"] == 1
+    world.leaders.lead(ORDERS[0], kept, 0, 170, 0)
+    assert world.run()["hanging"] == 0
+    world.leaders.lead(ORDERS[0], kept, 0, 999, 0)
+    # What was seen before it went on counts no more.
+    assert world.run()["hanging"] == 0
+
+
 def test_what_cannot_be_told_is_counted_and_fails_nothing(
     world: Led, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,7 +158,7 @@ def test_what_cannot_be_told_is_counted_and_fails_nothing(
     world.topics.broker_settings = {}
     result = world.run()
     assert (result["all"], result["unresolved"], result["not_judged"], result["due_segments"]) == (1, 1, 2, 3)
-    assert "overdue_segments" not in world.metrics
+    assert not {"overdue_segments", "hanging_partitions"} & world.metrics.keys()
     assert (world.metrics["unresolved_partitions"], world.metrics["not_judged_partitions"]) == (1, 2)
     said = capsys.readouterr().out
     assert "orders: 1 user partitions are unresolved, from 1 on: its settings may not be described" in said
@@ -156,7 +181,7 @@ def test_a_document_is_bounded_and_counts_what_it_does_not_list() -> None:
     found = leader_retention("orders", UUID(int=1), now_ms=10**12)
     (tip, late), *_ = found.overdue.items()
     overdue = {replace(tip, partition=n): replace(late, partition=n) for n in range(MAX_LISTED + 5)}
-    many = LeaderRetention(found.partitions, overdue)
+    many = replace(found, overdue=overdue)
     report = ReportedLeaders.of(many, cluster_id="c", connection="", asked_at_ms=10**12)
     assert (len(report.listed_overdue), report.overdue_partitions) == (MAX_LISTED, MAX_LISTED + 5)
     assert report.overdue.segments == 2 * (MAX_LISTED + 5)

@@ -271,6 +271,17 @@ def test_a_leader_that_is_stuck_stands_before_the_figures(client: TestClient, sa
     assert "1 user partition unresolved" in html
 
 
+def test_leaders_that_have_stopped_copying(client: TestClient, sample: Sample) -> None:
+    assert "stopped copying" not in client.get("/").text
+    replace_leaders(sample, hanging=True)
+    html = client.get("/").text
+    assert "The leaders of 1 user partition have stopped copying: local segments are not purged" in html
+    assert "12,351 offsets wait behind offset 450" in html
+    html = client.get(f"/clusters/{CLUSTER}/leaders").text
+    assert "Copying has stopped" in html
+    assert "move the leadership to another broker, or restart it" in html
+
+
 def replace_leaders(sample: Sample, *, now_ms: int = NOW_MS, **more: bool) -> None:
     report = reported_leaders(CLUSTER, "orders", topic_id(3), now_ms=now_ms, **more)
     (sample.cluster / LEADER_RETENTION_DOCUMENT).write_text(report.to_json())

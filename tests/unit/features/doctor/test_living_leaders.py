@@ -8,7 +8,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.doctor.examine import examine
-from airflow_provider_rlmm.features.doctor.findings import Finding, FindingKind
+from airflow_provider_rlmm.features.doctor.findings import Finding, FindingKind, Severity
 from airflow_provider_rlmm.features.doctor.living_leaders import RememberedLeaders, RememberedPartition
 from tests.unit.features.doctor.test_examine import live
 from tests.unit.library.topics import new_log
@@ -35,7 +35,7 @@ def findings(remembered: RememberedLeaders, limit: int = 100) -> tuple[dict[Find
     cluster = live("orders")
     found = examine(new_log(), cluster, clock=lambda: NOW_MS, limit_per_kind=limit, leaders=leaders)
     assert asked == [cluster.cluster_id()]
-    kinds = {FindingKind.OVERDUE, FindingKind.LEAKED, FindingKind.LEADERS_UNTOLD}
+    kinds = {FindingKind.OVERDUE, FindingKind.LEAKED, FindingKind.LEADERS_UNTOLD, FindingKind.COPYING_STOPPED}
     assert not found.critical
     return {k: n for k, n in found.counts.items() if k in kinds}, tuple(f for f in found.findings if f.kind in kinds)
 
@@ -50,6 +50,15 @@ def test_a_leader_that_is_stuck_is_named_with_the_age_of_the_answer() -> None:
     assert (found.topic_id, found.topic, found.partition) == (kafka_uuid_str(ORDERS), "orders", 2)
     assert found.since_ms == STUCK.since_ms
     said = "5 segments, 4.9 KiB, are still there, as leaders were asked 1 h 0 min ago: look at broker 4"
+    assert found.detail == said
+
+
+def test_a_leader_that_has_stopped_copying_is_named_with_how_far_it_is_behind() -> None:
+    stopped = replace(ASKED, hanging=[(STUCK, "351 offsets wait")], hanging_partitions=3)
+    counts, (found,) = findings(stopped)
+    assert counts == {FindingKind.COPYING_STOPPED: 3}
+    assert (found.severity, found.topic, found.partition) == (Severity.WARNING, "orders", 2)
+    said = "its leader has stopped copying: 351 offsets wait, as leaders were asked 1 h 0 min ago: look at broker 4"
     assert found.detail == said
 
 
