@@ -23,6 +23,14 @@ _PATTERNS = "core/storage/test_key_pattern.py::"
 
 SEGMENT_STORAGE = [
     Mutation(
+        "listings",
+        "takes a listing that broke off for a whole one",
+        "core/storage/listings_ahead.py",
+        "            if isinstance(page, BaseException):\n                raise page\n",
+        "            if isinstance(page, BaseException):\n                return\n",
+        "core/storage/test_listings_ahead.py::test_a_listing_that_breaks_off_tells_what_it_has_seen_and_why",
+    ),
+    Mutation(
         "bulk deletions",
         "leaves all objects where a gateway knows no bulk deletion",
         OBJECT_STORE,

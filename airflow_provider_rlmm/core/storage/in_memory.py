@@ -81,6 +81,7 @@ class _MemoryCalls:
         self._owner = owner
         self._objects = objects
         self.requests = 0
+        self.listings_at_once = 1
 
     def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
         if not self._owner.root_exists:

@@ -33,6 +33,9 @@ class ObjectCalls(Protocol):
     requests: int
     """Requests for listings and deletions made so far; each page of a listing is one."""
 
+    listings_at_once: int
+    """Folders that may be listed at once, by threads of their own."""
+
     def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
         """
         Return something that changes when another folder takes the place of one, for example by an unmount.

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from airflow_provider_rlmm.core.base.errors import (
@@ -79,6 +80,9 @@ _SLOWEST_COPY: Final = 2**20
 _UNDER_WAY: Final = 64 * 2**20
 """Bytes of an object that may still be under way when the last chunk was taken."""
 
+_LISTINGS_AT_ONCE: Final = 8
+"""S3 answers some thousand requests a second for each prefix, and each after some ten milliseconds."""
+
 _SLOWEST_FILES: Final = 100
 """Files per second below which looking for them, or deleting them, counts as hanging."""
 
@@ -135,6 +139,7 @@ class _ObstoreCalls:
         from obstore.store import LocalStore
 
         self.requests = 0
+        self._counting = Lock()
         self._pace = pace
         self._without_bulk = without_bulk
         self._keys_per_request = _KEYS_PER_REQUEST.get(type(store).__name__, _LIST_CHUNK)
@@ -143,6 +148,13 @@ class _ObstoreCalls:
         self._deadline = deadline
         self._local_root = store.prefix if isinstance(store, LocalStore) else None
         self._files = LocalFiles(self._local_root) if self._local_root else None
+        # A disk answers at once.
+        self.listings_at_once = 1 if self._files else _LISTINGS_AT_ONCE
+
+    def _count(self, requests: int) -> None:
+        # Folders are listed by several threads.
+        with self._counting:
+            self.requests += requests
 
     def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
         root = self._local_root
@@ -165,12 +177,12 @@ class _ObstoreCalls:
                 what, lambda: iter(self._store.list(prefix or None, offset=after, chunk_size=_LIST_CHUNK))
             )
             # A listing without objects is a request, too.
-            self.requests += 1
+            self._count(1)
             for number in count():
                 chunk = self._deadline.call(what, lambda: next(chunks, None))
                 if chunk is None:
                     break
-                self.requests += number > 0
+                self._count(number > 0)
                 yield from map(_stored, chunk)
 
     def by_name(self, lookup: Lookup) -> Sequence[StoredObject] | None:
@@ -178,7 +190,7 @@ class _ObstoreCalls:
         if files is None:
             return None
         what = f"look for the objects of {len(lookup.stems)} segments in {lookup.prefix or 'the storage root'}"
-        self.requests += 1
+        self._count(1)
         with self._translated(what, StorageRootError):
             return self._deadline.call(what, lambda: files.find(lookup), len(lookup.keys) / _SLOWEST_FILES)
 
@@ -194,7 +206,7 @@ class _ObstoreCalls:
         return BulkDeletion(self._delete_chunk, self._still_listed, self._pace).delete(keys)
 
     def _delete_files(self, files: LocalFiles, keys: Sequence[str]) -> DeleteCalls:
-        self.requests += 1
+        self._count(1)
         what = f"delete {len(keys)} objects, {keys[0]} first"
         try:
             failures = self._deadline.call(what, lambda: files.delete(keys), len(keys) / _SLOWEST_FILES)
@@ -207,7 +219,7 @@ class _ObstoreCalls:
         """Make one request; return what the store refused, ``None`` where it did all."""
         from obstore.exceptions import BaseError, PermissionDeniedError
 
-        self.requests += -(-len(chunk) // self._keys_per_request)
+        self._count(-(-len(chunk) // self._keys_per_request))
         try:
             self._deadline.call(f"delete {len(chunk)} objects, {chunk[0]} first", lambda: self._store.delete(chunk))
         except FileNotFoundError:

@@ -10,6 +10,7 @@ that names a topic id of the log, or holds a folder that does, is of a topic, wh
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 from uuid import UUID
@@ -17,6 +18,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import StorageError, StorageRootError, UnsafeObjectKeyError
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.listings_ahead import ListingsAhead
 from airflow_provider_rlmm.core.storage.remote_storage import Folder, FolderState, StoredObject
 from airflow_provider_rlmm.core.storage.root import Place
 from airflow_provider_rlmm.core.storage.stamps import is_stamp
@@ -60,6 +62,9 @@ class ListingCalls(Protocol):
     def level(self, prefix: str) -> tuple[Sequence[str], Sequence[StoredObject]]:
         """List the directories right below a prefix, without trailing ``/``, and the objects there."""
 
+    listings_at_once: int
+    """Folders that may be listed at once; with 1 everything is done by the thread of the caller."""
+
 
 @dataclass(slots=True)
 class Walker:
@@ -79,6 +84,7 @@ class Walker:
     _failures: int = field(default=0, init=False)
     _peeks: int = field(default=0, init=False)
     _why: str = field(default="", init=False)
+    _ahead: ListingsAhead | None = field(default=None, init=False)
 
     def walk(self) -> Iterator[StoredObject | Folder]:
         """Yield objects and folders; an object may come twice where the listing of its folder ended early."""
@@ -103,19 +109,40 @@ class Walker:
         self._failures = 0
         yield Folder(prefix, FolderState.WHOLE)
         yield from (stored for stored in objects if not is_stamp(stored.key))
-        for name in directories:
-            directory = f"{name}/"
-            if is_stamp(directory):
-                continue
-            if any(place.startswith(directory) for place in deeper):
-                yield from self._place(directory)
-            elif any(self._is_of_topics(directory, place) for place in places):
-                if any(self._is_wanted(directory, place) for place in places):
+        folders = [directory for name in directories if not is_stamp(directory := f"{name}/")]
+        with self._listing_ahead([d for d in folders if self._is_listed(d, places, deeper)]):
+            for directory in folders:
+                if any(place.startswith(directory) for place in deeper):
+                    yield from self._place(directory)
+                elif any(self._is_of_topics(directory, place) for place in places):
+                    if self._is_listed(directory, places, deeper):
+                        yield from self._folder(directory)
+                elif (peeked := self._peek(directory)) is None:
                     yield from self._folder(directory)
-            elif (peeked := self._peek(directory)) is None:
-                yield from self._folder(directory)
-            else:
-                yield peeked
+                else:
+                    yield peeked
+
+    def _is_listed(self, directory: str, places: Sequence[Place], deeper: Sequence[str]) -> bool:
+        """Tell whether a folder is of topics that are looked for, whatever lies in it."""
+        if any(place.startswith(directory) for place in deeper):
+            return False
+        return any(self._is_of_topics(directory, p) for p in places) and any(
+            self._is_wanted(directory, p) for p in places
+        )
+
+    @contextmanager
+    def _listing_ahead(self, prefixes: Sequence[str]) -> Iterator[None]:
+        """Have folders listed some at a time, where the store allows it, while they are asked for one after the other."""
+        if self.calls.listings_at_once < 2:
+            yield
+            return
+        ahead, before = ListingsAhead(self.calls.objects, prefixes, self.calls.listings_at_once), self._ahead
+        self._ahead = ahead
+        try:
+            with ahead.running():
+                yield
+        finally:
+            self._ahead = before
 
     def _peek(self, directory: str) -> Folder | None:
         """
@@ -167,7 +194,7 @@ class Walker:
             yield Folder(prefix, FolderState.BROKEN, self._why)
             return
         try:
-            yield from self.calls.objects(prefix)
+            yield from (self._ahead or self.calls).objects(prefix)
         except StorageRootError:
             raise
         except StorageError:
