@@ -213,7 +213,8 @@ def _copying(kafka: LocalKafka, size: int, runs: int, *, is_small: bool) -> Budg
     if not is_small:
         return faster(f"{name} onto the disk", *times, segments, 1.1, rate, before, what="segments")
     told = [spread(who, taken, segments, "segments") for who, taken in zip(("ours", "peer"), times, strict=True)]
-    return Budget(f"{name}, to {COPIED_S} s", statistics.median(times[0]) / COPIED_S, 1.0, False, [*told, rate, before])
+    ratio = statistics.median(times[0]) / COPIED_S
+    return Budget(f"{name}, to {COPIED_S} s", ratio, 1.0, False, [*told, rate, before], *times)
 
 
 def _all_of(taken: Taken, shape: Shape, records: int) -> Taken:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,18 @@ class ArchivingCluster(Cluster):
     def real_segments(self, partition: TopicIdPartition, count: int) -> list[RemoteLogSegmentMetadata]:
         return [self.real_segment(partition, number) for number in range(count)]
 
+    def encrypted_segment(
+        self, partition: TopicIdPartition, number: int, state: S = S.COPY_SEGMENT_FINISHED
+    ) -> RemoteLogSegmentMetadata:
+        """A segment as Aiven's plugin leaves it where it encrypts: nobody reads more than that in its manifest."""
+        metadata = self.segment(partition, number, state, objects=False)
+        stem = self.layout.segment_stem(metadata)
+        manifest = {"version": "1", "encryption": {"dataKey": "key-1:AAAA", "aad": "AAAA"}}
+        self.storage.put_object(f"{stem}.log", bytes(range(256)) * (number + 1))
+        self.storage.put_object(f"{stem}.indexes", b"encrypted, too")
+        self.storage.put_object(f"{stem}.rsm-manifest", json.dumps(manifest).encode())
+        return metadata
+
 
 class Run:
     """
@@ -120,6 +133,7 @@ class Run:
         self.uri = str(folder / name)
         self.archive_uri = str(folder / "archives")
         self.name = name
+        self.encrypted_as_is = False
         self.summary = self._plan()
 
     def _plan(self, **kwargs: int) -> PlanSummary:
@@ -140,8 +154,9 @@ class Run:
         topic.advance()
         named = named_by_log(topic, {topic_id for segments in planned.values() for topic_id, _ in segments})
         archiver = PlanArchiver(
-            cluster.log, cluster.storage, self.archive_uri, named, clock=cluster.clock, should_stop=should_stop
-        )
+            cluster.log, cluster.storage, self.archive_uri, named, clock=cluster.clock, should_stop=should_stop,
+            encrypted_as_is=self.encrypted_as_is,
+        )  # fmt: skip
         return archiver.archive(name or self.name, self.summary, planned)
 
     def clean(

@@ -50,7 +50,7 @@ class ArchivePlannedSegmentsOperator(CheckedOperator[_ArchivePlannedArguments]):
     :param dry_run_only: nothing is archived, as nothing is deleted; ``"as checked"``: what the task ``check`` of the run has
         decided.
     :return: ``archived`` (whether anything was to be), and, where it was, ``partitions``, ``segments``, ``not_whole``,
-        ``records``, ``bytes``, ``refused_topics`` and the ``archive_uri``.
+        ``as_is``, ``records``, ``bytes``, ``refused_topics`` and the ``archive_uri``.
     :raises ConfigurationError: if the connection names no ``archive_uri``.
     :raises ArchiveError: if the archive cannot be written or read.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.

@@ -29,6 +29,31 @@ SPOILT = f"{TESTS}::test_an_archive_that_is_changed_afterwards_deletes_nothing_o
 
 ARCHIVING = [
     Mutation(
+        "archive",
+        "lets an encrypted segment go that lacks an object in its archive",
+        "features/archiving/archive_manifest.py",
+        "(bool(self.keys) and not self.missing)",
+        "bool(self.keys)",
+        "features/archiving/test_encrypted_archives.py::test_what_an_interrupted_run_has_left_of_one_is_kept_and_goes",
+    ),
+    Mutation(
+        "archive",
+        "archives an encrypted segment unasked",
+        "features/archiving/archive/segments.py",
+        "            if self._encrypted_as_is:\n",
+        "            if True:\n",
+        "features/archiving/test_encrypted_archives.py::"
+        "test_an_encrypted_topic_is_refused_unless_its_objects_may_be_kept_as_they_are",
+    ),
+    Mutation(
+        "archive",
+        "calls an encrypted copy whole that lacks an object in storage",
+        "features/archiving/archive/segments.py",
+        "        if missing and segment.must_be_whole:\n            raise self._lacking(metadata, missing)\n",
+        "        if False:\n            raise self._lacking(metadata, missing)\n",
+        "features/archiving/test_encrypted_archives.py::test_an_encrypted_copy_that_lacks_an_object_keeps_its_topic",
+    ),
+    Mutation(
         ARCHIVE,
         "a topic that was refused by the archive is cleaned",
         ELIGIBILITY,

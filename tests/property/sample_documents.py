@@ -106,7 +106,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
             {
                 "metadata_partition": 1, "topic": "gone", "topic_id": _ID, "partition": 0, "folder": "file:///archive/gone",
                 "manifest": "manifests/a.json", "manifest_sha256": _SHA, "segments": 2, "not_whole": 1, "bytes": 10,
-                "records": 5, "records_sha256": _SHA, "document": "a.json",
+                "records": 5, "records_sha256": _SHA, "document": "a.json", "as_is": 1,
             }
         ],
     },
@@ -174,7 +174,8 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "name": "run-1", "try_id": "t", "cluster_id": "cluster", "topic": "gone", "topic_id": _ID, "partition": 0,
         "created_at_ms": 1, "plan_id": "p", "plan_sha256": None,
         "segments": [
-            {"metadata": "AAAA", "whole": True, "transactional": False, "files": {"log": _FILE}, "missing": ["OFFSET"]}
+            {"metadata": "AAAA", "whole": True, "transactional": False, "files": {"log": _FILE}, "missing": ["OFFSET"],
+             "keys": {".log": "tiered/a.log"}},
         ],
         "records": {
             "count": 5, "committed": 4, "gaps": [[1, 2], [5, 6]], "first_offset": 0, "last_offset": 9,

@@ -393,6 +393,10 @@ class UnsupportedMessageFormatError(RemoteLogError):
     """Raised when record batches are older than message format v2, encrypted, or packed in a way that is not known here."""
 
 
+class EncryptedSegmentError(UnsupportedMessageFormatError):
+    """Raised when a segment is encrypted with a key that only its brokers have."""
+
+
 class RecordsTooLargeError(RemoteLogError):
     """Raised when records take more memory, once they are unpacked, than the caller allows; the message names the limit."""
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -45,6 +45,7 @@ class ArchivedUserPartition:
     :param bytes: of all files.
     :param records: in the whole segments.
     :param records_sha256: of their content, lower-case hex.
+    :param as_is: encrypted segments whose objects were archived as they are.
     :param document: name of the document of the run in the archive of the topic; empty before it is written.
     """
 
@@ -61,6 +62,7 @@ class ArchivedUserPartition:
     records: int
     records_sha256: Text
     document: Text = ""
+    as_is: Annotated[int, AbsentAs(0)] = 0
 
     def to_report(self) -> dict[str, Any]:
         """Return what a report says of it, as plain JSON types."""
@@ -126,6 +128,7 @@ class PlanArchive:
             "partitions": len(self.partitions),
             "segments": sum(found.segments for found in self.partitions),
             "not_whole": sum(found.not_whole for found in self.partitions),
+            "as_is": sum(found.as_is for found in self.partitions),
             "records": sum(found.records for found in self.partitions),
             "bytes": sum(found.bytes for found in self.partitions),
             "refused_topics": len(self.refused),

@@ -137,6 +137,14 @@ ARCHIVE_BEFORE_DELETION: Final = _switch(
     "Archive before deletion",
     "Every run of the cleaner archives what it deletes, and deletes nothing that does not compare",
 )
+AS_IS: Final = "as_is"
+ARCHIVE_ENCRYPTED: Final[Declared[str]] = Declared(
+    name="archive_encrypted",
+    kind=Text(words=("refuse", AS_IS)),
+    default="refuse",
+    title="Encrypted segments in archives",
+    sentence="Archive the objects of encrypted segments as they are (as_is), or refuse their topics",
+)
 CLOCK_TOPIC: Final = _text(
     "clock_topic",
     "Clock topic",
@@ -165,6 +173,7 @@ FIELDS: Final[tuple[Declared[Any], ...]] = (
     SOLE_OWNER,
     ARCHIVE_URI,
     ARCHIVE_BEFORE_DELETION,
+    ARCHIVE_ENCRYPTED,
     CLOCK_TOPIC,
 )
 """In the order of the form."""

@@ -64,6 +64,8 @@ class RemoteLogSettings:
     :param archive_uri: folder of archives, outside of the storage root: an absolute path or the URI of an object store.
     :param archive_before_deletion: whether whatever a run of the cleaner deletes must be archived before, whatever the run is
         told.
+    :param archive_encrypted: what an archive does with encrypted segments: ``refuse`` their topics, or keep their objects
+        ``as_is``, which only brokers with the key can read once they lie in the storage again.
     """
 
     storage_uri: str | None = declared.STORAGE_URI.default
@@ -85,6 +87,7 @@ class RemoteLogSettings:
     objects_per_second: int | None = limits.OBJECTS_PER_SECOND.default
     archive_uri: str | None = declared.ARCHIVE_URI.default
     archive_before_deletion: bool = declared.ARCHIVE_BEFORE_DELETION.default
+    archive_encrypted: str = declared.ARCHIVE_ENCRYPTED.default
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context manager: errors that leave its block say where these settings come from."""
@@ -158,6 +161,7 @@ class RemoteLogSettings:
         self._check_expected_root()
         Hold.of(self.hold)
         declared.DELETION_WINDOW.check(self.deletion_window)
+        declared.ARCHIVE_ENCRYPTED.check(self.archive_encrypted)
         self._check_archive()
         if self.storage_uri is None:
             return

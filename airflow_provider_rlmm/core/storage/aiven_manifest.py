@@ -18,7 +18,11 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
-from airflow_provider_rlmm.core.base.errors import DamagedObjectError, UnsupportedMessageFormatError
+from airflow_provider_rlmm.core.base.errors import (
+    DamagedObjectError,
+    EncryptedSegmentError,
+    UnsupportedMessageFormatError,
+)
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
 from airflow_provider_rlmm.core.storage.index_type import IndexType
@@ -105,8 +109,9 @@ class _Reading:
         if version != "1":
             raise self._unsupported(f"is of version {in_quotes(version)}, and only version 1 is known here")
         if document.get("encryption") is not None:
-            raise self._unsupported(
-                "says that the segment is encrypted: its key is with the brokers, so read it through one of them"
+            raise EncryptedSegmentError(
+                f"manifest {self._location} says that the segment is encrypted: its key is with the brokers, so read it "
+                "through one of them"
             )
         self._require_segment(document, metadata)
         compressed = self._field(document, "compression", bool)

@@ -181,6 +181,11 @@ class LayoutRemoteStorageManager:
         self._calls.identities()
         return self._files.index(metadata, index_type)
 
+    def fetch_object(self, key: str, start_position: int = 0, end_position: int | None = None) -> bytes:
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
+        self._calls.identities()
+        return self._calls.get(key, start_position, end_position)
+
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         return self.delete_log_segments([metadata]).segments[0]

@@ -185,7 +185,8 @@ class RemoteStorageManager(Protocol):
         :param end_position: last byte, inclusive; ``None`` means to the end.
         :raises RemoteObjectNotFoundError: if the log object is missing, or its manifest where the layout has one.
         :raises DamagedObjectError: if an object cannot be what its manifest says.
-        :raises UnsupportedMessageFormatError: if the segment is encrypted, or packed in a way that is not known here.
+        :raises EncryptedSegmentError: if the segment is encrypted.
+        :raises UnsupportedMessageFormatError: if it is packed in a way that is not known here.
         :raises ValueError: if the range is negative or reversed.
         """
 
@@ -198,6 +199,16 @@ class RemoteStorageManager(Protocol):
         :raises RemoteObjectNotFoundError: if it is missing.
         :raises DamagedObjectError: as :meth:`fetch_log_segment`.
         :raises UnsupportedMessageFormatError: as :meth:`fetch_log_segment`.
+        """
+
+    def fetch_object(self, key: str, start_position: int = 0, end_position: int | None = None) -> bytes:
+        """
+        Read bytes of an object as they lie there: packed, and encrypted where it is.
+
+        :param key: of the object.
+        :param start_position: first byte, inclusive; from its end on there is nothing.
+        :param end_position: last byte, inclusive; ``None`` means to the end.
+        :raises RemoteObjectNotFoundError: if it does not exist.
         """
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> SegmentDeletion:

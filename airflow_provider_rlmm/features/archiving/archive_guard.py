@@ -98,7 +98,7 @@ class ArchivedPlan:
         for tip, found in self._partitions.items():
             for segment in self._look(tip, found):
                 metadata = segment.as_metadata()
-                self._whole[metadata.remote_log_segment_id] = _unchanging(metadata), segment.whole
+                self._whole[metadata.remote_log_segment_id] = _unchanging(metadata), segment.is_kept
 
     def refusal_of(self, tip: TopicIdPartition) -> Refusal | None:
         """See :class:`ArchiveGuard`."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import ArchiveError, MalformedMetadataError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.serde import deserialize
@@ -55,6 +55,8 @@ class ArchivedSegment:
     :param files: its files by kind: ``log`` and the values of
         :class:`~airflow_provider_rlmm.core.storage.index_type.IndexType`.
     :param missing: kinds of files that storage did not have.
+    :param keys: of an encrypted segment the keys of its objects by kind, below the storage root: its files are these objects
+        as they lay there, to be put back under these keys. None of its records is among those of the archive.
     """
 
     metadata: Text
@@ -62,6 +64,12 @@ class ArchivedSegment:
     transactional: bool
     files: Mapping[Text, ArchivedFile]
     missing: tuple[Text, ...] = ()
+    keys: Annotated[Mapping[Text, Text], AbsentAs({})] = field(default_factory=dict)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether all that a broker needs to serve it is there, in whatever form."""
+        return self.whole or (bool(self.keys) and not self.missing)
 
     def as_metadata(self) -> RemoteLogSegmentMetadata:
         """
@@ -193,6 +201,8 @@ class ArchiveManifest:
             ids.add(metadata.remote_log_segment_id.id)
             if segment.whole and "log" not in segment.files:
                 raise ValueError(f"segment {metadata.remote_log_segment_id} is called whole and has no log")
+            if segment.keys and (segment.whole or segment.keys.keys() != segment.files.keys()):
+                raise ValueError(f"segment {metadata.remote_log_segment_id} has other files than keys of objects")
         if len(ids) != len(self.segments):
             raise ValueError("it names a segment twice")
         if self.records.committed > self.records.count:

@@ -75,6 +75,8 @@ class PlanArchiver:
     :param named: what the log names of the planned topics, in all of their partitions.
     :param clock: time.
     :param should_stop: why no further user partition may be begun, asked before each.
+    :param encrypted_as_is: whether the objects of encrypted segments are archived as they are; otherwise their topics are
+        refused.
     """
 
     log: MetadataLogReader
@@ -84,6 +86,7 @@ class PlanArchiver:
     _: KW_ONLY
     clock: Clock
     should_stop: StopSource = never_stopped
+    encrypted_as_is: bool = False
 
     def archive(self, name: str, summary: PlanSummary, planned: Mapping[int, PlannedSegments]) -> PlanArchive:
         """
@@ -162,7 +165,15 @@ class PlanArchiver:
         ids: frozenset[UUID],
     ) -> ArchivedUserPartition:
         origin = self._origin(name, summary, history.topic_id_partition)
-        return archive_segments(self.storage, self.archive_uri, origin, metadata_partition, history, ids)
+        return archive_segments(
+            self.storage,
+            self.archive_uri,
+            origin,
+            metadata_partition,
+            history,
+            ids,
+            encrypted_as_is=self.encrypted_as_is,
+        )
 
     def _origin(self, name: str, summary: PlanSummary, tip: TopicIdPartition) -> ArchiveOrigin:
         return ArchiveOrigin(name, summary.cluster_id, tip, self.clock(), summary.plan_id, summary.sha256)
@@ -179,6 +190,7 @@ def archive_user_partitions(
     name: str,
     clock: Clock,
     allowed_quarantine: frozenset[str],
+    encrypted_as_is: bool = False,
 ) -> list[ArchivedUserPartition]:
     """
     Archive all segments of some user partitions of a topic, as the log names them now.
@@ -192,6 +204,7 @@ def archive_user_partitions(
     :param name: of the archive.
     :param clock: time.
     :param allowed_quarantine: names of error codes that raise no doubt about a history.
+    :param encrypted_as_is: whether the objects of encrypted segments are archived as they are.
     :return: what was archived, by partition.
     :raises ArchiveError: if something does not compare, the log may not name all segments, or a user partition has two names.
     :raises RlmmError: if log or storage cannot be read.
@@ -220,7 +233,11 @@ def archive_user_partitions(
                     f"{incomplete_history(replay.histories[tip], number).why} of metadata partition {number}: what they hold "
                     f"would be missing from the archive of {tip}; take its objects from storage by hand"
                 )
-            archived.append(archive_segments(storage, archive_uri, origin, number, replay.histories[tip]))
+            archived.append(
+                archive_segments(
+                    storage, archive_uri, origin, number, replay.histories[tip], encrypted_as_is=encrypted_as_is
+                )
+            )
     except BaseException:
         if archived:
             with suppress(ArchiveError):
@@ -237,6 +254,8 @@ def archive_segments(
     metadata_partition: int,
     history: UserPartitionHistory,
     ids: frozenset[UUID] | None = None,
+    *,
+    encrypted_as_is: bool = False,
 ) -> ArchivedUserPartition:
     """
     Archive segments of one user partition, and write the manifest that makes an archive of it.
@@ -247,6 +266,7 @@ def archive_segments(
     :param metadata_partition: where the events of the user partition lie.
     :param history: of the user partition.
     :param ids: of its segments that are archived, ``None`` for all that are not finished.
+    :param encrypted_as_is: whether the objects of encrypted segments are archived as they are.
     :raises ArchiveError: if something does not compare, or the archive cannot be written or read.
     :raises RemoteLogError: if a log cannot be what a broker has written.
     :raises StorageError: if storage fails.
@@ -259,16 +279,17 @@ def archive_segments(
     ]
     folder = folder_of(archive_uri, origin.cluster_id, tip)
     try:
-        manifest = archive_user_partition(storage, folder, origin, segments)
+        manifest = archive_user_partition(storage, folder, origin, segments, encrypted_as_is=encrypted_as_is)
         written = write_manifest(folder, manifest)
     except OSError as e:
         raise ArchiveError(f"the archive {folder} cannot be written or read: {e}") from e
-    not_whole = sum(not segment.whole for segment in manifest.segments)
+    not_whole = sum(not segment.is_kept for segment in manifest.segments)
+    as_is = sum(bool(segment.keys) for segment in manifest.segments)
     logger.info(
         "%s: %d segments, %d records, %d bytes are archived in %s",
         tip, len(segments), manifest.records.count, manifest.bytes, folder,
     )  # fmt: skip
     return ArchivedUserPartition(
         metadata_partition, tip.topic, kafka_uuid_str(tip.topic_id), tip.partition, folder, written.name, written.sha256,
-        len(segments), not_whole, manifest.bytes, manifest.records.count, manifest.records.sha256,
+        len(segments), not_whole, manifest.bytes, manifest.records.count, manifest.records.sha256, as_is=as_is,
     )  # fmt: skip

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.features.archiving.restore_rules import (
 )
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog
     from airflow_provider_rlmm.features.archiving.restore_effects import RestoreEffects
 
 _SAID: Final = 10
@@ -112,6 +113,7 @@ def restore(
     source = archived_cluster_id or cluster_id
     archived = open_topic(access.get_connection_settings().required_archive_uri(), source, topic_id)
     logs = archived.logs
+    _require_readable(logs)
     _require_whole(archived.missing, overrides)
     with access.naming_connection(), RestoreTarget(access.get_client_config(), topic) as target:
         look = target.look()
@@ -134,6 +136,18 @@ def restore(
         measured,
         tuple(incomplete),
     )
+
+
+def _require_readable(logs: Sequence[ArchivedLog]) -> None:
+    """Refuse what nobody but a broker with the key can read: its records are in no file of the archive."""
+    encrypted = [segment for log in logs for segment in log.segments if segment.keys]
+    if encrypted:
+        key = next(iter(encrypted[0].keys.values()))
+        raise ArchiveError(
+            f"nothing was written: {len(encrypted)} archived segments are encrypted, and their keys are with the brokers. "
+            f"Their objects were archived as they are: put each file back under the key that its manifest names, such as "
+            f"{key}; brokers that know the segment and have its key serve it then"
+        )
 
 
 def _require_whole(missing: Sequence[str], overrides: Collection[str]) -> None:

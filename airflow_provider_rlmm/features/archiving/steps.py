@@ -13,6 +13,7 @@ from airflow_provider_rlmm.core.plans.plan_archive import ARCHIVE_DOCUMENT, Arch
 from airflow_provider_rlmm.core.plans.plan_files import planned_segments, read_document, write_document
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+from airflow_provider_rlmm.core.runs.connection_fields import AS_IS
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.features.archiving.archive_guard import NO_ARCHIVE, ArchivedPlan, ArchiveGuard
@@ -51,14 +52,18 @@ def archive_plan(session: CleanerSession, uri: str, name: str, summary: PlanSumm
     session.require_running(dry_run=False)
     summary.check_valid(session.cluster_id, session.clock())
     summary.check_blast_radius()
-    root = session.access.get_connection_settings().required_archive_uri()
+    settings = session.access.get_connection_settings()
+    root = settings.required_archive_uri()
     planned = {number: planned_segments(uri, summary, number) for number in summary.by_metadata_partition}
     storage = session.storage.get_storage_manager()
     with step(uri, "archive"):
         with session.topic() as topic:
             topic.advance()
             named = named_by_log(topic, {topic_id for segments in planned.values() for topic_id, _ in segments})
-        archiver = PlanArchiver(session.log, storage, root, named, clock=session.clock, should_stop=session.should_stop)
+        archiver = PlanArchiver(
+            session.log, storage, root, named, clock=session.clock, should_stop=session.should_stop,
+            encrypted_as_is=settings.archive_encrypted == AS_IS,
+        )  # fmt: skip
         archive = archiver.archive(name, summary, planned)
     write_document(uri, ARCHIVE_DOCUMENT, archive.to_json())
     return archive
@@ -89,7 +94,8 @@ def archive_topic(
     from airflow_provider_rlmm.features.archiving.archive_documents import named_by_log
     from airflow_provider_rlmm.features.archiving.archiver import archive_user_partitions
 
-    root = session.access.get_connection_settings().required_archive_uri()
+    settings = session.access.get_connection_settings()
+    root = settings.required_archive_uri()
     with session.topic() as topic:
         topic.advance()
         named = [tip for tip in topic.partitions() if tip.topic_id == topic_id]
@@ -104,7 +110,7 @@ def archive_topic(
     storage = session.storage.get_storage_manager()
     return archive_user_partitions(
         session.log, storage, root, wanted, segments, cluster_id=session.cluster_id, name=name, clock=session.clock,
-        allowed_quarantine=allowed_quarantine,
+        allowed_quarantine=allowed_quarantine, encrypted_as_is=settings.archive_encrypted == AS_IS,
     )  # fmt: skip
 
 

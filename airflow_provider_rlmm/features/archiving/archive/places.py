@@ -72,6 +72,17 @@ def segment_file(metadata: RemoteLogSegmentMetadata, kind: str) -> str:
     return f"{SEGMENTS}/{metadata.start_offset:020d}-{segment_id}{_SUFFIXES[kind]}"
 
 
+def object_file(metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
+    """
+    Return the path of an object of an encrypted segment below the folder of its user partition.
+
+    :param metadata: the segment.
+    :param suffix: of the object's key, without a ``/``.
+    """
+    segment_id = kafka_uuid_str(metadata.remote_log_segment_id.id)
+    return f"{SEGMENTS}/{metadata.start_offset:020d}-{segment_id}.as-is{suffix}"
+
+
 def records_file(name: str, try_id: str, number: int) -> str:
     """
     Return the path of a file of records below the folder of its user partition.

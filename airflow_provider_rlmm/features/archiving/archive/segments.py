@@ -4,19 +4,26 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.core.base.errors import ArchiveError, DamagedObjectError, RemoteObjectNotFoundError
+from airflow_provider_rlmm.core.base.errors import (
+    ArchiveError,
+    DamagedObjectError,
+    EncryptedSegmentError,
+    RemoteObjectNotFoundError,
+)
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.runs.connection_fields import AS_IS
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.core.storage.root import Place
 from airflow_provider_rlmm.features.archiving.archive.files import CHUNK_BYTES, keep
-from airflow_provider_rlmm.features.archiving.archive.places import LOG, segment_file
+from airflow_provider_rlmm.features.archiving.archive.places import LOG, object_file, segment_file
 from airflow_provider_rlmm.features.archiving.archive_manifest import ArchivedFile, ArchivedSegment
 
 _OPTIONAL: Final = IndexType.TRANSACTION
@@ -45,11 +52,20 @@ class SegmentArchiver:
     """
     :param storage: remote storage.
     :param folder_uri: of the user partition in the archive.
+    :param encrypted_as_is: whether the objects of encrypted segments are archived as they are; otherwise these are an error.
     :param chunk_bytes: how much of a log is held in memory.
     """
 
-    def __init__(self, storage: RemoteStorageManager, folder_uri: str, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        folder_uri: str,
+        *,
+        encrypted_as_is: bool = False,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
         self._storage = storage
+        self._encrypted_as_is = encrypted_as_is
         self._folder_uri = folder_uri
         self._chunk_bytes = chunk_bytes
 
@@ -59,9 +75,55 @@ class SegmentArchiver:
 
         :raises ArchiveError: if something of it is missing that must be there, or the archive holds other bytes of it.
         :raises DamagedObjectError: if its log cannot be what a broker has written.
+        :raises EncryptedSegmentError: if it is encrypted, and such segments are not archived.
         :raises StorageError: if storage fails.
         :raises OSError: if the archive cannot be written or read.
         """
+        try:
+            return self._archive(segment)
+        except EncryptedSegmentError as e:
+            if self._encrypted_as_is:
+                return self._archive_as_is(segment)
+            raise EncryptedSegmentError(
+                f"{e}; with archive_encrypted = {AS_IS} in the connection its objects are archived as they are"
+            ) from None
+
+    def _archive_as_is(self, segment: SegmentToArchive) -> ArchivedSegment:
+        """Archive the objects of an encrypted segment, each under what its key ends with."""
+        metadata, layout = segment.metadata, self._storage.layout
+        places = layout.places_of(metadata)
+        place = next((p for p in places if self._lies_at(metadata, p)), places[0])
+        stem = layout.segment_stem(metadata, place)
+        files: dict[str, ArchivedFile] = {}
+        missing: list[str] = []
+        for key in layout.required_keys(metadata, place):
+            suffix = key.removeprefix(stem)
+            try:
+                files[suffix] = keep(self._folder_uri, object_file(metadata, suffix), self._object(key))
+            except RemoteObjectNotFoundError:
+                missing.append(suffix)
+        if missing and segment.must_be_whole:
+            raise self._lacking(metadata, missing)
+        return ArchivedSegment(
+            _text_of(metadata), whole=False, transactional=False, files=files, missing=tuple(missing),
+            keys={suffix: stem + suffix for suffix in files},
+        )  # fmt: skip
+
+    def _lies_at(self, metadata: RemoteLogSegmentMetadata, place: Place) -> bool:
+        keys = self._storage.layout.required_keys(metadata, place)
+        return self._storage.missing_keys(keys) != frozenset(keys)
+
+    def _object(self, key: str) -> Iterator[bytes]:
+        """Yield an object in pieces: what is there, to its end."""
+        position = 0
+        while True:
+            piece = self._storage.fetch_object(key, position, position + self._chunk_bytes - 1)
+            yield piece
+            if len(piece) < self._chunk_bytes:
+                return
+            position += len(piece)
+
+    def _archive(self, segment: SegmentToArchive) -> ArchivedSegment:
         files: dict[str, ArchivedFile] = {}
         missing: list[str] = []
         for index_type in IndexType:
@@ -80,13 +142,17 @@ class SegmentArchiver:
         except RemoteObjectNotFoundError:
             missing.append(LOG)
         if missing and segment.must_be_whole:
-            raise ArchiveError(
-                f"segment {segment.metadata.remote_log_segment_id} lacks {', '.join(missing)} in storage, though its copy "
-                "was finished and nobody has begun to delete it: it cannot be archived; check storage URI, layout and mount, "
-                "or put its topic on hold"
-            )
-        metadata = base64.b64encode(serialize(segment.metadata)).decode()
-        return ArchivedSegment(metadata, complete and not missing, check.transactional, files, tuple(missing))
+            raise self._lacking(segment.metadata, missing)
+        return ArchivedSegment(
+            _text_of(segment.metadata), complete and not missing, check.transactional, files, tuple(missing)
+        )
+
+    def _lacking(self, metadata: RemoteLogSegmentMetadata, missing: Sequence[str]) -> ArchiveError:
+        return ArchiveError(
+            f"segment {metadata.remote_log_segment_id} lacks {', '.join(missing)} in storage, though its copy was finished "
+            "and nobody has begun to delete it: it cannot be archived; check storage URI, layout and mount, or put its topic "
+            "on hold"
+        )
 
     def _checked_log(self, metadata: RemoteLogSegmentMetadata, check: _LogCheck) -> Iterator[bytes]:
         for piece in self._log(metadata):
@@ -104,6 +170,10 @@ class SegmentArchiver:
             if len(piece) < end - position + 1:
                 return
             position += len(piece)
+
+
+def _text_of(metadata: RemoteLogSegmentMetadata) -> str:
+    return base64.b64encode(serialize(metadata)).decode()
 
 
 class _LogCheck:

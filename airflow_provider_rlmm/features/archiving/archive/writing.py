@@ -39,7 +39,12 @@ class ArchiveOrigin:
 
 
 def archive_user_partition(
-    storage: RemoteStorageManager, folder_uri: str, origin: ArchiveOrigin, segments: Sequence[SegmentToArchive]
+    storage: RemoteStorageManager,
+    folder_uri: str,
+    origin: ArchiveOrigin,
+    segments: Sequence[SegmentToArchive],
+    *,
+    encrypted_as_is: bool = False,
 ) -> ArchiveManifest:
     """
     Archive some segments. The archive is there once its manifest is written, which is the caller's to do.
@@ -50,12 +55,13 @@ def archive_user_partition(
     :param folder_uri: of the user partition in the archive.
     :param origin: what it is an archive of.
     :param segments: which segments.
+    :param encrypted_as_is: whether the objects of encrypted segments are archived as they are.
     :raises ArchiveError: if something is missing that must be there, or does not compare.
     :raises RemoteLogError: if a log cannot be what a broker has written.
     :raises StorageError: if storage fails.
     :raises OSError: if the archive cannot be written or read.
     """
-    archiver = SegmentArchiver(storage, folder_uri)
+    archiver = SegmentArchiver(storage, folder_uri, encrypted_as_is=encrypted_as_is)
     archived = tuple(archiver.archive(segment) for segment in segments)
     kept = ArchivedSegmentStorage(folder_uri, archived)
     # All that a reader asks of storage is to fetch logs and indexes.

@@ -68,7 +68,7 @@ def test_what_is_archived_is_deleted_and_the_archive_holds_all_of_it(cluster: Ar
     archive = run.archive()
     assert PlanArchive.from_json(archive.to_json()) == archive
     assert archive.counts() | {"bytes": 0} == {
-        "partitions": 2, "segments": 5, "not_whole": 0, "records": 50, "bytes": 0, "refused_topics": 0,
+        "partitions": 2, "segments": 5, "not_whole": 0, "as_is": 0, "records": 50, "bytes": 0, "refused_topics": 0,
     }  # fmt: skip
     assert by_topic(run, archive) == {"gone": ("FINISHED", 3, set()), "other": ("FINISHED", 2, set())}
     (gone,) = [found for found in archive.partitions if found.topic == "gone"]
