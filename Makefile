@@ -12,7 +12,7 @@ SIDE_BY_SIDE ?= 3
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format quick unit coverage simulate simulate-protections mutations differential integration \
 	full rare manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix stores \
-	browser pictures package docs bench bench-growth bench-tasks bench-dag bench-replay bench-scale bench-memory bench-deletion bench-survey bench-records bench-publish bench-read lock clean
+	browser pictures package docs bench bench-growth bench-tasks bench-dag bench-replay bench-scale bench-memory bench-deletion bench-scrub bench-survey bench-records bench-publish bench-read lock clean
 
 help: ## List the targets
 	@awk '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
@@ -187,6 +187,9 @@ bench-memory: setup ## What a task of the Spark job takes for a metadata partiti
 
 bench-deletion: setup ## The cleaner beside the broker's own deletion, with its budgets, and on S3 beside a boto3 loop (20 minutes)
 	$(BIN)/python -m benchmarks.deletion; deletion=$$?; $(BIN)/python -m benchmarks.deletion_s3 && exit $$deletion
+
+bench-scrub: setup ## How often a scrub's deletion lists, in a simulated store of either kind, with its budget (5 minutes)
+	$(BIN)/python -m benchmarks.scrub
 
 bench-survey: setup ## What a survey costs beside the plan of the same topic, with its budgets (3 minutes)
 	$(BIN)/python -m benchmarks.survey
