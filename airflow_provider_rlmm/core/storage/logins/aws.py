@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -40,6 +41,7 @@ _ROLES: Final = frozenset(
 )
 _REGION: Final = frozenset({"region", "default_region"})
 _ENDPOINT: Final = frozenset({"endpoint", "endpoint_url", "endpoint_url_s3"})
+_OTHER_ADDRESSES: Final = ("use_fips_endpoint", "use_dualstack_endpoint")
 _PROFILES: Final = ("profile", "aws_profile")
 
 _ASKED_AGAIN: Final = timedelta(minutes=6)
@@ -64,17 +66,24 @@ def login(options: Mapping[str, str], *, instance_metadata: bool) -> StoreAccess
     if named is not None and option(given, _KEYS, _PREFIX) is not None:
         raise ConfigurationError("the options of the store name a profile and a key: keep one of them")
     if option(given, _CREDENTIALS, _PREFIX) is not None or (named is None and in_environment(_KEYS, _PREFIX)):
-        return StoreAccess({**_authorities(given), **given})
+        return _of_obstore(given)
     session = _session(named)
     if session is not None and (found := _of_session(session, profile, given)) is not None:
         return found
-    given = {**_authorities(given), **given}
     if session is None and in_environment(_ROLES, _PREFIX):
-        return StoreAccess(given)
+        return _of_obstore(given)
     if instance_metadata:
         tell_of_metadata()
-        return StoreAccess(given)
+        return _of_obstore(given)
     raise no_credentials("S3", _LOOKED_AT)
+
+
+def _of_obstore(given: Mapping[str, str]) -> StoreAccess:
+    """Return the options for a login that obstore finds itself, with what AWS's own tools take from the environment."""
+    if option(given, _ENDPOINT, _PREFIX) is None and not in_environment(_ENDPOINT, _PREFIX):
+        named = {name: os.environ.get(f"AWS_{name.upper()}", "").lower() == "true" for name in _OTHER_ADDRESSES}
+        options_of(SimpleNamespace(**named))
+    return StoreAccess({**_authorities(given), **given})
 
 
 def credentials_of(found: Any, owner: str, secrets: Iterable[str] = (), remedy: str = "") -> StoreCredentials:
@@ -107,9 +116,7 @@ def options_of(config: Any) -> Mapping[str, str]:
     :raises ConfigurationError: if it says what obstore cannot do: nothing that leads elsewhere is passed over.
     """
     options: dict[str, str] = {}
-    unheeded = [
-        name for name in ("use_fips_endpoint", "use_dualstack_endpoint", "client_cert") if getattr(config, name, None)
-    ]
+    unheeded = [name for name in (*_OTHER_ADDRESSES, "client_cert") if getattr(config, name, None)]
     of_s3 = dict(getattr(config, "s3", None) or {})
     style = of_s3.pop("addressing_style", None)
     if style in ("virtual", "path"):
@@ -183,7 +190,7 @@ def _of_session(session: Any, profile: str | None, given: Mapping[str, str]) -> 
             )
         return None
     # An address that is named is taken as it is.
-    wanted = ("use_fips_endpoint", "use_dualstack_endpoint") if endpoint is None else ()
+    wanted = _OTHER_ADDRESSES if endpoint is None else ()
     addresses = {name: session.get_config_variable(name) for name in wanted}
     options = dict(options_of(Config(s3=_of_s3(scoped.get("s3")), **addresses)))
     if region and option(given, _REGION, _PREFIX) is None:

@@ -368,6 +368,21 @@ def test_a_profile_that_wants_what_obstore_cannot_do_is_refused(home: Path, monk
     assert with_login(S3, {}).options == {"endpoint": "https://s3-fips.eu-central-1.amazonaws.com"}
 
 
+@pytest.mark.parametrize("name", ["AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT"])
+@pytest.mark.parametrize(
+    "options", [{"access_key_id": "id", "secret_access_key": "s3cret"}, {"instance_metadata": "true"}]
+)
+def test_an_address_in_the_environment_is_not_passed_over(
+    options: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "true")
+    with pytest.raises(ConfigurationError, match=name.removeprefix("AWS_").lower()):
+        with_login(S3, options)
+    assert with_login(S3, {**options, "endpoint": "https://one.example"}).options["endpoint"] == "https://one.example"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://two.example")
+    assert "endpoint" not in with_login(S3, options).options
+
+
 # --- Google and Azure ---------------------------------------------------------------------------------------------------
 
 USER = json.dumps({"type": "authorized_user", "client_id": "i", "client_secret": "s", "refresh_token": "r"})
