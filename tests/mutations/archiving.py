@@ -144,11 +144,12 @@ ARCHIVING = [
         "        if first < self._next_offset or last > self._metadata.end_offset:",
         f"{TESTS}::test_a_log_of_other_offsets_keeps_its_topic",
     ),
-    switched_off(
-        SEGMENTS,
+    Mutation(
         ARCHIVE,
         "a finished copy may lack files",
-        "        if missing and segment.must_be_whole:",
+        SEGMENTS,
+        "            raise self._lacking(segment.metadata, missing)\n",
+        "            pass\n",
         f"{TESTS}::test_a_finished_copy_that_lacks_a_file_keeps_its_topic",
     ),
     switched_off(
