@@ -189,11 +189,10 @@ _ARCHIVED_PARTITION = _record(
         **_each(
             strict.string, "topic", "topic_id", "folder", "manifest", "manifest_sha256", "records_sha256", "document"
         ),
-        **_each(
-            strict.integer, "metadata_partition", "partition", "segments", "not_whole", "bytes", "records", "as_is"
-        ),
+        **_each(strict.integer, "metadata_partition", "partition", "segments", "not_whole", "bytes", "records"),
+        "as_is": strict.optional(strict.integer),
     },
-    {"as_is": 0},
+    {"as_is": None},
 )
 _PLAN_ARCHIVE: Readers = {
     **_each(strict.string, "name", "plan_id", "plan_sha256", "cluster_id", "archive_uri"),
@@ -321,9 +320,9 @@ _SEGMENT = _record(
         **_each(strict.boolean, "whole", "transactional"),
         "files": strict.by_name(_FILE),
         "missing": strict.array(strict.string),
-        "keys": strict.by_name(strict.string),
+        "keys": strict.optional(strict.by_name(strict.string)),
     },
-    {"keys": {}},
+    {"keys": None},
 )
 _RECORDS = _record(
     ArchivedRecords,

@@ -23,6 +23,7 @@ __all__ = [
     "DeletionRefusedError",
     "DocumentError",
     "EventByHandRefusedError",
+    "EncryptedSegmentError",
     "EventLogAccessError",
     "EventLogError",
     "EventLogUnavailableError",

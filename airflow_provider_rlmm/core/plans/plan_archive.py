@@ -45,7 +45,7 @@ class ArchivedUserPartition:
     :param bytes: of all files.
     :param records: in the whole segments.
     :param records_sha256: of their content, lower-case hex.
-    :param as_is: encrypted segments whose objects were archived as they are.
+    :param as_is: encrypted segments whose objects were archived as they are; ``None`` where an earlier release archived.
     :param document: name of the document of the run in the archive of the topic; empty before it is written.
     """
 
@@ -62,7 +62,7 @@ class ArchivedUserPartition:
     records: int
     records_sha256: Text
     document: Text = ""
-    as_is: Annotated[int, AbsentAs(0)] = 0
+    as_is: Annotated[int | None, AbsentAs(None)] = None
 
     def to_report(self) -> dict[str, Any]:
         """Return what a report says of it, as plain JSON types."""
@@ -128,7 +128,7 @@ class PlanArchive:
             "partitions": len(self.partitions),
             "segments": sum(found.segments for found in self.partitions),
             "not_whole": sum(found.not_whole for found in self.partitions),
-            "as_is": sum(found.as_is for found in self.partitions),
+            "as_is": sum(found.as_is or 0 for found in self.partitions),
             "records": sum(found.records for found in self.partitions),
             "bytes": sum(found.bytes for found in self.partitions),
             "refused_topics": len(self.refused),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -56,7 +56,8 @@ class ArchivedSegment:
         :class:`~airflow_provider_rlmm.core.storage.index_type.IndexType`.
     :param missing: kinds of files that storage did not have.
     :param keys: of an encrypted segment the keys of its objects by kind, below the storage root: its files are these objects
-        as they lay there, to be put back under these keys. None of its records is among those of the archive.
+        as they lay there, to be put back under these keys. None of its records is among those of the archive. ``None`` for
+        any other segment.
     """
 
     metadata: Text
@@ -64,7 +65,7 @@ class ArchivedSegment:
     transactional: bool
     files: Mapping[Text, ArchivedFile]
     missing: tuple[Text, ...] = ()
-    keys: Annotated[Mapping[Text, Text], AbsentAs({})] = field(default_factory=dict)
+    keys: Annotated[Mapping[Text, Text] | None, AbsentAs(None)] = None
 
     @property
     def is_kept(self) -> bool:

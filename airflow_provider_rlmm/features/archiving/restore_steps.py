@@ -140,9 +140,9 @@ def restore(
 
 def _require_readable(logs: Sequence[ArchivedLog]) -> None:
     """Refuse what nobody but a broker with the key can read: its records are in no file of the archive."""
-    encrypted = [segment for log in logs for segment in log.segments if segment.keys]
+    encrypted = [keys for log in logs for segment in log.segments if (keys := segment.keys)]
     if encrypted:
-        key = next(iter(encrypted[0].keys.values()))
+        key = next(iter(encrypted[0].values()))
         raise ArchiveError(
             f"nothing was written: {len(encrypted)} archived segments are encrypted, and their keys are with the brokers. "
             f"Their objects were archived as they are: put each file back under the key that its manifest names, such as "

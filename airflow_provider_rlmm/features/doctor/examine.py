@@ -97,7 +97,7 @@ def examine(
         described, too.
     :param min_age_ms: from what age on a segment in a STARTED state, or a marker, counts as stuck; ms by the event's time.
     :param max_copy_ms: for how long a living topic's partition may begin copies and finish none at most, where its topic does
-        not keep local segments for a shorter time (:func:`.hangs_after_ms`); ms by the event's time.
+        not keep local segments for a shorter time (``hangs_after_ms`` of ``core.log.copy_lag``), ms by the event's time.
     :param limit_per_kind: findings of one kind that are kept; all are counted.
     :param clock: time.
     :param chunk_rows: records that are decoded and applied at once.

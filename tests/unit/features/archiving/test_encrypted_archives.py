@@ -123,10 +123,10 @@ def test_manifests_of_before_have_no_keys_and_keys_need_their_files(cluster: Arc
     (found,) = run.archive().partitions
     manifest = read_manifest(found.folder, found.manifest)
     (first, *others) = manifest.segments
-    document = plain_of(replace(manifest, segments=(replace(first, keys={}), *others)))
+    document = plain_of(replace(manifest, segments=(replace(first, keys=None), *others)))
     del document["segments"][0]["keys"]
     read = ArchiveManifest.from_json(json.dumps(strict_json.sealed(document, 1)))
-    assert (read.segments[0].keys, read.segments[0].is_kept) == ({}, False)
+    assert (read.segments[0].keys, read.segments[0].is_kept) == (None, False)
     for wrong in (replace(first, keys={".log": "tiered/x.log"}), replace(first, whole=True)):
         with pytest.raises(ArchiveError, match=r"other files than keys|called whole and has no log"):
             ArchiveManifest.from_json(
