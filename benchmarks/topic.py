@@ -109,7 +109,7 @@ def publish_records(config: KafkaClientConfig, topic: str, records: KeyedRecords
 
 def create_metadata_topic(config: KafkaClientConfig, name: str, partitions: int = METADATA_PARTITIONS) -> None:
     """
-    Make a metadata topic, and wait until it is served.
+    Make a metadata topic as brokers make theirs, kept for ever, and wait until it is served.
 
     :param config: the clients' properties.
     :param name: its name.
@@ -118,7 +118,9 @@ def create_metadata_topic(config: KafkaClientConfig, name: str, partitions: int 
     from confluent_kafka import Consumer
 
     admin = AdminClient(dict(config.properties))
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30.0)
+    # A broker's own default would delete records by age, which each run would have to look for.
+    kept = {"retention.ms": "-1"}
+    admin.create_topics([NewTopic(name, partitions, 1, config=kept)])[name].result(30.0)
     consumer = Consumer(dict(config.properties) | {"group.id": "unused"})
     await_condition(lambda: partitions_served(consumer, name) == partitions, f"{name} is served", 30.0)
     consumer.close()
