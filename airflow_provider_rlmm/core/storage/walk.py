@@ -110,13 +110,16 @@ class Walker:
         yield Folder(prefix, FolderState.WHOLE)
         yield from (stored for stored in objects if not is_stamp(stored.key))
         folders = [directory for name in directories if not is_stamp(directory := f"{name}/")]
-        with self._listing_ahead([d for d in folders if self._is_listed(d, places, deeper)]):
+        # In their order: each is asked for by the layout once.
+        listed = {directory: None for directory in folders if self._is_listed(directory, places, deeper)}
+        with self._listing_ahead(list(listed)):
             for directory in folders:
                 if any(place.startswith(directory) for place in deeper):
                     yield from self._place(directory)
+                elif directory in listed:
+                    yield from self._folder(directory)
                 elif any(self._is_of_topics(directory, place) for place in places):
-                    if self._is_listed(directory, places, deeper):
-                        yield from self._folder(directory)
+                    continue
                 elif (peeked := self._peek(directory)) is None:
                     yield from self._folder(directory)
                 else:

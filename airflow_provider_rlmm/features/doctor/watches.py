@@ -55,8 +55,7 @@ class ServedPartitions:
 
     :param by_metadata_partition: metadata partition → topic → its partitions that map there.
     :param copying: ids of the topics whose segments are to be copied → from when on a copy hangs, ms
-        (``hangs_after_ms`` of ``core.log.copy_lag``);
-        ``None`` where nobody knows how long local segments are kept.
+        (``hangs_after_ms`` of ``core.log.copy_lag``); ``None`` where nobody knows how long local segments are kept.
     :param tiered: tiered topic → its settings.
     :param unknown: why it is not known which topics are tiered; empty where it is.
     """

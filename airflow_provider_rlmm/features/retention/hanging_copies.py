@@ -71,11 +71,20 @@ class HangingCopies:
     @property
     def what_to_do(self) -> str:
         """What a person can do about it."""
-        broker = "its leader" if self.leader is None else f"broker {self.leader}, its leader,"
-        return (
-            f"look for errors of RemoteLogManager about this partition in the log of {broker} and move the leadership to "
-            "another broker, or restart it: its copying task begins anew"
-        )
+        return f"{away_from(self.leader)}, or restart it: its copying task begins anew"
+
+
+def away_from(leader: int | None) -> str:
+    """
+    Say what helps against a leader whose task for a partition is stuck: begins a sentence.
+
+    :param leader: id of the broker, ``None`` where it was not told.
+    """
+    broker = "its leader" if leader is None else f"broker {leader}, its leader,"
+    return (
+        f"look for errors of RemoteLogManager about this partition in the log of {broker} and move the leadership to another "
+        "broker"
+    )
 
 
 def progress_of(look: PartitionLook, segments: Iterable[RemoteLogSegmentMetadata]) -> CopyProgress | None:

@@ -209,8 +209,9 @@ def with_left_over(
     """
     segments = tuple(segments)
     tiered = isinstance(look, NotTold) or look.configs.remote_storage_enable
-    same = isinstance(look, PartitionLook) and look.topic_id_partition == found.topic_id_partition
-    copies = progress_of(look, segments) if same and isinstance(look, PartitionLook) else None
+    copies = None
+    if isinstance(look, PartitionLook) and look.topic_id_partition == found.topic_id_partition:
+        copies = progress_of(look, segments)
     begun = [s for s in segments if s.state in UNFINISHED_STEPS and now_ms - s.event_timestamp_ms > MIN_AGE.default]
     return replace(found, dangling=_count(begun), not_tiered=NOTHING if tiered else _count(segments), copies=copies)
 

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.features.retention.hanging_copies import (
     HangingCopies,
     WaitingCopies,
+    away_from,
     patience_ms,
     waiting_now,
 )
@@ -95,11 +96,7 @@ class Overdue:
     @property
     def what_to_do(self) -> str:
         """What a person can do about it."""
-        broker = "its leader" if self.leader is None else f"broker {self.leader}, its leader,"
-        return (
-            f"look for errors of RemoteLogManager about this partition in the log of {broker} and move the leadership to "
-            "another broker, which begins its task anew"
-        )
+        return f"{away_from(self.leader)}, which begins its task anew"
 
 
 def remembered(found: PartitionPass, before: DuePartition | None, now_ms: int) -> DuePartition | None:

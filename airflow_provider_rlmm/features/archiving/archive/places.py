@@ -68,8 +68,7 @@ def segment_file(metadata: RemoteLogSegmentMetadata, kind: str) -> str:
     :param kind: :data:`LOG`, or the value of an
         :class:`~airflow_provider_rlmm.core.storage.index_type.IndexType`.
     """
-    segment_id = kafka_uuid_str(metadata.remote_log_segment_id.id)
-    return f"{SEGMENTS}/{metadata.start_offset:020d}-{segment_id}{_SUFFIXES[kind]}"
+    return _segment_stem(metadata) + _SUFFIXES[kind]
 
 
 def object_file(metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
@@ -79,8 +78,11 @@ def object_file(metadata: RemoteLogSegmentMetadata, suffix: str) -> str:
     :param metadata: the segment.
     :param suffix: of the object's key, without a ``/``.
     """
-    segment_id = kafka_uuid_str(metadata.remote_log_segment_id.id)
-    return f"{SEGMENTS}/{metadata.start_offset:020d}-{segment_id}.as-is{suffix}"
+    return f"{_segment_stem(metadata)}.as-is{suffix}"
+
+
+def _segment_stem(metadata: RemoteLogSegmentMetadata) -> str:
+    return f"{SEGMENTS}/{metadata.start_offset:020d}-{kafka_uuid_str(metadata.remote_log_segment_id.id)}"
 
 
 def records_file(name: str, try_id: str, number: int) -> str:
