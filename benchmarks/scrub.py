@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-How often a scrub's deletion lists: objects of segments that nothing names lie before those of living ones, in one folder.
+The memory of a scrub, and how often its deletion lists.
 
-The store is simulated: it holds keys in memory, lists them by pages as S3 does, and counts. Where its order is documented a
-look ends behind its batch; everywhere else the look after a deletion goes to the end of the folder. Prints both counts; ends
-with 1 if the budget is missed. Needs no broker.
+Memory is that of a process that scrubs a store and a log which are made up while they are read
+(:mod:`benchmarks.scrub_memory`). Listings are those of a deletion: objects of segments that nothing names lie before those of
+living ones, in one folder. That store holds keys in memory, lists them by pages as S3 does, and counts. Where its order is
+documented a look ends behind its batch; everywhere else the look after a deletion goes to the end of the folder. Ends with 1
+if a budget is missed. Needs no broker.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -29,13 +32,18 @@ from airflow_provider_rlmm.core.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.core.storage.stamps import Location
 from benchmarks.measuring import Budget
+from benchmarks.processes import taken_by
 from benchmarks.reporting import add_option, report
+from benchmarks.scrub_memory import living, objects_of_folder
 
 LAYOUT = AivenLayout("tiered/")
 TIP = TopicIdPartition(UUID(int=7), "orders", 0)
 PAGE = 1_000
 MOST_LISTINGS = 1_000
 """Of 100,000 leaked segments before 900,000 living ones."""
+
+ALLOWED_BYTES, ALLOWED_OF_SEGMENT, ALLOWED_OF_OBJECT = 150_000_000, 300, 100
+"""Memory of a scrub: however little there is, of each living segment, and of each object of the largest folder."""
 
 
 class SimulatedStore:
@@ -95,9 +103,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--leaked", type=int, default=100_000, help="segments that go (default: %(default)s)")
     parser.add_argument("--living", type=int, default=900_000, help="segments behind them (default: %(default)s)")
+    parser.add_argument("--objects", type=int, nargs="*", default=[1_000_000, 10_000_000], help="of scrubs, about")
     add_option(parser)
     arguments = parser.parse_args()
-    return report(_counted(arguments.leaked, arguments.living), arguments.figures)
+    budgets = chain(_counted(arguments.leaked, arguments.living), map(_memory, arguments.objects))
+    return report(budgets, arguments.figures)
+
+
+def _memory(objects: int) -> Budget:
+    """Measure the peak of a process that scrubs, from its start to its end."""
+    taken = taken_by([sys.executable, "-m", "benchmarks.scrub_memory", str(objects)])
+    allowed = ALLOWED_BYTES + ALLOWED_OF_SEGMENT * living(objects) + ALLOWED_OF_OBJECT * objects_of_folder(objects)
+    told = [
+        f"{taken.rss_bytes / 1e6:,.0f} MB of {allowed / 1e6:,.0f}, {living(objects):,} living segments",
+        f"{taken.cpu_seconds:,.0f} s of CPU time, the making up of store and log included",
+    ]
+    name = f"P11 peak memory of a scrub of {objects:,} objects"
+    return Budget(name, taken.rss_bytes / allowed, 1.0, False, told, [taken.rss_bytes], unit="B")
 
 
 def _counted(leaked: int, living: int) -> Iterator[Budget | str]:

@@ -79,7 +79,7 @@ def scrub(
     two scrubs, --min-unreferenced-ms apart, of topics that are deleted and marked.
     """
     from airflow_provider_rlmm.features.scrub import steps
-    from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
+    from airflow_provider_rlmm.features.scrub.scrub_files import open_scrub, problems_of
     from airflow_provider_rlmm.overview.housekeeping import tidy_up
 
     limits = ScrubLimits(
@@ -87,7 +87,7 @@ def scrub(
     )
     run = begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm)
     with working() as shown, run.session(limits.of_the_cleaner, shown) as session:
-        summary, rows = steps.scrub(
+        summary = steps.scrub(
             session, run.uri_of, run.name, limits=limits.of_the_cleaner, max_copy_ms=max_copy_ms, price_micros=None
         )
         plan = steps.plan(
@@ -98,7 +98,8 @@ def scrub(
             max_segments=max_segments_this_run,
             expires_in_ms=DAY_MS,
         )
-    problems = [*problems_of(summary, rows)]
+    with open_scrub(run.uri) as (_, rows):
+        problems = [*problems_of(summary, rows)]
     counts: dict[str, Any] | None = None
     if execute and (plan.file.rows or run.execute):
         plan.check_blast_radius()

@@ -23,7 +23,7 @@ from airflow_provider_rlmm.core.runs.approving import body_of, keep_approval, ke
 from airflow_provider_rlmm.core.runs.run_parameters import ANSWER_WITHIN, LEAST_ANSWER_WITHIN_MS
 from airflow_provider_rlmm.features.scrub.scrub_approval import scrub_body_of, scrub_subject_of
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
-from airflow_provider_rlmm.features.scrub.scrub_planner import read_scrub_plan, topics_of
+from airflow_provider_rlmm.features.scrub.scrub_planner import open_scrub_plan, topics_of
 from airflow_provider_rlmm.links.artifacts import ArtifactLink, PlanLink, ScrubPlanLink, page_address
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
@@ -234,12 +234,14 @@ class ApproveRemoteStorageScrubOperator(ApprovePlanOperator[ScrubPlan]):
 
     def read_plan(self, uri: str) -> ScrubPlan:
         """See :class:`ApprovePlanOperator`."""
-        return read_scrub_plan(uri)[0]
+        with open_scrub_plan(uri) as (plan, _):
+            return plan
 
     def words(self, uri: str, plan: ScrubPlan, conn_id: str, link: str, wait_ms: int) -> tuple[str, str]:
         """See :class:`ApprovePlanOperator`."""
-        _, rows = read_scrub_plan(uri)
-        return scrub_subject_of(plan), scrub_body_of(plan, topics_of(rows), conn_id, link, wait_ms)
+        with open_scrub_plan(uri) as (_, rows):
+            topics = topics_of(rows)
+        return scrub_subject_of(plan), scrub_body_of(plan, topics, conn_id, link, wait_ms)
 
 
 def _name_of(user: object) -> str | None:

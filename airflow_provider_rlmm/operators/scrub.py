@@ -102,7 +102,7 @@ class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
+        from airflow_provider_rlmm.features.scrub.scrub_files import open_scrub, problems_of
         from airflow_provider_rlmm.features.scrub.steps import scrub
 
         read, name = self.read_arguments(), given.artifact_name(context)
@@ -115,7 +115,7 @@ class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
             confirm=read.confirm_lost_records,
             confirm_topic_id=read.confirm_metadata_topic_id,
         ) as session:
-            summary, rows = scrub(
+            summary = scrub(
                 session,
                 artifact_uri,
                 name,
@@ -127,7 +127,8 @@ class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
         uri = artifact_uri(name)
         counts = {kind: {"objects": amount.objects, "bytes": amount.bytes} for kind, amount in summary.classes.items()}
         self.log.info("scrub %s: %s", name, counts)
-        judgement = judged(self.log, problems_of(summary, rows), summary.cluster_id)
+        with open_scrub(uri) as (_, rows):
+            judgement = judged(self.log, problems_of(summary, rows), summary.cluster_id)
         if read.fail_on_problems:
             _fail_on(judgement, uri)
         return self.told({**counts, "scrub": uri})
@@ -335,17 +336,18 @@ class ReportRemoteStorageScrubOperator(CheckedOperator[_ReportArguments]):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_provider_rlmm.features.scrub.scrub_cleaner import deletion_of
-        from airflow_provider_rlmm.features.scrub.scrub_files import problems_of, read_scrub
+        from airflow_provider_rlmm.features.scrub.scrub_files import open_scrub, problems_of
         from airflow_provider_rlmm.features.scrub.steps import rejection_of
         from airflow_provider_rlmm.overview.history import summary_of_scrub
 
         read, name = self.read_arguments(), given.artifact_name(context)
         uri = artifact_uri(name)
-        summary, rows = read_scrub(uri)
+        with open_scrub(uri) as (summary, rows):
+            found = problems_of(summary, rows)
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
         deletion = deletion_of(uri)
-        found = [*problems_of(summary, rows), *deletion.problems()]
+        found += deletion.problems()
         rejected = rejection_of(uri)
         if rejected is not None:
             found.append(rejected)

@@ -6,6 +6,7 @@ A scrub of any log and any storage, and what may be planned from it, beside an o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
@@ -20,11 +21,12 @@ from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.features.scrub.comparison import scrub
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
-from airflow_provider_rlmm.features.scrub.scrub_files import rows_of
+from airflow_provider_rlmm.features.scrub.scrub_files import ScrubOrigin, open_scrub, write_scrub
 from airflow_provider_rlmm.features.scrub.scrub_plan import Choice
 from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED
-from tests.builders import START_MS, Cluster, add, tip, update
+from tests.builders import CLUSTER_ID, START_MS, Cluster, add, tip, update
 from tests.examples import examples
+from tests.scrub_rows import missing_of, objects_of
 
 LIFE = (S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
 TOPICS = [tip("a", 0, 7), tip("a", 1, 7), tip("b", 0, 8), tip("c-0", 0, 9)]
@@ -138,10 +140,14 @@ def test_a_scrub_says_what_a_look_at_each_segment_says(
         for number, life in enumerate(lives)
         for key in life.keys(cluster, number)
     }
-    assert {row["key"]: row["class"] for row in found.objects.to_pylist()} == expected
+    rows = objects_of(found)
+    assert {row["key"]: row["class"] for row in rows} == {
+        key: kind for key, kind in expected.items() if kind != ScrubClass.IN_USE
+    }
+    assert found.listed.objects - len(rows) == found.in_use.objects == list(expected.values()).count(ScrubClass.IN_USE)
     unnamed = {key for key, kind in expected.items() if kind in UNNAMED}
     bars = {key for key in unnamed if topic_of(cluster, key).topic_id in living}
-    presence = {row["key"]: row["presence"] for row in found.objects.to_pylist()}
+    presence = {row["key"]: row["presence"] for row in rows}
     assert {key for key, seen in presence.items() if seen is not None} == unnamed
     assert {key for key, seen in presence.items() if seen == Presence.PRESENT} == bars
     may_go = {
@@ -155,7 +161,13 @@ def test_a_scrub_says_what_a_look_at_each_segment_says(
     )
     places = [place.name for place in cluster.layout.places]
     choice = Choice(at_once, Hold(), found.began_at_ms, places=places, sole_owner=sole_owner)
-    chosen = choice.of(rows_of(found, time_is_proven=True, earlier=None))
-    assert set(chosen.rows["key"].to_pylist()) == (may_go - unnamed if bars else may_go)
+    with TemporaryDirectory() as folder:
+        origin = ScrubOrigin("scrub", CLUSTER_ID, cluster.log.topic_id, "a clock", True, {}, None)
+        write_scrub(folder, found, origin, None)
+        with open_scrub(folder) as (_, table):
+            chosen = choice.of(table)
+    assert {key for rows in chosen.rows.tables() for key in rows["key"].to_pylist()} == (
+        may_go - unnamed if bars else may_go
+    )
     missing = {add(life.topic, n).remote_log_segment_id.id.bytes for n, life in enumerate(lives) if life.is_missing()}
-    assert {row["segment_id"] for row in found.missing.to_pylist()} == missing
+    assert {row["segment_id"] for row in missing_of(found)} == missing

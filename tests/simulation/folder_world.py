@@ -32,7 +32,7 @@ from airflow_provider_rlmm.features.cleanup import steps as cleaning
 from airflow_provider_rlmm.features.cleanup.checking import check
 from airflow_provider_rlmm.features.cleanup.run_report import report_of_run
 from airflow_provider_rlmm.features.scrub import steps as scrubbing
-from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
+from airflow_provider_rlmm.features.scrub.scrub_files import open_scrub, problems_of
 from tests.simulation.baton import Baton
 from tests.simulation.folder_access import WorldAccess
 from tests.simulation.folder_moves import AWAY, COPY, FIRST, PREFIX, SECOND, Moves
@@ -182,7 +182,7 @@ class FolderWorld(Moves):
     def _scrub(self, run: FolderRun) -> Iterator[str]:
         opened, uri, limits = self._opener(run), self.uri_of(run.name), ScrubLimits(overrides=self.overrides)
         with opened() as session:
-            summary, rows = scrubbing.scrub(
+            scrubbing.scrub(
                 session,
                 self.uri_of,
                 run.name,
@@ -191,7 +191,8 @@ class FolderWorld(Moves):
                 price_micros=None,
             )
             scrubbing.plan(session, uri, limits=limits, blast_radius=WIDE, max_segments=None, expires_in_ms=DAY_MS)
-        problems = list(problems_of(summary, rows))
+        with open_scrub(uri) as (summary, rows):
+            problems = problems_of(summary, rows)
         who = RunIdentity("simulation", run.name, run.name, "nobody")
         if not run.dry_run:
             problems += scrubbing.delete(opened(), uri, limits=limits, dry_run=False, run=who).problems()

@@ -46,14 +46,16 @@ from airflow_provider_rlmm.features.retention.rules import EvaluationLimits
 from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 from airflow_provider_rlmm.features.retention.spark.generations import _manifest, _newest
 from airflow_provider_rlmm.features.retention.spark.source import TopicRange
-from airflow_provider_rlmm.features.scrub.scrub_files import read_scrub, read_table
+from airflow_provider_rlmm.features.scrub.scrub_files import open_scrub
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_planner import open_scrub_plan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 from airflow_provider_rlmm.overview import inventories, runs
 from airflow_provider_rlmm.overview.run_summary import RunSummary
 from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
+from tests.scrub_rows import whole
 
 RECORDED = Path(__file__).parents[1] / "data" / "recorded_0.1.0"
 DEMO = RECORDED / "demo"
@@ -214,10 +216,10 @@ def test_a_job_reads_the_topic_anew_where_its_generations_do_not_say_what_the_lo
 
 def test_a_recorded_scrub_is_whole() -> None:
     folder = RECORDED / "runs" / "scrub" / "dag.run"
-    summary, rows = read_scrub(str(folder))
-    plan = ScrubPlan.from_json((folder / "scrub-plan.json").read_text())
-    assert rows.num_rows == summary.file.rows
-    assert read_table(str(folder), plan.file).num_rows == plan.file.rows > 0
+    with open_scrub(str(folder)) as (summary, rows):
+        assert whole(rows).num_rows == summary.file.rows
+    with open_scrub_plan(str(folder)) as (plan, rows):
+        assert whole(rows).num_rows == plan.file.rows > 0
     deletion = json.loads((folder / "scrub-deletion.json").read_text())
     assert deletion["deleted"]["FINISHED"]["objects"] == plan.file.rows
 

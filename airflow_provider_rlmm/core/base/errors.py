@@ -60,6 +60,7 @@ __all__ = [
     "RemoteObjectNotFoundError",
     "RestoreError",
     "RlmmError",
+    "RoomError",
     "SegmentGoneError",
     "SnapshotRefusedError",
     "SparkMasterError",
@@ -316,6 +317,10 @@ class AuditError(RlmmError):
     """Raised when the audit log cannot be written or read: what is not written down before is not deleted."""
 
     retriable = True
+
+
+class RoomError(RlmmError):
+    """Raised when this machine lacks the memory or the disk that something takes; the message says what to do."""
 
 
 class SparkMasterError(RlmmError):

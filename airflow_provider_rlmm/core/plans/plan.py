@@ -118,9 +118,19 @@ class PlanFile:
         :param data: what was read.
         :raises PlanError: naming the file.
         """
-        if len(data) != self.bytes:
-            raise PlanError(f"{self.name} has {len(data)} bytes, its plan says {self.bytes}; make a new plan")
-        if hashlib.sha256(data).hexdigest() != self.sha256:
+        self.check_sums(len(data), hashlib.sha256(data).hexdigest())
+
+    def check_sums(self, size: int, sha256: str) -> None:
+        """
+        Refuse what is not this file by its size and hash.
+
+        :param size: bytes that were read; one more than there should be stands for any number of them.
+        :param sha256: of these, lower-case hex.
+        :raises PlanError: naming the file.
+        """
+        if size != self.bytes:
+            raise PlanError(f"{self.name} has {size} bytes, its plan says {self.bytes}; make a new plan")
+        if sha256 != self.sha256:
             raise PlanError(f"{self.name} is not the file that its plan was made with; make a new plan")
 
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of
-from airflow_provider_rlmm.core.base.arrow_groups import groups_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, empty_table, is_among
+from airflow_provider_rlmm.core.base.arrow_ids import IdSet
+from airflow_provider_rlmm.core.base.spool import SPOOLED_ROWS, Spool
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.storage.layout import Layout
@@ -16,11 +18,12 @@ from airflow_provider_rlmm.core.storage.root import Place
 from airflow_provider_rlmm.core.storage.walk import named_id, spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Sequence
 
     import pyarrow as pa
 
-_CHUNK_ROWS = 100_000
+_FOLDER_NAME: Final = "_$folder$"
+"""How Hadoop's file systems end the name of an empty object that stands for a folder."""
 
 _Reading = tuple[Place, RemoteLogSegmentId, str]
 """What a key can be: of which place, of which segment, with which suffix."""
@@ -40,6 +43,7 @@ LISTED_COLUMNS: tuple[tuple[str, str], ...] = (
     ("partition", "int32"),
     ("segment_id", "binary"),  # 16 bytes
     ("home", "int32"),  # the metadata partition that holds the events of the user partition
+    ("is_folder", "bool"),  # whether it is empty and stands for a folder: by its name, or as others lie below it
 )
 """Name and Arrow type of every column of a listing."""
 
@@ -48,13 +52,13 @@ def listed_schema() -> pa.Schema:
     """Return the Arrow schema of a listing."""
     import pyarrow as pa
 
-    types = {"bool": pa.bool_(), "binary": pa.binary(), "string": pa.string()}
+    types = _types()
     return pa.schema([pa.field(name, types.get(kind) or pa.type_for_alias(kind)) for name, kind in LISTED_COLUMNS])
 
 
 class ListedObjects:
     """
-    Objects and folders as they are met.
+    Objects and folders as they are met: rows on the local disk, and in memory what tells of folders.
 
     :param layout: where the objects of a segment lie.
     :param partition_count: number of metadata partitions.
@@ -67,9 +71,15 @@ class ListedObjects:
         self._topics = {text: tip for tip in named for text in spelled(tip.topic_id)}
         self._home = lru_cache(maxsize=1 << 16)(lambda tip: metadata_partition_for(tip, partition_count))
         self._rows: list[tuple[Any, ...]] = []
-        self._chunks: list[pa.Table] = []
+        self._spool = Spool(listed_schema())
         self._ambiguous: dict[str, tuple[StoredObject, list[_Reading]]] = {}
+        self._empty: list[str] = []
+        self._folders: set[str] = set()
         self._whole: set[str] = set()
+        self._since_folder = 0
+        self._again: list[_Again] = []
+        self.segment_ids = IdSet()
+        """The ids of all segments of which an object was listed."""
         self.broken: dict[str, str] = {}
         """Folder → why not all of it was listed."""
         self.foreign: list[str] = []
@@ -82,6 +92,7 @@ class ListedObjects:
         Take note of an object or a folder.
 
         :param found: what the walk has met; an object may come twice.
+        :raises RoomError: if the local disk has no room for the rows.
         """
         if isinstance(found, StoredObject):
             readings = self._readings(found.key)
@@ -90,15 +101,23 @@ class ListedObjects:
                 self._ambiguous[found.key] = (found, readings)
             else:
                 self._append(found, readings[0] if readings else None)
-        elif found.state is FolderState.FOREIGN:
+            return
+        if found.state in (FolderState.FOREIGN, FolderState.UNSEEN):
             self.foreign.append(found.prefix)
-        elif found.state is FolderState.UNSEEN:
-            self.foreign.append(found.prefix)
-            self.unseen[found.prefix] = found.why
+            if found.state is FolderState.UNSEEN:
+                self.unseen[found.prefix] = found.why
         elif found.state is FolderState.BROKEN:
             self.broken[found.prefix] = found.why
+        elif found.state is FolderState.AGAIN:
+            self._again.append(_Again(found.prefix, self._since_folder, self._met))
         else:
             self._whole.add(found.prefix)
+        self._since_folder = self._met
+
+    @property
+    def _met(self) -> int:
+        """Rows so far."""
+        return self._spool.rows + len(self._rows)
 
     def _readings(self, key: str) -> list[_Reading]:
         parts = ((place, self._layout.parts(key, place)) for place in self._layout.places)
@@ -106,6 +125,13 @@ class ListedObjects:
         return [(place, *found) for place, found in parts if found is not None and found[1] in self._layout.suffixes]
 
     def _append(self, stored: StoredObject, reading: _Reading | None) -> None:
+        self._rows.append(self._row(stored, reading))
+        if reading is None and stored.size == 0:
+            self._empty.append(stored.key)
+        if len(self._rows) >= SPOOLED_ROWS:
+            self._flush()
+
+    def _row(self, stored: StoredObject, reading: _Reading | None) -> tuple[Any, ...]:
         if reading is None:
             parts = self._parts_elsewhere(stored.key)
         else:
@@ -114,9 +140,7 @@ class ListedObjects:
             parts = (
                 place.name, suffix, tip.topic_id.bytes, tip.topic, tip.partition, segment.id.bytes, self._home(tip),
             )  # fmt: skip
-        self._rows.append((stored.key, stored.size, stored.last_modified_ms, True, *parts))
-        if len(self._rows) >= _CHUNK_ROWS:
-            self._flush()
+        return stored.key, stored.size, stored.last_modified_ms, True, *parts, False
 
     def _parts_elsewhere(self, key: str) -> tuple[Any, ...]:
         """Return what is known of a key that the layout would not build: a topic, where it lies in a folder of one."""
@@ -132,52 +156,86 @@ class ListedObjects:
         return any(end >= 0 and self._layout.topic_id_of_directory(key[:end]) is not None for end in ends)
 
     def _flush(self) -> None:
-        import pyarrow as pa
-
-        schema = listed_schema()
-        columns = list(zip(*self._rows, strict=True)) or [()] * len(schema)
-        arrays = [array_of(column, field.type) for column, field in zip(columns, schema, strict=True)]
-        self._chunks.append(pa.Table.from_arrays(arrays, schema=schema))
+        rows = _table(self._rows)
+        self.segment_ids.add(rows.column("segment_id"))
+        self._spool.append(rows)
         self._rows = []
 
-    def segment_ids(self) -> pa.Array:
-        """Return the ids of all segments of which an object was listed, each once."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
+    def end(self) -> None:
+        """Take note that the walk has ended: nothing is added after that."""
         self._flush()
-        ids = [pc.unique(chunk["segment_id"]) for chunk in self._chunks]
-        ids.append(
-            array_of([s.id.bytes for _, readings in self._ambiguous.values() for _, s, _ in readings], pa.binary())
-        )
-        return pc.drop_null(pc.unique(pa.chunked_array(ids, pa.binary())))
+        ids = [segment.id.bytes for _, readings in self._ambiguous.values() for _, segment, _ in readings]
+        self.segment_ids.add(array_of(ids, _types()["binary"]))
+        self._folders = self._folders_among(self._empty)
+        self._empty = []
 
-    def table(self, names: Collection[tuple[bytes, str]]) -> pa.Table:
+    def tables(self, names: Collection[tuple[bytes, str]]) -> Iterator[pa.Table]:
         """
-        Return all objects, each once.
+        Yield all objects, each once, as tables of some ten thousands.
 
         :param names: topic ids with their names, as the log has them: they tell what a key is that can be several.
         :return: with :data:`~airflow_provider_rlmm.core.runs.listed_objects.LISTED_COLUMNS`.
         """
-        import pyarrow as pa
-
+        doubled: set[int] = set()
+        for first, rows in self._numbered():
+            yield self._told(rows, first, doubled)
+        chosen = []
         for stored, readings in self._ambiguous.values():
             named = [r for r in readings if (_tip(r).topic_id.bytes, _tip(r).topic) in names]
-            self._append(stored, (named or readings)[0])
-        self._ambiguous = {}
-        self._flush()
-        rows = pa.concat_tables(self._chunks)
-        if self.broken:
-            rows = self._each_once(rows)
-        return rows.combine_chunks()
+            chosen.append(self._row(stored, (named or readings)[0]))
+        for at in range(0, len(chosen), SPOOLED_ROWS):
+            yield self._told(_table(chosen[at : at + SPOOLED_ROWS]), None, doubled)
 
-    def _each_once(self, rows: pa.Table) -> pa.Table:
-        """Return each object once, of folders that broke off marked as such."""
+    def table(self, names: Collection[tuple[bytes, str]]) -> pa.Table:
+        """
+        Return all objects at once, where they are known to be few.
+
+        :param names: as of :meth:`tables`.
+        """
         import pyarrow as pa
 
-        rows = rows.take(array_of(groups_of(rows, ["key"]).first))
-        is_whole = array_of([self.is_whole(key) for key in rows["key"].to_pylist()], pa.bool_())
-        return rows.set_column(rows.schema.get_field_index("is_whole"), "is_whole", is_whole)
+        return pa.concat_tables([empty_table(listed_schema()), *self.tables(names)]).combine_chunks()
+
+    def _numbered(self) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the rows with the number of the first one of each table."""
+        first = 0
+        for rows in self._spool.tables():
+            yield first, rows
+            first += rows.num_rows
+
+    def _told(self, rows: pa.Table, first: int | None, doubled: set[int]) -> pa.Table:
+        """Return rows with what the end of the walk tells of them, without those that came again."""
+        if self._folders:
+            is_folder = is_among(rows.column("key"), sorted(self._folders))
+            rows = rows.set_column(rows.schema.get_field_index("is_folder"), "is_folder", is_folder)
+        if not self.broken and not self._again:
+            return rows
+        keys = rows.column("key").to_pylist()
+        is_whole = [self.is_whole(key) for key in keys]
+        kept = []
+        for number, (key, whole) in enumerate(zip(keys, is_whole, strict=True)):
+            # Of a folder that was listed whole at last, everything; of another one, whatever was seen of it, once.
+            again = first is not None and any(a.holds(first + number, key) for a in self._again)
+            kept.append(not again if whole else hash(key) not in doubled)
+            if not whole:
+                doubled.add(hash(key))
+        at = rows.schema.get_field_index("is_whole")
+        return rows.set_column(at, "is_whole", array_of(is_whole, _types()["bool"])).filter(
+            array_of(kept, _types()["bool"])
+        )
+
+    def _folders_among(self, keys: Collection[str]) -> set[str]:
+        """Return those of some keys of empty objects that stand for folders."""
+        import pyarrow.compute as pc
+
+        named = {key for key in keys if key.endswith(_FOLDER_NAME)}
+        wanted = set(keys) - named
+        if not wanted:
+            return named
+        for _, rows in self._numbered():
+            for parent in pc.unique(pc.replace_substring_regex(rows.column("key"), "(^|/)[^/]*$", "")).to_pylist():
+                named.update(folder for folder in _folders_above(parent) if folder in wanted)
+        return named
 
     def is_whole(self, key: str) -> bool:
         """
@@ -197,6 +255,40 @@ class ListedObjects:
             if folder in self._whole:
                 return True
         return "" not in self.broken
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """Rows that come again if their folder was listed whole at last."""
+
+    prefix: str
+    first: int
+    end: int  # exclusive
+
+    def holds(self, number: int, key: str) -> bool:
+        return self.first <= number < self.end and key.startswith(self.prefix)
+
+
+def _folders_above(folder: str) -> Iterator[str]:
+    """Yield a folder and those that hold it, without trailing ``/``."""
+    while folder:
+        yield folder
+        folder = folder.rpartition("/")[0]
+
+
+def _types() -> dict[str, Any]:
+    import pyarrow as pa
+
+    return {"bool": pa.bool_(), "binary": pa.binary(), "string": pa.string()}
+
+
+def _table(rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    import pyarrow as pa
+
+    schema = listed_schema()
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [array_of(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _tip(reading: _Reading) -> TopicIdPartition:

@@ -75,6 +75,9 @@ class FolderState(StrEnum):
     FOREIGN = "foreign"
     """It is of no topic of this layout, and was not looked into."""
 
+    AGAIN = "again"
+    """Its listing failed, and it is listed anew: what the walk has met there so far comes again, as far as it can be seen."""
+
     UNSEEN = "unseen"
     """It does not name a topic, and nobody could look whether it holds folders that do: it is of no topic for all we know."""
 

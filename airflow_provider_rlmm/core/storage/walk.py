@@ -201,6 +201,7 @@ class Walker:
         except StorageRootError:
             raise
         except StorageError:
+            yield Folder(prefix, FolderState.AGAIN)
             yield from self._by_levels(prefix)
         else:
             self._failures = 0

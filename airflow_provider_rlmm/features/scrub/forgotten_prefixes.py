@@ -6,18 +6,21 @@ configured now, so a changed one leaves everything behind, where no listing of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, numpy_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageError, StorageRootError
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.remote_storage import Folder, FolderState, RemoteStorageManager
+from airflow_provider_rlmm.features.scrub.found import found_schema
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_summary import FORGOTTEN, ForgottenPrefix
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +29,11 @@ class Below:
     What was found.
 
     :param prefixes: each prefix, with how much lies there.
-    :param tables: the objects, with the columns of a listing.
+    :param tables: the objects of those that hold some; they are held in memory.
     """
 
     prefixes: tuple[ForgottenPrefix, ...]
-    tables: tuple[pa.Table, ...]
+    tables: tuple[_Below, ...]
 
     def names(self, folder: str) -> bool:
         """
@@ -40,31 +43,52 @@ class Below:
         """
         return any(p.prefix and (folder.startswith(p.prefix) or p.prefix.startswith(folder)) for p in self.prefixes)
 
-    def added_to(self, classes: pa.Table) -> pa.Table:
+    def without_found_again(self, classes: pa.Table) -> pa.Table:
         """
-        Return objects with those below the prefixes, each once.
+        Return objects without those that lie below one of the prefixes: as keys of the connection's places they were read as
+        another topic's, or not at all. Those that are told as something else stay, and are not told twice.
 
         :param classes: objects of the connection's places, with their classes.
         """
-        import pyarrow as pa
         import pyarrow.compute as pc
 
-        unknown = pc.equal(classes["class"], ScrubClass.UNKNOWN.value)
-        for prefix, table in zip((p for p in self.prefixes if p.objects), self.tables, strict=True):
-            # As keys of the connection's places they were read as another topic's, or not at all.
-            found_again = pc.and_(unknown, pc.is_in(classes["key"], value_set=table["key"].unique()))
+        for below in self.tables:
+            known = below.rows.column("key")
+            unknown = equals(classes["class"], ScrubClass.UNKNOWN.value)
+            found_again = pc.and_(unknown, pc.is_in(classes["key"], value_set=known))
             classes = classes.filter(pc.invert(found_again))
-            fresh = table.filter(pc.invert(pc.is_in(table["key"], value_set=classes["key"].unique())))
-            told = {"class": ScrubClass.UNKNOWN.value, "why": f"{FORGOTTEN}: {prefix.prefix}"}
-            columns = [
-                fresh[field.name]
-                if field.name in fresh.schema.names
-                else pa.repeat(pa.scalar(told.get(field.name), field.type), fresh.num_rows)
-                for field in classes.schema
-            ]
-            classes = pa.concat_tables([classes, pa.Table.from_arrays(columns, schema=classes.schema)]).combine_chunks()
-            unknown = pc.equal(classes["class"], ScrubClass.UNKNOWN.value)
+            if pc.any(pc.starts_with(classes["key"], below.prefix)).as_py():
+                below.told |= numpy_of(pc.is_in(known, value_set=classes["key"].combine_chunks()))
         return classes
+
+    def fresh(self) -> Iterator[pa.Table]:
+        """Yield the objects below the prefixes, each once, with class and reason, once all others were seen."""
+        import pyarrow.compute as pc
+
+        before: list[Any] = []
+        for below in self.tables:
+            rows = below.rows.filter(array_of(~below.told))
+            for known in before:
+                rows = rows.filter(pc.invert(pc.is_in(rows["key"], value_set=known)))
+            before.append(below.rows.column("key"))
+            told = (
+                ("class", ScrubClass.UNKNOWN.value),
+                ("why", f"{FORGOTTEN}: {below.prefix}"),
+                ("metadata_partition", None),
+            )
+            for name, value in told:
+                kind = found_schema().field(name).type
+                rows = rows.append_column(name, array_of([value] * rows.num_rows, kind))
+            yield rows
+
+
+@dataclass(slots=True)
+class _Below:
+    """The objects below a prefix, and which of them are told as what the connection's places hold."""
+
+    prefix: str
+    rows: pa.Table  # with the columns of a listing
+    told: NDArray[Any]
 
 
 def look_below(prefixes: Iterable[str], storage: RemoteStorageManager, partition_count: int) -> Below:
@@ -76,25 +100,27 @@ def look_below(prefixes: Iterable[str], storage: RemoteStorageManager, partition
     :param partition_count: number of metadata partitions.
     :raises StorageRootError: if the root is not the one that was proved, or is replaced meanwhile.
     """
+    import numpy as np
+
     found, tables = [], []
     for prefix in prefixes:
         try:
             layout = storage.layout.below(prefix)
             listed, why = ListedObjects(layout, partition_count), ""
             for met in storage.walk((), layout=layout):
-                if not isinstance(met, Folder):
-                    listed.add(met)
-                elif met.state is FolderState.BROKEN:
+                listed.add(met)
+                if isinstance(met, Folder) and met.state is FolderState.BROKEN:
                     why = why or met.why
         except StorageRootError:
             raise
         except (ConfigurationError, StorageError) as e:
             found.append(ForgottenPrefix(prefix, 0, 0, str(e)))
             continue
+        listed.end()
         rows = _of_topics(listed.table(frozenset()))
         found.append(ForgottenPrefix(prefix, rows.num_rows, sum(rows["bytes"].to_pylist()), why))
         if rows.num_rows:
-            tables.append(rows)
+            tables.append(_Below(prefix, rows, np.zeros(rows.num_rows, bool)))
     return Below(tuple(found), tuple(tables))
 
 

@@ -13,10 +13,11 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any
+from itertools import chain, groupby, islice
+from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError, StorageRootError
 from airflow_provider_rlmm.core.base.file_systems import read_file
@@ -36,21 +37,16 @@ from airflow_provider_rlmm.core.world.diskless import DISKLESS_ADVICE, why_diskl
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
+from airflow_provider_rlmm.features.scrub.log_view import LogIndex
 from airflow_provider_rlmm.features.scrub.questions import SCRUB
-from airflow_provider_rlmm.features.scrub.rules import (
-    ScrubClass,
-    classify_objects,
-    settled_copies,
-    size_differs,
-)
+from airflow_provider_rlmm.features.scrub.rules import ScrubClass, classify_objects
 from airflow_provider_rlmm.features.scrub.scrub_effects import ScrubEffects
 from airflow_provider_rlmm.features.scrub.scrub_reading import ScrubReading
 from airflow_provider_rlmm.features.scrub.scrub_summary import MAX_LISTED, UNNAMED_ADVICE, Amount
+from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable
+from airflow_provider_rlmm.features.scrub.stored_segments import StoredSegments
 from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED
 from airflow_provider_rlmm.features.scrub.unnamed_guard import UnnamedGuard
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 logger = logging.getLogger(__name__)
 
@@ -193,15 +189,18 @@ def deletion_of(uri: str) -> ScrubDeletion:
         ) from e
 
 
-def require_places(planned: pa.Table, check: RootCheck) -> None:
+def require_places(planned: ScrubTable, check: RootCheck) -> None:
     """
     Refuse to delete at a place that is not shown to be the cluster's now.
 
-    :param planned: rows of a plan's table.
+    :param planned: a plan's table.
     :param check: what was found out about the storage root.
     :raises StorageRootError: naming the places.
     """
-    if unproven := sorted(set(planned["place"].to_pylist()) - check.verified_places):
+    import pyarrow.compute as pc
+
+    places = {place for rows in planned.tables() for place in pc.unique(rows.column("place")).to_pylist()}
+    if unproven := sorted(places - check.verified_places):
         raise StorageRootError(
             f"places {', '.join(unproven)} of the plan are not shown to be this cluster's now: {check.reason}; nothing is "
             "deleted, scrub again"
@@ -234,11 +233,11 @@ class ScrubCleaner:
     should_stop: StopSource = never_stopped
     sole_owner: bool = False
 
-    def clean(self, planned: pa.Table, report: ScrubDeletion) -> None:
+    def clean(self, planned: ScrubTable, report: ScrubDeletion) -> None:
         """
         Delete.
 
-        :param planned: rows of a plan's table.
+        :param planned: a plan's table.
         :param report: gets what becomes of each object, also where an error ends the work.
         :raises ClusterMismatchError: if the topics are those of another cluster than the log.
         :raises WritesNotAllowedError: if nothing may be deleted.
@@ -246,24 +245,23 @@ class ScrubCleaner:
         :raises EventLogError: if the log or the cluster cannot be read.
         :raises AuditError: if what is about to be deleted cannot be written down.
         """
-        import pyarrow.compute as pc
-
         for refusal in dict.fromkeys(refusal_of_lost(lost) for lost in self.log.losses.values() if lost.is_open):
             report.note_problem(refusal)
-        reading = ScrubReading(self.log, self.topics, self.clock, pc.unique(planned["segment_id"]))
-        # From the end of each folder on: what comes behind is gone, so that listings stay short.
-        rows = planned.sort_by([("key", "descending")]).to_pylist()
-        segments = [list(objects) for _, objects in groupby(rows, key=_segment_of)]
+        segment_ids = IdSet()
+        for table in planned.tables():
+            segment_ids.add(table.column("segment_id"))
+        reading = ScrubReading(self.log, self.topics, self.clock, segment_ids)
         guard = UnnamedGuard(self.log, self.topics, self.storage, self.clock, self.limits.min_absence_ms)
         guard.begin(planned)
-        for at in range(0, len(segments), self.limits.batch_segments):
+        begun = 0
+        for batch in _batches(planned, self.limits.batch_segments):
             if (why := self._gate.why_stopped()) is not None:
-                report.note_stopped(sum(map(len, segments[at:])), why)
+                report.note_stopped(planned.rows - begun, why)
                 return
-            batch = segments[at : at + self.limits.batch_segments]
-            self._clean_batch(list(chain.from_iterable(batch)), reading, report, guard)
+            self._clean_batch(batch, reading, report, guard)
+            begun += len(batch)
         if report.deleted:
-            report.folders_removed = len(self.effects.remove_empty_folders(lambda: self._of_absent_topics(rows)))
+            report.folders_removed = len(self.effects.remove_empty_folders(lambda: self._of_absent_topics(planned)))
 
     @property
     def _gate(self) -> Gate:
@@ -276,11 +274,16 @@ class ScrubCleaner:
             limits=self.limits.of_the_cleaner,
         )
 
-    def _of_absent_topics(self, rows: Sequence[Row]) -> Sequence[str]:
-        """Return the objects of topics that are gone: into a living one's folder a broker may write right now."""
-        names = {_tip(row).topic_id: frozenset({_tip(row).topic}) for row in rows}
+    def _of_absent_topics(self, planned: ScrubTable) -> Sequence[str]:
+        """Return an object of each folder of topics that are gone: into a living one's folder a broker may write now."""
+        folders: dict[tuple[bytes, str, str], str] = {}
+        for table in planned.tables():
+            columns = (table.column(name).to_pylist() for name in ("topic_id", "topic", "key"))
+            for topic_id, topic, key in zip(*columns, strict=True):
+                folders.setdefault((topic_id, topic, key.rpartition("/")[0]), key)
+        names = {UUID(bytes=topic_id): frozenset({topic}) for topic_id, topic, _ in folders}
         absent = look(self.topics, self.log, names).proof.absent
-        return [row["key"] for row in rows if _tip(row).topic_id in absent]
+        return [key for (topic_id, _, _), key in folders.items() if UUID(bytes=topic_id) in absent]
 
     def _clean_batch(
         self, rows: Sequence[Row], reading: ScrubReading, report: ScrubDeletion, guard: UnnamedGuard
@@ -355,14 +358,26 @@ class ScrubCleaner:
     ) -> Mapping[str, Row]:
         """Return what objects are now, by key."""
         listed = ListedObjects(self.storage.layout, self.log.partition_count)
-        for stored in objects:
-            listed.add(stored)
-        table = listed.table(reading.names())
-        view = reading.view_of_listed(before, self.clock() - MAX_COPY.default)
-        rows = classify_objects(
-            table, view, size_differs(table, settled_copies(view), self.storage.layout.recorded_size)
-        )
+        for found in objects:
+            listed.add(found)
+        listed.end()
+        table, view = listed.table(reading.names()), reading.view_of_listed(before, self.clock() - MAX_COPY.default)
+        index, stored = LogIndex(view), StoredSegments(view, self.storage.layout)
+        segments = index.rows_of(table)
+        stored.note(table, segments)
+        rows = classify_objects(table, view, index.said_of(table), stored.are_wrong(segments))
         return {row["key"]: row for row in guard.judge(rows, reading).to_pylist()}
+
+
+def _batches(planned: ScrubTable, segments: int) -> Iterator[list[Row]]:
+    """
+    Yield the objects of some segments at a time, from the end of each folder on: what comes behind is gone then, so that
+    listings stay short.
+    """
+    rows = (row for table in planned.tables(backwards=True) for row in reversed(table.to_pylist()))
+    by_segment = (list(objects) for _, objects in groupby(rows, key=_segment_of))
+    while batch := list(islice(by_segment, segments)):
+        yield list(chain.from_iterable(batch))
 
 
 def _segment_of(row: Row) -> tuple[Any, ...]:

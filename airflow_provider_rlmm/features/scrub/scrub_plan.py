@@ -9,13 +9,16 @@ of a segment that is not finished. A topic id that the log never named is anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, filled, is_among
+from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 from airflow_provider_rlmm.core.base.documents import Text, reader_of
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.spool import OrderedSpool
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan, PlanForm
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, ScrubLimits
@@ -25,6 +28,7 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_AGAIN, Amount
+from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable, scrub_schema
 from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED, Kept, that_bar, why_kept
 
 if TYPE_CHECKING:
@@ -112,7 +116,7 @@ _READ = reader_of(ScrubPlan)
 class Chosen:
     """What may go of a scrub's table, and what may not yet or not at all."""
 
-    rows: pa.Table  # rows of the table
+    rows: OrderedSpool  # rows of the table, in the order of their keys
     waiting: Amount  # objects whose wait is not over
     barred: Amount  # objects that no record names and that must stay, however long they wait
     held: Amount  # objects of topics that a hold names
@@ -142,43 +146,42 @@ class Choice:
     sole_owner: bool = False
     max_segments: int | None = None
 
-    def of(self, rows: pa.Table) -> Chosen:
+    def of(self, rows: ScrubTable) -> Chosen:
         """
         Choose what may go.
 
         All objects of a segment that no record names stay where one of them does.
 
         :param rows: the table of a scrub.
+        :raises PlanError: if it cannot be read.
+        :raises RoomError: if the local disk has no room for what is chosen.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
+        sorting, kinds, all_barred = _Sorting(self), self._kinds(), self._all_barred(rows)
+        for kind in kinds & set(UNNAMED):
+            for table in rows.of_class(kind):
+                sorting.note_staying(table, all_barred=all_barred)
+        for kind in sorted(kinds):
+            for table in rows.of_class(kind):
+                sorting.sort(table)
+        return sorting.chosen()
 
-        classes = [
-            ScrubClass.FINISHED,
-            ScrubClass.UNREFERENCED,
-            *([ScrubClass.UNKNOWN_TOPIC_ID] if self.sole_owner else []),
-        ]
+    def _kinds(self) -> set[str]:
+        found = {ScrubClass.FINISHED.value, ScrubClass.UNREFERENCED.value}
+        return found | ({ScrubClass.UNKNOWN_TOPIC_ID.value} if self.sole_owner else set())
+
+    def _all_barred(self, rows: ScrubTable) -> bool:
+        """Tell whether nothing goes that no record names."""
         # One of them under a topic id that lives, wherever it lies and whoever holds it, says that the log has lost records.
-        all_barred = that_bar(rows).num_rows > 0 or not self.listed_whole
-        rows = rows.filter(pc.is_in(rows["class"], value_set=pa.array([kind.value for kind in classes])))
-        rows, elsewhere = _split(rows, pc.is_in(rows["place"], value_set=pa.array(sorted(self.places), pa.string())))
-        rows, held = _split(
-            rows, pa.array([not self._is_held(row) for row in rows.select(_TIP).to_pylist()], pa.bool_())
+        return not self.listed_whole or any(
+            that_bar(table).num_rows for kind in UNNAMED for table in rows.of_class(kind)
         )
-        rows, barred = self._without(rows, lambda row: all_barred or self._kept(row) in (Kept.NOT_ABSENT, Kept.YOUNGER))
-        rows, waiting = self._without(rows, lambda row: self._kept(row) is not None or not self._is_over(row))
-        rows, later = self._first(rows.sort_by([("key", "ascending")]))
-        return Chosen(rows, waiting, barred, held, elsewhere, later)
 
-    def _without(self, rows: pa.Table, stays: Callable[[Mapping[str, Any]], bool]) -> tuple[pa.Table, Amount]:
-        """Return the rows of segments of which no object stays, and how much the others are; what is finished never stays."""
-        import pyarrow as pa
+    def kept(self, row: Mapping[str, Any]) -> Kept | None:
+        """
+        Return why an object that no record names stays, ``None`` where its topic is absent by the full rule.
 
-        plain = rows.to_pylist()
-        staying = {_segment(row) for row in plain if row["class"] in UNNAMED and stays(row)}
-        return _split(rows, pa.array([_segment(row) not in staying for row in plain], pa.bool_()))
-
-    def _kept(self, row: Mapping[str, Any]) -> Kept | None:
+        :param row: of the table.
+        """
         return why_kept(
             row["class"],
             presence=row["presence"],
@@ -188,40 +191,100 @@ class Choice:
             min_absence_ms=self.limits.min_absence_ms,
         )
 
-    def _is_held(self, row: Mapping[str, Any]) -> bool:
-        tip = TopicIdPartition(UUID(bytes=row["topic_id"]), row["topic"], row["partition"])
-        return self.hold.refusal_of(tip, ()) is not None
+    def is_over(self, row: Mapping[str, Any]) -> bool:
+        """
+        Tell whether the wait of an object between two scrubs is over.
 
-    def _is_over(self, row: Mapping[str, Any]) -> bool:
-        """Tell whether the wait of an object between two scrubs is over."""
+        :param row: of the table.
+        """
         if row["first_seen_ms"] is None or self.scrubbed_at_ms is None:
             return False
         # Between two scrubs, not since the first one: somebody may have named it since.
         since_ms: int = max(row["first_seen_ms"], row["last_modified_ms"])
         return since_ms <= self.scrubbed_at_ms - self.limits.min_unreferenced_ms
 
-    def _first(self, rows: pa.Table) -> tuple[pa.Table, Amount]:
+
+class _Sorting:
+    """Rows of a scrub's table, put where they belong: into what may go, or into one of the sums of what may not."""
+
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+        self._barring, self._waiting_for = IdSet(), IdSet()
+        self._held_tips: dict[tuple[Any, ...], bool] = {}
+        self._rows = OrderedSpool(scrub_schema(), "key")
+        self._elsewhere = self._held = self._barred = self._waiting = Amount(0, 0)
+
+    def note_staying(self, rows: pa.Table, *, all_barred: bool) -> None:
+        """Note the segments of which an object stays: all of their objects do."""
         import pyarrow as pa
 
-        if self.max_segments is None:
-            return rows, Amount(0, 0)
-        seen: dict[tuple[Any, ...], int] = {}
-        numbers = [seen.setdefault(_segment(row), len(seen)) for row in rows.select(_SEGMENT).to_pylist()]
-        return _split(rows, pa.array([number < self.max_segments for number in numbers], pa.bool_()))
+        rows = rows.filter(self._are_at_places(rows))
+        rows = rows.filter(self._are_free(rows))
+        barring, waiting = [], []
+        for row in rows.select(_JUDGED_BY).to_pylist():
+            kept = self._choice.kept(row)
+            if all_barred or kept in (Kept.NOT_ABSENT, Kept.YOUNGER):
+                barring.append(row["segment_id"])
+            elif kept is not None or not self._choice.is_over(row):
+                waiting.append(row["segment_id"])
+        self._barring.add(array_of(barring, pa.binary()))
+        self._waiting_for.add(array_of(waiting, pa.binary()))
+
+    def sort(self, rows: pa.Table) -> None:
+        """Put rows where they belong, once all that stay are noted."""
+        rows, others = _split(rows, self._are_at_places(rows))
+        self._elsewhere += others
+        rows, others = _split(rows, self._are_free(rows))
+        self._held += others
+        rows, others = _split(rows, array_of(~self._barring.holds(rows.column("segment_id"))))
+        self._barred += others
+        rows, others = _split(rows, array_of(~self._waiting_for.holds(rows.column("segment_id"))))
+        self._waiting += others
+        self._rows.append(rows)
+
+    def chosen(self) -> Chosen:
+        """Return what was sorted, and leave for later what is beyond what this run may take."""
+        import pyarrow as pa
+
+        rows, later = self._rows, Amount(0, 0)
+        if (most := self._choice.max_segments) is not None:
+            rows, seen = OrderedSpool(scrub_schema(), "key"), set[tuple[Any, ...]]()
+            for every in self._rows.tables():
+                taken = []
+                for segment in map(tuple, zip(*(every.column(name).to_pylist() for name in _SEGMENT), strict=True)):
+                    if len(seen) < most:
+                        seen.add(segment)
+                    taken.append(segment in seen)
+                first, others = _split(every, array_of(taken, pa.bool_()))
+                later += others
+                rows.append(first)
+        return Chosen(rows, self._waiting, self._barred, self._held, self._elsewhere, later)
+
+    def _are_at_places(self, rows: pa.Table) -> Any:
+        return filled(is_among(rows.column("place"), sorted(self._choice.places)), False)
+
+    def _are_free(self, rows: pa.Table) -> Any:
+        import pyarrow as pa
+
+        columns = (rows.column(name).to_pylist() for name in _TIP)
+        return array_of([not self._is_held(tip) for tip in zip(*columns, strict=True)], pa.bool_())
+
+    def _is_held(self, tip: tuple[Any, ...]) -> bool:
+        known = self._held_tips.get(tip)
+        if known is None:
+            topic_id, topic, partition = tip
+            named = TopicIdPartition(UUID(bytes=topic_id), topic, partition)
+            known = self._held_tips[tip] = self._choice.hold.refusal_of(named, ()) is not None
+        return known
 
 
 _TIP = ["topic_id", "topic", "partition"]
 _SEGMENT = ["topic_id", "partition", "segment_id"]
-
-
-def _segment(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _SEGMENT)
+_JUDGED_BY = ["class", "presence", "marked_ms", "last_modified_ms", "first_seen_ms", "segment_id"]
 
 
 def _split(rows: pa.Table, mask: Any) -> tuple[pa.Table, Amount]:
     """Return the rows of a mask, and how much the others are."""
     import pyarrow.compute as pc
 
-    mask = pc.fill_null(mask, False)
-    others = rows.filter(pc.invert(mask))
-    return rows.filter(mask), Amount(others.num_rows, pc.sum(others["bytes"]).as_py() or 0)
+    return rows.filter(mask), Amount.of(rows.filter(pc.invert(mask)))

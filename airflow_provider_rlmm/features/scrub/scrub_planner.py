@@ -3,27 +3,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals
+from airflow_provider_rlmm.core.base.arrow_groups import groups_of
+from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile
-from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, parquet_bytes, read_document
+from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, read_document
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.features.scrub.scrub_files import read_scrub, read_table, write_pair
+from airflow_provider_rlmm.features.scrub.scrub_files import open_scrub
 from airflow_provider_rlmm.features.scrub.scrub_plan import (
     SCRUB_PLAN_DOCUMENT,
     SCRUB_PLAN_FORM,
     SCRUB_PLAN_TABLE,
     Choice,
-    Chosen,
     ScrubPlan,
 )
 from airflow_provider_rlmm.features.scrub.scrub_summary import Amount, ScrubSummary
+from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable, open_table, write_pair
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,79 +50,129 @@ def plan_scrub(
     :raises PlanError: if there is no scrub, or one of another cluster.
     :raises OSError: if the plan cannot be written.
     """
-    summary, rows = read_scrub(uri)
-    if summary.cluster_id != cluster_id:
-        raise PlanError(
-            f"scrub {summary.scrub_id} is of cluster {summary.cluster_id!r}, this is {cluster_id!r}; scrub again"
-        )
-    scrubbed_at_ms = summary.began_at_ms if summary.time_is_proven else None
-    listed_whole = not summary.incomplete
-    chosen = replace(
-        choice, places=verified_places(summary), scrubbed_at_ms=scrubbed_at_ms, listed_whole=listed_whole
-    ).of(rows)
-    data = parquet_bytes(chosen.rows)
-    planned = Count(_segments(chosen.rows), _amount(chosen.rows).bytes)
-    known = Count(summary.listed_segments, summary.listed.bytes)
-    plan = ScrubPlan(
-        plan_id=summary.scrub_id,
-        scrub_sha256=summary.file.sha256,
-        cluster_id=cluster_id,
-        metadata_topic_id=summary.metadata_topic_id,
-        created_at_ms=now_ms,
-        expires_at_ms=now_ms + expires_in_ms,
-        clock=clock,
-        min_unreferenced_ms=choice.limits.min_unreferenced_ms,
-        sole_owner=choice.sole_owner,
-        classes=_classes(chosen),
-        planned=planned,
-        known=known,
-        waiting=chosen.waiting,
-        barred=chosen.barred,
-        held=chosen.held,
-        elsewhere=chosen.elsewhere,
-        left_for_later=chosen.left_for_later,
-        hold=choice.hold.entries,
-        root=summary.root,
-        era=summary.era,
-        blast_radius=blast_radius,
-        file=PlanFile.of(SCRUB_PLAN_TABLE, chosen.rows.num_rows, data),
-    ).judged_by(blast_radius)
-    write_pair(uri, (SCRUB_PLAN_DOCUMENT, plan.to_json()), (SCRUB_PLAN_TABLE, data))
-    return plan
+    with open_scrub(uri) as (summary, rows):
+        if summary.cluster_id != cluster_id:
+            raise PlanError(
+                f"scrub {summary.scrub_id} is of cluster {summary.cluster_id!r}, this is {cluster_id!r}; scrub again"
+            )
+        scrubbed_at_ms = summary.began_at_ms if summary.time_is_proven else None
+        listed_whole = not summary.incomplete
+        chosen = replace(
+            choice, places=verified_places(summary), scrubbed_at_ms=scrubbed_at_ms, listed_whole=listed_whole
+        ).of(rows)
+    tally = _PlanTally()
+
+    def document(file: PlanFile) -> ScrubPlan:
+        return ScrubPlan(
+            plan_id=summary.scrub_id,
+            scrub_sha256=summary.file.sha256,
+            cluster_id=cluster_id,
+            metadata_topic_id=summary.metadata_topic_id,
+            created_at_ms=now_ms,
+            expires_at_ms=now_ms + expires_in_ms,
+            clock=clock,
+            min_unreferenced_ms=choice.limits.min_unreferenced_ms,
+            sole_owner=choice.sole_owner,
+            classes=tally.classes,
+            planned=tally.planned,
+            known=Count(summary.listed_segments, summary.listed.bytes),
+            waiting=chosen.waiting,
+            barred=chosen.barred,
+            held=chosen.held,
+            elsewhere=chosen.elsewhere,
+            left_for_later=chosen.left_for_later,
+            hold=choice.hold.entries,
+            root=summary.root,
+            era=summary.era,
+            blast_radius=blast_radius,
+            file=file,
+        ).judged_by(blast_radius)
+
+    written: ScrubPlan = write_pair(
+        uri, SCRUB_PLAN_TABLE, map(tally.noted, chosen.rows.tables()), (SCRUB_PLAN_DOCUMENT, document)
+    )
+    return written
 
 
-def read_scrub_plan(uri: str) -> tuple[ScrubPlan, pa.Table]:
+class _PlanTally:
+    """How much a plan names, summed up while its rows are written or read."""
+
+    def __init__(self) -> None:
+        self.classes: dict[str, Amount] = {}
+        self._segments = IdSet()
+
+    @property
+    def planned(self) -> Count:
+        return Count(len(self._segments), sum(amount.bytes for amount in self.classes.values()))
+
+    def noted(self, rows: pa.Table) -> pa.Table:
+        """Count rows, and return them."""
+        import pyarrow.compute as pc
+
+        for kind in pc.unique(rows.column("class")).to_pylist():
+            mine = Amount.of(rows.filter(equals(rows.column("class"), kind)))
+            self.classes[kind] = self.classes.get(kind, Amount(0, 0)) + mine
+        self._segments.add(rows.column("segment_id"))
+        return rows
+
+
+def read_scrub_plan(uri: str) -> ScrubPlan:
     """
-    Read a plan that was made from a scrub.
+    Read the document of a plan that was made from a scrub.
 
     :param uri: of the run's folder.
     :raises PlanError: if there is none, or it is not as it was written.
     """
-    plan = ScrubPlan.from_json(read_document(uri, SCRUB_PLAN_DOCUMENT, SCRUB_PLAN_FORM.max_bytes))
-    rows = read_table(uri, plan.file)
-    if _segments(rows) != plan.planned.segments or _amount(rows).bytes != plan.planned.bytes:
-        raise PlanError(f"plan {plan.plan_id} says other segments and bytes than its table has; scrub again")
-    return plan, rows
+    return ScrubPlan.from_json(read_document(uri, SCRUB_PLAN_DOCUMENT, SCRUB_PLAN_FORM.max_bytes))
 
 
-def topics_of(rows: pa.Table) -> list[PlannedTopic]:
+@contextmanager
+def open_scrub_plan(uri: str) -> Iterator[tuple[ScrubPlan, ScrubTable]]:
+    """
+    Open a plan that was made from a scrub.
+
+    :param uri: of the run's folder.
+    :raises PlanError: if there is none, or it is not as it was written.
+    """
+    plan = read_scrub_plan(uri)
+    with open_table(uri, plan.file) as rows:
+        tally = _PlanTally()
+        for table in rows.tables():
+            tally.noted(table)
+        if tally.planned != plan.planned:
+            raise PlanError(f"plan {plan.plan_id} says other segments and bytes than its table has; scrub again")
+        yield plan, rows
+
+
+def topics_of(rows: ScrubTable) -> list[PlannedTopic]:
     """
     Return the topics whose objects a plan names, the largest first.
 
     :param rows: its table.
+    :raises PlanError: if it cannot be read.
     """
-    found: dict[tuple[str, bytes], list[Mapping[str, Any]]] = {}
-    for row in rows.to_pylist():
-        found.setdefault((row["topic"], row["topic_id"]), []).append(row)
+    names = ["topic", "topic_id"]
+    segments: defaultdict[tuple[str, bytes], IdSet] = defaultdict(IdSet)
+    sizes: Counter[tuple[str, bytes]] = Counter()
+    oldest: dict[tuple[str, bytes], int] = {}
+    for table in rows.tables():
+        groups = groups_of(table, names)
+        keys = groups.keys(names)
+        columns = (
+            *(keys.column(name).to_pylist() for name in names),
+            groups.total("bytes").tolist(),
+            groups.least("last_modified_ms").tolist(),
+        )
+        for number, (topic, topic_id, size, oldest_ms) in enumerate(zip(*columns, strict=True)):
+            key = topic, topic_id
+            segments[key].add(table.column("segment_id").filter(array_of(groups.of_row == number)))
+            sizes[key] += size
+            oldest[key] = min(oldest.get(key, oldest_ms), oldest_ms)
     topics = [
         PlannedTopic(
-            topic,
-            kafka_uuid_str(UUID(bytes=topic_id)),
-            len({(row["partition"], row["segment_id"]) for row in objects}),
-            sum(row["bytes"] for row in objects),
-            min(row["last_modified_ms"] for row in objects),
+            topic, kafka_uuid_str(UUID(bytes=topic_id)), len(ids), sizes[topic, topic_id], oldest[topic, topic_id]
         )
-        for (topic, topic_id), objects in found.items()
+        for (topic, topic_id), ids in segments.items()
     ]
     return sorted(topics, key=lambda topic: (-topic.bytes, topic.topic, topic.topic_id))
 
@@ -129,21 +184,3 @@ def verified_places(summary: ScrubSummary) -> frozenset[str]:
     :param summary: of the scrub.
     """
     return frozenset(place["place"] for place in summary.root.get("places", ()) if place["verified"])
-
-
-def _classes(chosen: Chosen) -> Mapping[str, Amount]:
-    import pyarrow.compute as pc
-
-    rows = chosen.rows
-    return {kind: _amount(rows.filter(pc.equal(rows["class"], kind))) for kind in pc.unique(rows["class"]).to_pylist()}
-
-
-def _amount(rows: pa.Table) -> Amount:
-    import pyarrow.compute as pc
-
-    return Amount(rows.num_rows, pc.sum(rows["bytes"]).as_py() or 0)
-
-
-def _segments(rows: pa.Table) -> int:
-    names = ["topic_id", "partition", "segment_id"]
-    return int(rows.group_by(names).aggregate([]).num_rows)

@@ -4,22 +4,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, numpy_of
+from airflow_provider_rlmm.core.base.arrow_groups import groups_of
+from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 from airflow_provider_rlmm.core.base.clock import Clock
-from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, MetadataError
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.world.named_prefixes import NamedPrefixes
-from airflow_provider_rlmm.features.scrub.rules import LogView
+from airflow_provider_rlmm.features.scrub.log_view import LogView
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_rlmm.core.records.columnar import ApplyReport
+    from airflow_provider_rlmm.core.records.columnar import ApplyReport, ColumnarState
+    from airflow_provider_rlmm.core.records.fold.living import LivingSegments
+
+_CHUNK_ROWS: Final = 20_000
+"""Records that are decoded at once: fewer than elsewhere, as what was listed is in memory, too."""
 
 
 class ScrubReading:
@@ -41,13 +47,13 @@ class ScrubReading:
         log: MetadataLogReader,
         topics: ClusterTopics,
         clock: Clock,
-        segment_ids: pa.Array,
+        segment_ids: IdSet,
         layout: Layout | None = None,
         known_prefixes: Collection[str] = (),
     ) -> None:
         from airflow_provider_rlmm.core.records.columnar import ColumnarState
 
-        self.state = TopicState(log, topics, clock=clock)
+        self.state = TopicState(log, topics, clock=clock, chunk_rows=_CHUNK_ROWS)
         self.clock = clock
         self.losses = log.losses
         """See :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`."""
@@ -56,8 +62,8 @@ class ScrubReading:
         self.prefixes = None if layout is None else NamedPrefixes(layout, set(known_prefixes))
         """The key prefixes that records name."""
         # Of finished segments only the listed ones are remembered: there may be many more.
-        self._of_listed = ColumnarState.empty(keep_finished=True)
-        self._mentioned: list[Any] = []
+        self._of_listed: ColumnarState | None = ColumnarState.empty(keep_finished=True)
+        self._mentioned = IdSet()
 
     def read(self, ends: Mapping[int, int]) -> None:
         """
@@ -76,22 +82,29 @@ class ScrubReading:
                 )
 
     def _note(self, decoded: Any, _: ApplyReport) -> None:
-        import pyarrow.compute as pc
-
         self.records += decoded.num_rows
         if self.prefixes is not None:
             self.prefixes.note(decoded)
-        mine = decoded.filter(pc.is_in(decoded.column("segment_id"), value_set=self._listed))
+        # Those few that are taken for one of them cost some bytes, and nothing is said of them.
+        mine = decoded.filter(self._are_listed(decoded.column("segment_id")))
         if mine.num_rows:
-            self._mentioned.append(pc.unique(mine.column("segment_id")))
-            self._of_listed, _report = self._of_listed.apply(mine)
+            self._mentioned.add(mine.column("segment_id"))
+            self._of_listed, _report = self._kept.apply(mine)
+
+    def _are_listed(self, ids: Any) -> Any:
+        import numpy as np
+        import pyarrow.compute as pc
+
+        found = np.zeros(len(ids), bool)
+        found[numpy_of(pc.is_valid(ids))] = self._listed.holds(ids)
+        return array_of(found)
 
     def forgotten_prefixes(self) -> list[str]:
         """
         Return the key prefixes that only finished segments name, and that the connection does not. Of the others each segment
         is told as what nobody can find.
         """
-        unfinished = self.state.state.segments["custom_metadata"]
+        unfinished = self.state.state.living().table(slice(None), ["custom_metadata"]).column("custom_metadata")
         return [] if self.prefixes is None else self.prefixes.foreign(unfinished)
 
     def names(self) -> frozenset[tuple[bytes, str]]:
@@ -99,36 +112,47 @@ class ScrubReading:
         columns = (self.state.state.user_partitions[name].to_pylist() for name in ("topic_id", "topic"))
         return frozenset(zip(*columns, strict=True))
 
-    def view(self, before: Mapping[int, int], copying_since_ms: int) -> LogView:
+    def last_view(self, before: Mapping[int, int], copying_since_ms: int) -> LogView:
         """
-        Return what the log says.
+        Return what the log says of all segments. Nothing is read on after that: what was kept of the listed ones is let go.
 
         :param before: W1: metadata partition → offset, exclusive.
         :param copying_since_ms: a copy that began before that should have ended, ms since the epoch.
         """
-        return replace(self.view_of_listed(before, copying_since_ms), segments=self.state.state.segments)
+        # Let go first: what follows takes memory, too.
+        finished, self._of_listed = self._kept.finished_segments, None
+        return self._view(self.state.state.living(), finished, before, copying_since_ms)
 
     def view_of_listed(self, before: Mapping[int, int], copying_since_ms: int) -> LogView:
         """
         Return what the log says of the listed segments: enough to tell what an object is.
 
-        :param before: see :meth:`view`.
-        :param copying_since_ms: see :meth:`view`.
+        :param before: as of :meth:`last_view`.
+        :param copying_since_ms: likewise.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
+        return self._view(self._kept.living(), self._kept.finished_segments, before, copying_since_ms)
 
-        mentioned = [pc.unique(found).cast(pa.binary()) for found in self._mentioned]
+    def _view(
+        self, segments: LivingSegments, finished: pa.Table, before: Mapping[int, int], copying_since_ms: int
+    ) -> LogView:
+        names = ["topic_id", "topic"]
         return LogView(
-            segments=self._of_listed.segments,
-            finished=self._of_listed.finished_segments,
-            user_partitions=self.state.state.user_partitions,
-            mentioned=pa.chunked_array(mentioned, pa.binary()).combine_chunks(),
+            segments=segments,
+            finished=finished,
+            names=groups_of(self.state.state.user_partitions.select(names), names).keys(names),
+            mentioned=self._mentioned,
             before=before,
             doubtful=frozenset(self.doubtful),
             closed=frozenset(number for number, lost in self.losses.items() if lost.is_open),
             copying_since_ms=copying_since_ms,
         )
+
+    @property
+    def _kept(self) -> ColumnarState:
+        """What is known of the listed segments."""
+        if self._of_listed is None:
+            raise MetadataError("nothing is read on after the last view")
+        return self._of_listed
 
     @property
     def doubtful(self) -> dict[int, str]:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, reader_of, value_of
@@ -26,6 +26,9 @@ from airflow_provider_rlmm.core.records.told_era import ToldEra, without_unsaid_
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.features.scrub.rules import ELSEWHERE, ScrubClass
 from airflow_provider_rlmm.features.scrub.unnamed import OBSERVED_COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCRUB_FORMAT = 2
 """Version of the document; one of another version is not read."""
@@ -85,6 +88,20 @@ class Amount:
 
     objects: int  # number of objects; of missing ones, of segments
     bytes: int  # their sizes, summed
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Amount:
+        """
+        Count rows.
+
+        :param rows: with ``bytes``; null counts as 0.
+        """
+        import pyarrow.compute as pc
+
+        return cls(rows.num_rows, pc.sum(rows.column("bytes")).as_py() or 0)
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.objects + other.objects, self.bytes + other.bytes)
 
 
 @dataclass(frozen=True, slots=True)

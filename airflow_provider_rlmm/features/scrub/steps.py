@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    import pyarrow as pa
-
     from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
     from airflow_provider_rlmm.core.plans.guards import ScrubLimits
+    from airflow_provider_rlmm.core.records.records import TopicIdPartition
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+    from airflow_provider_rlmm.core.world.root_proof import ProvenRoot
     from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
     from airflow_provider_rlmm.features.scrub.scrub_effects import ScrubEffects
     from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
@@ -48,7 +48,7 @@ def scrub(
     limits: CleanerLimits,
     max_copy_ms: int,
     price_micros: int | None,
-) -> tuple[ScrubSummary, pa.Table]:
+) -> ScrubSummary:
     """
     Compare what lies in remote storage with the metadata topic, write what was found, and record it as the latest of its
     cluster; nothing is written to either.
@@ -59,36 +59,50 @@ def scrub(
     :param limits: with the overrides in force.
     :param max_copy_ms: for how long a copy may be under way before it counts as never finished, ms.
     :param price_micros: what storing 2^30 bytes costs in a month, in millionths of any unit of money; ``None`` for no cost.
-    :return: the summary, and one row per object that is not in use and per segment that lacks an object.
+    :return: the summary, which names the table: one row per object that is not in use and per segment that lacks an object.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises EventLogError: if the topic cannot be read whole.
+    :raises RoomError: if this machine has not the memory or the disk that it takes.
     """
     from airflow_provider_rlmm.features.scrub import scrub_files
     from airflow_provider_rlmm.features.scrub.comparison import scrub as compare
 
-    proven = _is_proven(session.clock, limits)
+    proven, topic_id = _is_proven(session.clock, limits), session.log.topic_id
+    latest = scrub_files.latest_scrub(session.cluster_uri, uri_of, session.cluster_id, topic_id)
     storage = session.storage.get_storage_manager()
-    with session.topic() as topic:
-        # Whether deletion frees space is for those to ask who delete.
-        looking = replace(limits, overrides=limits.overrides | {VERSIONED_BUCKET})
-        root = session.prove_root(topic, looking, storage, dry_run=True)
-        topic.advance()
-        known, prefixes = topic.partitions(), topic.key_prefixes
+    root, known, prefixes = _looked_at(session, limits, storage, latest)
     with step(uri_of(name), "scrub"):
         found = compare(
             session.log, session.topics, storage, known=known, known_prefixes=prefixes, clock=session.clock,
             max_copy_ms=max_copy_ms,
         )  # fmt: skip
     proven = proven and _is_proven(session.clock, limits)
-    topic_id = session.log.topic_id
-    earlier = scrub_files.latest_rows(session.cluster_uri, uri_of, session.cluster_id, topic_id)
-    rows = scrub_files.rows_of(found, time_is_proven=proven, earlier=earlier)
     origin = scrub_files.ScrubOrigin(
         name, session.cluster_id, topic_id, str(session.clock), proven, root.to_dict(), price_micros
     )
-    summary = scrub_files.write_scrub(uri_of(name), found, rows, origin)
+    with scrub_files.table_of_latest(latest, uri_of) as earlier:
+        summary = scrub_files.write_scrub(uri_of(name), found, origin, earlier)
     scrub_files.record_latest(session.cluster_uri, summary)
-    return summary, rows
+    return summary
+
+
+def _looked_at(
+    session: CleanerSession, limits: CleanerLimits, storage: RemoteStorageManager, latest: ScrubSummary | None
+) -> tuple[ProvenRoot, frozenset[TopicIdPartition], frozenset[str]]:
+    """
+    Prove the root, and return it with the user partitions and key prefixes that the log names. What was read for that is let
+    go: a scrub reads the log once more, and holds that.
+    """
+    from airflow_provider_rlmm.features.scrub.foretold import foretell, require_room
+
+    with session.topic() as topic:
+        # Whether deletion frees space is for those to ask who delete.
+        looking = replace(limits, overrides=limits.overrides | {VERSIONED_BUCKET})
+        root = session.prove_root(topic, looking, storage, dry_run=True)
+        topic.advance()
+        required = sum(storage.layout.suffixes.values())
+        require_room(foretell(topic.not_finished.size, required, latest.listed.objects if latest else None))
+        return root, topic.partitions(), topic.key_prefixes
 
 
 def _is_proven(clock: Clock, limits: CleanerLimits) -> bool:
@@ -196,7 +210,7 @@ def rejection_of(uri: str) -> Attention | None:
     answer = read_approval(uri)
     if answer is None or answer.approved:
         return None
-    plan, _ = read_scrub_plan(uri)
+    plan = read_scrub_plan(uri)
     if not answer.is_of(plan):
         return None
     why = f"it {answer}; {plan.file.rows} objects with {plan.planned.bytes} bytes are left"
@@ -215,33 +229,34 @@ def _delete(
     """Check the plan and the storage root, and delete."""
     from airflow_provider_rlmm.core.runs.approving import require_approval
     from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubCleaner, require_places
-    from airflow_provider_rlmm.features.scrub.scrub_planner import read_scrub_plan
+    from airflow_provider_rlmm.features.scrub.scrub_planner import open_scrub_plan
 
-    limits, (plan, rows) = session.paced(limits), read_scrub_plan(uri)
-    plan.check_valid(session.cluster_id, kafka_uuid_str(session.log.topic_id), session.clock())
-    plan.check_blast_radius()
-    if approve_above is not None:
-        # Not what the task before this one has become, but what a person has answered.
-        approval = require_approval(uri, plan, approve_above)
-        run = replace(run, approved_by=approval.decided_by if approval else None)
-    storage, sole_owner = session.storage.get_storage_manager(), session.access.get_connection_settings().sole_owner
-    with session.topic() as topic:
-        root = session.prove_root(topic, limits.of_the_cleaner, storage, dry_run=report.dry_run)
-        for unknown in require_known_hold(session, topic):
-            report.note_problem(unknown)
-    require_places(rows, root.check)
-    cleaner = ScrubCleaner(
-        session.log,
-        session.topics,
-        storage,
-        limits,
-        session.clock,
-        hold=session.hold_with(plan),
-        should_stop=session.should_stop,
-        effects=_effects(session, storage, run.applying(plan.plan_id, plan.sha256), dry_run=report.dry_run),
-        sole_owner=sole_owner and plan.sole_owner,
-    )
-    cleaner.clean(rows, report)
+    limits = session.paced(limits)
+    with open_scrub_plan(uri) as (plan, rows):
+        plan.check_valid(session.cluster_id, kafka_uuid_str(session.log.topic_id), session.clock())
+        plan.check_blast_radius()
+        if approve_above is not None:
+            # Not what the task before this one has become, but what a person has answered.
+            approval = require_approval(uri, plan, approve_above)
+            run = replace(run, approved_by=approval.decided_by if approval else None)
+        storage, sole_owner = session.storage.get_storage_manager(), session.access.get_connection_settings().sole_owner
+        with session.topic() as topic:
+            root = session.prove_root(topic, limits.of_the_cleaner, storage, dry_run=report.dry_run)
+            for unknown in require_known_hold(session, topic):
+                report.note_problem(unknown)
+        require_places(rows, root.check)
+        cleaner = ScrubCleaner(
+            session.log,
+            session.topics,
+            storage,
+            limits,
+            session.clock,
+            hold=session.hold_with(plan),
+            should_stop=session.should_stop,
+            effects=_effects(session, storage, run.applying(plan.plan_id, plan.sha256), dry_run=report.dry_run),
+            sole_owner=sole_owner and plan.sole_owner,
+        )
+        cleaner.clean(rows, report)
 
 
 def _effects(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.core.base.arrow_arrays import equals, filled, is_among
 from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 
@@ -79,10 +80,7 @@ def are_unnamed(rows: pa.Table) -> Any:
 
     :param rows: with ``class``.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return pc.is_in(rows["class"], value_set=pa.array(UNNAMED))
+    return is_among(rows["class"], UNNAMED)
 
 
 def that_bar(rows: pa.Table) -> pa.Table:
@@ -93,5 +91,5 @@ def that_bar(rows: pa.Table) -> pa.Table:
     """
     import pyarrow.compute as pc
 
-    absent = pc.fill_null(pc.equal(rows["presence"], Presence.ABSENT.value), False)
+    absent = filled(equals(rows["presence"], Presence.ABSENT.value), False)
     return rows.filter(pc.and_(are_unnamed(rows), pc.invert(absent)))

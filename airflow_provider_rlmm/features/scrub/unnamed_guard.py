@@ -16,8 +16,9 @@ from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogRe
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.features.scrub.comparison import scrub
 from airflow_provider_rlmm.features.scrub.scrub_reading import ScrubReading
+from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable
 from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED, Kept, are_unnamed, that_bar, why_kept
-from airflow_provider_rlmm.features.scrub.unnamed_objects import observed, with_observations
+from airflow_provider_rlmm.features.scrub.unnamed_objects import UnnamedGroups, with_observations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,15 +44,17 @@ class UnnamedGuard:
     min_absence_ms: int
     barred: str | None = None
 
-    def begin(self, planned: pa.Table) -> None:
+    def begin(self, planned: ScrubTable) -> None:
         """
         Compare all of storage with the log once more, if anything is to go that no record names: the scrub may be hours old.
 
-        :param planned: rows of a plan's table.
+        :param planned: a plan's table.
         :raises StorageError: if storage is not the one that was proved.
         :raises EventLogError: if the log or the cluster cannot be read.
         """
-        if not planned.filter(are_unnamed(planned)).num_rows:
+        import pyarrow.compute as pc
+
+        if not any(pc.any(are_unnamed(rows)).as_py() for rows in planned.tables()):
             return
         found = scrub(self.log, self.topics, self.storage, known=(), clock=self.clock)
         if found.incomplete:
@@ -59,7 +62,9 @@ class UnnamedGuard:
             self.barred = (
                 f"folder {folder} cannot be listed whole: objects of living topics may be in it that no record names"
             )
-        self._note(found.objects)
+        for kind, rows in found.tables():
+            if kind in UNNAMED and self.barred is None:
+                self._note(rows)
 
     def judge(self, classified: pa.Table, reading: ScrubReading) -> pa.Table:
         """
@@ -71,7 +76,9 @@ class UnnamedGuard:
         :raises ClusterMismatchError: if another cluster answers.
         :raises EventLogError: if the cluster cannot be asked.
         """
-        rows = with_observations(classified, observed(classified, reading, self.topics, self.log))
+        groups = UnnamedGroups()
+        groups.note(classified)
+        rows = with_observations(classified, groups.observed(reading, self.topics, self.log))
         self._note(rows)
         return rows
 

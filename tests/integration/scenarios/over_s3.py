@@ -15,7 +15,6 @@ from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataEventLog
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.features.scrub.comparison import scrub as scrub_storage
-from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from dev import tiering
 from dev.broker import await_condition
 from dev.faults import Object
@@ -31,6 +30,7 @@ from tests.integration.scenarios.provoke import (
     request_deletion,
     tiered_topic,
 )
+from tests.scrub_rows import missing_of, objects_of
 
 OBJECTS = 3
 """Of a segment."""
@@ -104,7 +104,6 @@ def forgotten_objects(kafka: S3Kafka, storage: ObjectStoreRemoteStorageManager) 
     config = KafkaClientConfig({"bootstrap.servers": kafka.bootstrap_servers})
     with KafkaMetadataEventLog(config) as log, closing(KafkaClusterTopics(config)) as topics:
         found = scrub_storage(log, topics, storage, known=(), clock=system_clock)
-    assert found.missing.num_rows == 0
-    objects = found.objects.select(["key", "class"]).to_pylist()
-    assert {row["key"] for row in objects} == kafka.remote_objects().keys()
-    return {row["key"]: row["class"] for row in objects if row["class"] != ScrubClass.IN_USE}
+    assert missing_of(found) == []
+    assert found.listed.objects == len(kafka.remote_objects())
+    return {row["key"]: row["class"] for row in objects_of(found)}

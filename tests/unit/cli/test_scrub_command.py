@@ -31,7 +31,7 @@ def happened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
     def scrub(*_: Any, **__: Any) -> Any:
         found.append("scrub")
-        return scrubs.scrub()
+        return scrubs.scrub()[0]
 
     def plan(*_: Any, **__: Any) -> ScrubPlan:
         found.append("plan")
@@ -53,6 +53,7 @@ def happened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         monkeypatch.setattr(scrubbing, name, step)
     monkeypatch.setattr(runs, "open_session", open_session)
     monkeypatch.setattr(housekeeping, "tidy_up", lambda *_, **__: None)
+    monkeypatch.setattr(scrub_files, "open_scrub", lambda _: nullcontext((None, None)))
     monkeypatch.setattr(scrub_files, "problems_of", lambda *_: [])
     monkeypatch.setattr(click, "prompt", prompt)
     monkeypatch.setattr(runs.sys.stdin, "isatty", lambda: True, raising=False)

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.features.copying.copy_replay import CopyReplay
 from airflow_provider_rlmm.features.scrub.comparison import scrub
 from airflow_provider_rlmm.features.survey.survey import survey
 from tests.builders import CLUSTER_ID, Cluster, add, reasons, tip
+from tests.scrub_rows import objects_of
 
 OPEN = LostRecords(0, 24, 14)
 CONFIRMED = replace(OPEN, confirmed="on 2027-01-15T08:00:00Z by ann")
@@ -114,8 +115,8 @@ def test_a_scrub_calls_nothing_there_anything_but_unknown(cluster: Cluster) -> N
     def classes() -> dict[int, set[str]]:
         found = scrub(cluster.log, cluster.topics, cluster.storage, known=[], clock=cluster.clock)
         kinds: dict[int, set[str]] = {}
-        for row in found.objects.to_pylist():
-            kinds.setdefault(row["home"], set()).add(row["class"])
+        for row in objects_of(found):
+            kinds.setdefault(row["metadata_partition"], set()).add(row["class"])
         return kinds
 
     whole = classes()

@@ -14,7 +14,6 @@ from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.runs.attention import Attention, judge
 from airflow_provider_rlmm.features.doctor.examine import examine
 from airflow_provider_rlmm.features.doctor.findings import FindingKind
-from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
 from tests.builders import Cluster, tip
 from tests.unit.features.scrub.test_scrub_plan import Scrubs
 from tests.unit.library.topics import TieredTopics
@@ -47,11 +46,10 @@ def test_marker_and_planner_say_it_once(cluster: Cluster) -> None:
 
 
 def test_a_scrub_says_it_once(cluster: Cluster, tmp_path: Path) -> None:
-    summary, rows = Scrubs(tmp_path, cluster).scrub()
-    (problem,) = problems_of(summary, rows)
+    (problem,) = Scrubs(tmp_path, cluster).scrub_and_tell()
     assert (problem.kind, problem.what, problem.why) == ("LOST_RECORDS", f"{PARTITIONS} metadata partitions", WHY)
     cluster.log.losses = {n: replace(lost, replaced=None, end=n) for n, lost in REPLACED.items()}
-    assert len(problems_of(*Scrubs(tmp_path, cluster).scrub())) == PARTITIONS, "each of these is another cause"
+    assert len(Scrubs(tmp_path, cluster).scrub_and_tell()) == PARTITIONS, "each of these is another cause"
 
 
 def test_the_doctor_says_it_once(cluster: Cluster) -> None:

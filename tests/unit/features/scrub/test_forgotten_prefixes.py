@@ -18,7 +18,6 @@ from airflow_provider_rlmm.core.world import named_prefixes
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.scrub.comparison import scrub
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
-from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
 from airflow_provider_rlmm.features.scrub.scrub_summary import ForgottenPrefix
 from tests.builders import Cluster, SnapshotInMemory, add, tip, update
 from tests.unit.features.scrub.test_scrub_plan import Scrubs
@@ -60,13 +59,13 @@ def test_what_lies_below_a_forgotten_prefix_is_counted_and_needs_a_person(scrubs
     assert sorted(row["key"] for row in rows.to_pylist()) == sorted(keys)
     assert {(row["class"], row["topic"]) for row in rows.to_pylist()} == {(ScrubClass.UNKNOWN, "orders")}
     assert (summary.foreign_folders, summary.classes[ScrubClass.UNKNOWN.value].bytes) == (0, 600)
-    (problem,) = problems_of(summary, rows)
+    (problem,) = scrubs.problems()
     assert (problem.kind, problem.what) == ("FORGOTTEN_PREFIX", f"key prefix '{former}' with 60 objects")
     assert "60 objects, 600 bytes lie there" in problem.why
     assert "former_key_prefixes" in problem.what_to_do
     assert scrubs.plan()[1] == []
     scrubs.cluster.layout = scrubs.cluster.storage._layout = AivenLayout(*_prefixes(scrubs, former))
-    summary, rows = scrubs.scrub()
+    summary, _ = scrubs.scrub()
     assert (summary.forgotten, summary.classes[ScrubClass.FINISHED.value].objects) == ((), 60)
 
 
@@ -79,9 +78,9 @@ def _prefixes(scrubs: Scrubs, former: str) -> tuple[str, list[str]]:
 def test_an_empty_forgotten_prefix_is_a_line(scrubs: Scrubs) -> None:
     for key in leaked(scrubs.cluster, "one/", 1):
         del scrubs.cluster.storage._objects[key]
-    summary, rows = scrubs.scrub()
+    summary, _ = scrubs.scrub()
     assert summary.forgotten == (ForgottenPrefix("one/", 0, 0, ""),)
-    assert problems_of(summary, rows) == []
+    assert scrubs.problems() == []
 
 
 def test_a_forgotten_prefix_that_cannot_be_listed_needs_a_person(scrubs: Scrubs) -> None:
@@ -92,10 +91,10 @@ def test_a_forgotten_prefix_that_cannot_be_listed_needs_a_person(scrubs: Scrubs)
             raise StorageError("access denied")
 
     scrubs.cluster.storage.on_effect = refuse
-    summary, rows = scrubs.scrub()
+    summary, _ = scrubs.scrub()
     (found,) = summary.forgotten
     assert (found.objects, found.why) == (0, "access denied")
-    (problem,) = problems_of(summary, rows)
+    (problem,) = scrubs.problems()
     assert (problem.kind, problem.acknowledgeable) == ("FORGOTTEN_PREFIX", True)
     assert "nobody can tell all that lies there: access denied" in problem.why
 
@@ -113,9 +112,9 @@ def test_a_forgotten_prefix_that_no_store_can_address_is_listed_nowhere(scrubs: 
 def test_a_prefix_of_unfinished_segments_is_told_segment_by_segment(scrubs: Scrubs) -> None:
     leaked(scrubs.cluster, "one/", 1)
     leaked(scrubs.cluster, "one/", 2, finish=False)
-    summary, rows = scrubs.scrub()
+    summary, _ = scrubs.scrub()
     assert summary.forgotten == ()
-    assert [problem.kind for problem in problems_of(summary, rows)] == ["SCRUB_UNKNOWN"]
+    assert [problem.kind for problem in scrubs.problems()] == ["SCRUB_UNKNOWN"]
 
 
 UUIDS = TemplateLayout("t", "{topic}/{topic_id:uuid}/{partition}/{segment_id:uuid}", {"/log": True})
@@ -135,7 +134,7 @@ def test_a_folder_of_a_topic_that_the_log_knows_is_never_of_no_topic(tmp_path: P
     assert {row["key"] for row in unknown} == keys
     assert {(row["topic"], row["bytes"]) for row in unknown} == {("orders", 10)}
     assert summary.foreign_folders == 1
-    (problem,) = problems_of(summary, rows)
+    (problem,) = scrubs.problems()
     assert problem.kind == "SCRUB_UNKNOWN"
     assert "former_key_prefixes" in problem.what_to_do
 
@@ -147,9 +146,9 @@ def test_more_prefixes_than_are_looked_for_are_counted_and_need_a_person(
     for number, prefix in enumerate(("one/", "two/", "one/", "three/", "four/", "three/")):
         for key in leaked(scrubs.cluster, prefix, number):
             del scrubs.cluster.storage._objects[key]
-    summary, rows = scrubs.scrub()
+    summary, _ = scrubs.scrub()
     assert ([p.prefix for p in summary.forgotten], summary.forgotten_left_out) == (["one/", "two/"], 3)
-    (problem,) = problems_of(summary, rows)
+    (problem,) = scrubs.problems()
     assert (problem.kind, problem.what) == ("FORGOTTEN_PREFIX", "3 records that name further key prefixes")
     assert "former_key_prefixes" in problem.what_to_do
 
@@ -165,9 +164,9 @@ def test_more_folders_of_others_than_are_looked_into_are_counted_and_need_a_pers
     monkeypatch.setattr(walk, "MAX_PEEKS", 3)
     scrubs = Scrubs(tmp_path, Cluster(2, layout=AivenLayout("")))
     folders_of_others(scrubs)
-    summary, rows = scrubs.scrub(known=[TOPIC])
+    summary, _ = scrubs.scrub(known=[TOPIC])
     assert (summary.foreign_folders, summary.unseen_folders) == (5, 2)
-    (problem,) = problems_of(summary, rows)
+    (problem,) = scrubs.problems()
     assert (problem.kind, problem.what) == ("UNSEEN_FOLDERS", "2 folders of no topic")
     assert "others-3/" in problem.why
     assert problem.acknowledgeable
@@ -182,9 +181,9 @@ def test_a_folder_of_others_that_may_not_be_listed_is_not_taken_for_empty(tmp_pa
             raise StorageError("access denied")
 
     scrubs.cluster.storage.on_effect = refuse
-    summary, rows = scrubs.scrub(known=[TOPIC])
+    summary, _ = scrubs.scrub(known=[TOPIC])
     assert (summary.foreign_folders, summary.unseen_folders) == (5, 1)
-    (problem,) = problems_of(summary, rows)
+    (problem,) = scrubs.problems()
     assert (problem.kind, "'others-2/' (access denied)" in problem.why) == ("UNSEEN_FOLDERS", True)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, StorageUnavailableError
 from airflow_provider_rlmm.core.plans.limits import MAX_COPY
-from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, layout_named
@@ -19,6 +20,7 @@ from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.features.scrub.comparison import Scrub, scrub
 from airflow_provider_rlmm.features.scrub.rules import FOLDER_STUB, ScrubClass
 from tests.builders import START_MS, Cluster, add, tip, update
+from tests.scrub_rows import missing_of, objects_of
 
 TOPIC = tip("orders", 0, 7)
 REMOTE_SIZE_3 = bytes([1, 0, 1, 6])  # custom metadata of Aiven's plugin: remote_size 3
@@ -32,14 +34,13 @@ def scrubbed(cluster: Cluster, **changes: Any) -> Scrub:
 def classes(found: Scrub) -> dict[str, set[str]]:
     """Class → keys, without those in use."""
     result: dict[str, set[str]] = {}
-    for row in found.objects.to_pylist():
-        if row["class"] != ScrubClass.IN_USE:
-            result.setdefault(row["class"], set()).add(row["key"])
+    for row in objects_of(found):
+        result.setdefault(row["class"], set()).add(row["key"])
     return result
 
 
 def why(found: Scrub) -> set[str]:
-    return {row["why"] for row in found.objects.to_pylist() if row["class"] == ScrubClass.UNKNOWN}
+    return {row["why"] for row in objects_of(found) if row["class"] == ScrubClass.UNKNOWN}
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def put(cluster: Cluster, metadata: RemoteLogSegmentMetadata, size: int = 1) -> 
 
 def test_what_is_healthy_is_counted_only(cluster: Cluster) -> None:
     found = scrubbed(cluster)
-    assert (classes(found), found.missing.num_rows, found.objects.num_rows) == ({}, 0, 3)
+    assert (classes(found), missing_of(found), found.listed.objects, found.in_use.objects) == ({}, [], 3, 3)
 
 
 def test_objects_of_a_finished_segment(cluster: Cluster) -> None:
@@ -126,7 +127,7 @@ def test_empty_objects_that_stand_for_folders_are_told_apart(cluster: Cluster) -
     cluster.storage.put_object(f"{partition}/notes.txt", b"x")
     found = scrubbed(cluster)
     assert classes(found) == {ScrubClass.NOT_OF_THIS_LAYOUT: {*stubs, f"{partition}/notes", f"{partition}/notes.txt"}}
-    told = {row["key"] for row in found.objects.to_pylist() if row["why"] == FOLDER_STUB}
+    told = {row["key"] for row in objects_of(found) if row["why"] == FOLDER_STUB}
     assert told == stubs
 
 
@@ -147,7 +148,7 @@ def drop(cluster: Cluster, metadata: RemoteLogSegmentMetadata, suffix: str = "")
 @pytest.mark.parametrize(("suffix", "left"), [("", 0), (".log", 2)])
 def test_a_copied_segment_that_lacks_an_object_is_missing(cluster: Cluster, suffix: str, left: int) -> None:
     drop(cluster, cluster.segment(TOPIC, 0), suffix)
-    [row] = scrubbed(cluster).missing.to_pylist()
+    [row] = missing_of(scrubbed(cluster))
     assert (row["class"], row["segment_id"]) == (ScrubClass.MISSING, UUID(int=1000).bytes)
     assert row["why"].startswith(f"{left} of 3 objects are there, in 'kafka/prod/orders-")
 
@@ -155,7 +156,7 @@ def test_a_copied_segment_that_lacks_an_object_is_missing(cluster: Cluster, suff
 @pytest.mark.parametrize("state", [S.COPY_SEGMENT_STARTED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED])
 def test_other_segments_need_no_objects(cluster: Cluster, state: S) -> None:
     cluster.segment(TOPIC, 0, state, objects=False)
-    assert scrubbed(cluster).missing.num_rows == 0
+    assert missing_of(scrubbed(cluster)) == []
 
 
 def test_what_is_copied_or_deleted_while_storage_is_listed_is_not_missing(cluster: Cluster) -> None:
@@ -168,7 +169,7 @@ def test_what_is_copied_or_deleted_while_storage_is_listed_is_not_missing(cluste
         cluster.segment(TOPIC, 1, objects=False)
 
     cluster.storage.on_effect = act
-    assert scrubbed(cluster).missing.num_rows == 0
+    assert missing_of(scrubbed(cluster)) == []
 
 
 @pytest.mark.parametrize(("size", "found"), [(1, set()), (2, {ScrubClass.SIZE_DIFFERS})])
@@ -259,10 +260,10 @@ def test_a_folder_that_cannot_be_listed_ends_only_its_own_classification(cluster
     cluster.storage.on_effect = failing(lambda prefix: prefix.startswith(topic_folder))
     found = scrubbed(cluster)
     assert classes(found) == {ScrubClass.UNREFERENCED: unreferenced}
-    assert found.missing.num_rows == 0
+    assert missing_of(found) == []
     assert set(found.incomplete) == {topic_folder}
     cluster.storage.on_effect = None
-    [row] = scrubbed(cluster).missing.to_pylist()
+    [row] = missing_of(scrubbed(cluster))
     assert row["segment_id"] == lost.remote_log_segment_id.id.bytes
 
 
@@ -283,6 +284,41 @@ def test_a_listing_that_ends_early_calls_nothing_unreferenced(
     assert ScrubClass.UNREFERENCED not in classes(found)
     assert keys <= classes(found)[ScrubClass.UNKNOWN]
     assert why(found) == {"the listing of its folder ended early"}
+
+
+@pytest.mark.parametrize("ends", [("AAABw/",), ("AAABw/", "/0/"), ("AAABw/", "/0/", "/1/")])
+def test_what_is_listed_again_counts_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, ends: tuple[str, ...]
+) -> None:
+    cluster.segment(TOPIC, 0)
+    keys = put(cluster, add(TOPIC, 1)) | put(cluster, add(tip("orders", 1, 7), 2))
+    whole = cluster.storage._calls.objects
+    broken: set[str] = set()
+
+    def objects(prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        yield from whole(prefix, after)
+        if "orders" in prefix and prefix.endswith(ends) and prefix not in broken:
+            broken.add(prefix)
+            raise StorageUnavailableError("cut short")
+
+    monkeypatch.setattr(cluster.storage._calls, "objects", objects)
+    found = scrubbed(cluster)
+    assert len(broken) == len(ends)
+    assert found.listed.objects == len(cluster.storage.keys)
+    assert classes(found) == {ScrubClass.UNREFERENCED: keys}
+    assert sorted(row["key"] for row in objects_of(found)) == sorted(keys)
+
+
+def test_an_id_that_looks_like_another_one_is_not_taken_for_it(cluster: Cluster) -> None:
+    finished = cluster.segment(TOPIC, 0, S.DELETE_SEGMENT_FINISHED)
+    raw = finished.remote_log_segment_id.id.bytes
+    alike = replace(finished, remote_log_segment_id=RemoteLogSegmentId(TOPIC, UUID(bytes=raw[8:] + raw[:8])))
+    assert alike != finished
+    keys = put(cluster, alike)
+    # It is not worth more than that nobody can tell: a record may name it.
+    assert classes(scrubbed(cluster)) == {
+        ScrubClass.FINISHED: set(cluster.layout.required_keys(finished)), ScrubClass.UNKNOWN: keys,
+    }  # fmt: skip
 
 
 def test_known_partitions_are_found_where_the_folder_above_cannot_be_listed(cluster: Cluster) -> None:
@@ -308,7 +344,7 @@ def test_a_store_that_is_down_is_not_asked_for_every_folder(cluster: Cluster) ->
     found = scrubbed(cluster)
     assert len(found.incomplete) == 51
     assert len(asked) < 30
-    assert (found.objects.num_rows, found.missing.num_rows) == (0, 0)
+    assert (found.listed.objects, missing_of(found)) == (0, [])
 
 
 @pytest.mark.parametrize("prefixes", [("", "flat"), ("kafka/prod/", "kafka/", ""), ("a/b/", "a/c/")])
@@ -324,7 +360,7 @@ def test_places_below_each_other_are_listed_once(prefixes: tuple[str, ...]) -> N
             expected.add(key)
     found = scrubbed(cluster)
     assert classes(found) == {ScrubClass.FINISHED: expected}
-    assert found.objects.num_rows == len(expected) + 3
+    assert found.listed.objects == len(expected) + 3
 
 
 def test_a_layout_whose_folders_name_no_topics_is_listed_whole() -> None:

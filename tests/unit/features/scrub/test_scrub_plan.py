@@ -30,6 +30,7 @@ from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.guards import FLOOR_UNREFERENCED_MS, BlastRadius, ScrubLimits
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
@@ -42,18 +43,19 @@ from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubCleaner, Scr
 from airflow_provider_rlmm.features.scrub.scrub_effects import DryRunScrubEffects, RealScrubEffects, ScrubEffects
 from airflow_provider_rlmm.features.scrub.scrub_files import (
     ScrubOrigin,
-    latest_rows,
+    latest_scrub,
+    open_scrub,
     problems_of,
-    read_scrub,
     record_latest,
-    rows_of,
+    table_of_latest,
     write_scrub,
 )
 from airflow_provider_rlmm.features.scrub.scrub_plan import Choice, ScrubPlan
-from airflow_provider_rlmm.features.scrub.scrub_planner import plan_scrub, read_scrub_plan
+from airflow_provider_rlmm.features.scrub.scrub_planner import open_scrub_plan, plan_scrub
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, SCRUB_TABLE, ScrubSummary
 from tests.builders import CLUSTER_ID, Cluster, add, tip, update
 from tests.roots import KNOWN_FROM_THE_BEGINNING
+from tests.scrub_rows import whole
 
 TOPIC = tip("orders", 0, 7)
 OTHER = tip("other", 0, 99)
@@ -88,17 +90,26 @@ class Scrubs:
             ledger=KNOWN_FROM_THE_BEGINNING,
         )
         found = scrub(c.log, c.topics, c.storage, known=known, clock=c.clock)
-        earlier = latest_rows(
-            f"{self.folder}/cluster", lambda name: f"{self.folder}/{name}", CLUSTER_ID, c.log.topic_id
-        )
-        rows = rows_of(found, time_is_proven=self.time_is_proven, earlier=earlier)
         origin = ScrubOrigin(
             f"run-{self.runs}", CLUSTER_ID, c.log.topic_id, "a clock", self.time_is_proven, root.to_dict(), 23_000
         )
-        summary = write_scrub(self.uri, found, rows, origin)
+        uri_of = f"{self.folder}/{{}}".format
+        latest = latest_scrub(f"{self.folder}/cluster", uri_of, CLUSTER_ID, c.log.topic_id)
+        with table_of_latest(latest, uri_of) as earlier:
+            summary = write_scrub(self.uri, found, origin, earlier)
         record_latest(f"{self.folder}/cluster", summary)
-        assert read_scrub(self.uri) == (summary, rows)
-        return summary, rows
+        with open_scrub(self.uri) as (read, table):
+            assert read == summary
+            return summary, whole(table)
+
+    def problems(self) -> list[Attention]:
+        """What of the last scrub needs a person."""
+        with open_scrub(self.uri) as found:
+            return problems_of(*found)
+
+    def scrub_and_tell(self) -> list[Attention]:
+        self.scrub()
+        return self.problems()
 
     def plan(
         self, radius: BlastRadius = WIDE, expires_in_ms: int = HOUR_MS, **choice: Any
@@ -107,11 +118,13 @@ class Scrubs:
         chosen = Choice(**rules)
         options: dict[str, Any] = {"cluster_id": CLUSTER_ID, "expires_in_ms": HOUR_MS, "clock": "a clock"}
         plan_scrub(self.uri, chosen, now_ms=self.cluster.now_ms, blast_radius=radius, **options)
-        plan, rows = read_scrub_plan(self.uri)
-        return plan, rows["key"].to_pylist()
+        return self.planned()
+
+    def planned(self) -> tuple[ScrubPlan, list[str]]:
+        with open_scrub_plan(self.uri) as (plan, rows):
+            return plan, whole(rows)["key"].to_pylist()
 
     def delete(self, *, allow_writes: bool = True, hold: Hold = NOBODY, **changes: Any) -> ScrubDeletion:
-        _, rows = read_scrub_plan(self.uri)
         c, report = self.cluster, ScrubDeletion(changes.get("dry_run", False))
         limits = changes.pop("limits", ScrubLimits())
         effects: ScrubEffects = DryRunScrubEffects()
@@ -120,7 +133,8 @@ class Scrubs:
             sleep = changes.pop("sleep", time.sleep)
             effects = RealScrubEffects(c.storage, guard.require_writes, self.audit, sleep)
         cleaner = ScrubCleaner(c.log, c.topics, c.storage, limits, c.clock, lambda: hold, effects, **changes)
-        cleaner.clean(rows, report)
+        with open_scrub_plan(self.uri) as (_, rows):
+            cleaner.clean(rows, report)
         return report
 
     def wait(self, ms: int = WAIT_MS) -> None:
@@ -344,7 +358,6 @@ def test_a_place_that_is_not_shown_to_be_the_clusters_is_left(tmp_path: Path) ->
         scrubs.cluster.storage.put_object(key, b"x")
     scrubs.scrub()
     assert scrubs.plan()[0].elsewhere.objects in (0, 3)
-    _, rows = read_scrub_plan(scrubs.uri)
     check = prove_root(
         scrubs.cluster.topic(),
         scrubs.cluster.storage,
@@ -353,10 +366,11 @@ def test_a_place_that_is_not_shown_to_be_the_clusters_is_left(tmp_path: Path) ->
         overrides=[],
         ledger=KNOWN_FROM_THE_BEGINNING,
     ).check
-    require_places(rows, check)
     unproven = replace(check, places=tuple(replace(place, how=None) for place in check.places))
-    with pytest.raises(StorageRootError, match="not shown to be this cluster's now"):
-        require_places(rows, unproven)
+    with open_scrub_plan(scrubs.uri) as (_, rows):
+        require_places(rows, check)
+        with pytest.raises(StorageRootError, match="not shown to be this cluster's now"):
+            require_places(rows, unproven)
 
 
 def test_a_canary_takes_whole_segments(scrubs: Scrubs) -> None:
@@ -401,7 +415,7 @@ def test_what_was_changed_is_no_plan(scrubs: Scrubs, name: str) -> None:
     file = Path(scrubs.uri, name)
     file.write_bytes(file.read_bytes().replace(b"FINISHED", b"UNKNOWN_", 1))
     with pytest.raises(PlanError):
-        read_scrub_plan(scrubs.uri) if "plan" in name else scrubs.plan()
+        scrubs.planned() if "plan" in name else scrubs.plan()
 
 
 def test_limits() -> None:
@@ -593,8 +607,8 @@ def test_what_needs_a_person(scrubs: Scrubs) -> None:
     scrubs.cluster.segment(TOPIC, 1, objects=False)
     scrubs.put(2)
     offset = scrubs.cluster.log.append(scrubs.cluster.metadata_partition_of(TOPIC), b"junk")
-    summary, rows = scrubs.scrub()
-    missing, unknown = problems_of(summary, rows)
+    summary, _ = scrubs.scrub()
+    missing, unknown = scrubs.problems()
     assert (missing.kind, missing.topic, missing.offset) == ("MISSING_OBJECTS", "orders", offset - 1)
     assert (unknown.kind, unknown.metadata_partition) == ("SCRUB_UNKNOWN", scrubs.cluster.metadata_partition_of(TOPIC))
     assert missing.acknowledgeable
@@ -609,7 +623,7 @@ def test_a_folder_that_cannot_be_listed_needs_a_person(scrubs: Scrubs) -> None:
             raise StorageError("cannot list it")
 
     scrubs.cluster.storage.on_effect = refuse
-    [problem] = problems_of(*scrubs.scrub())
+    [problem] = scrubs.scrub_and_tell()
     assert problem.kind == "LISTING_INCOMPLETE"
     assert "kafka/prod/orders-" in problem.what
 
@@ -620,7 +634,7 @@ def test_segments_beyond_the_limit_are_counted(scrubs: Scrubs, monkeypatch: pyte
     monkeypatch.setattr(scrub_files, "MAX_LISTED", 1)
     for number in (1, 2, 3):
         scrubs.cluster.segment(TOPIC, number, objects=False)
-    _, more = problems_of(*scrubs.scrub())
+    _, more = scrubs.scrub_and_tell()
     assert (more.kind, more.what) == ("SCRUB_NOT_LISTED", "2 more segments that lack an object")
     assert not more.acknowledgeable
 

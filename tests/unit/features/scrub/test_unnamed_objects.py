@@ -19,7 +19,6 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
-from airflow_provider_rlmm.features.scrub.scrub_files import problems_of
 from airflow_provider_rlmm.features.scrub.unnamed import Kept, why_kept
 from tests.builders import DAY_MS, add, deletion, tip, update
 from tests.unit.features.scrub.test_scrub_plan import OTHER, TOPIC, WAIT_MS, Scrubs, waited
@@ -78,14 +77,14 @@ def test_one_object_under_a_topic_id_that_may_live_keeps_all_that_no_record_name
     finished = scrubs.finished(2)
     found = put(scrubs)
     kept = waited(scrubs) | stray | found
-    summary, rows = scrubs.scrub()
+    scrubs.scrub()
     plan, planned = scrubs.plan(sole_owner=sole_owner)
     assert set(planned) == finished
     assert plan.waiting.objects == 0
     scrubs.delete(sole_owner=sole_owner)
     assert kept <= scrubs.cluster.storage.keys
     assert finished.isdisjoint(scrubs.cluster.storage.keys)
-    problems = problems_of(summary, rows)
+    problems = scrubs.problems()
     assert {(p.kind, p.acknowledgeable) for p in problems} == {("UNNAMED_OBJECTS", True)}
     assert any(min(found) in p.why for p in problems)
 
@@ -93,22 +92,22 @@ def test_one_object_under_a_topic_id_that_may_live_keeps_all_that_no_record_name
 def test_a_finding_lists_the_first_keys_and_counts_all(scrubs: Scrubs) -> None:
     for number in range(5, 25):
         scrubs.put(number, scrubs.cluster.alive)
-    summary, rows = scrubs.scrub()
+    summary, _ = scrubs.scrub()
     (unnamed,) = summary.unnamed
     assert (unnamed.objects, unnamed.bytes, len(unnamed.keys), unnamed.bars) == (60, 600, 20, True)
-    (problem,) = problems_of(summary, rows)
+    (problem,) = scrubs.problems()
     assert problem.what == f"storage holds what the log does not name: 60 objects of topic id {unnamed.topic_id}"
     assert "exists in the cluster as 'alive'" in problem.why
     assert problem.topic == "alive"
     # Who has seen these has not seen those that come after them.
     scrubs.put(25, scrubs.cluster.alive)
-    (later,) = problems_of(*scrubs.scrub())
+    (later,) = scrubs.scrub_and_tell()
     assert later.key != problem.key
 
 
 def test_a_hidden_topic_names_the_right_that_is_missing(scrubs: Scrubs) -> None:
     hidden(scrubs)
-    (problem,) = problems_of(*scrubs.scrub())
+    (problem,) = scrubs.scrub_and_tell()
     assert "the principal may not describe topic 'orders'" in problem.why
     assert "it needs DESCRIBE on every topic" in problem.why
 
@@ -131,11 +130,11 @@ def test_a_file_of_an_unknown_suffix_bars_nothing(scrubs: Scrubs) -> None:
     note = min(scrubs.cluster.layout.required_keys(add(scrubs.cluster.alive, 5))).rpartition(".")[0] + ".note"
     scrubs.cluster.storage.put_object(note, b"x")
     keys = waited(scrubs)
-    summary, rows = scrubs.scrub()
+    _, rows = scrubs.scrub()
     (row,) = [row for row in rows.to_pylist() if row["key"] == note]
     assert row["class"] == ScrubClass.NOT_OF_THIS_LAYOUT
     assert set(scrubs.plan()[1]) == keys
-    assert problems_of(summary, rows) == []
+    assert scrubs.problems() == []
 
 
 # --- one topic --------------------------------------------------------------------------------------------------------
@@ -167,8 +166,8 @@ def test_what_no_marker_will_ever_come_for_needs_a_person(scrubs: Scrubs, ended:
             scrubs.cluster.foreign(deletion(other, state))
     keys = scrubs.put(31, other)
     assert not any("settled" in line for line in scrubs.cluster.mark().marked)
-    summary, rows = scrubs.scrub()
-    (problem,) = problems_of(summary, rows)
+    scrubs.scrub()
+    (problem,) = scrubs.problems()
     assert (problem.kind, problem.topic, problem.acknowledgeable) == ("UNNAMED_OBJECTS", "settled", True)
     assert "no marker will come" in problem.why
     assert min(keys) in problem.why
@@ -191,10 +190,10 @@ def test_an_object_that_is_younger_than_the_marker_stays_and_needs_a_person(scru
     keys = scrubs.put(1)
     scrubs.scrub()
     scrubs.wait()
-    summary, rows = scrubs.scrub()
+    scrubs.scrub()
     plan, planned = scrubs.plan()
     assert (planned, plan.barred.objects) == ([], 3)
-    (problem,) = problems_of(summary, rows)
+    (problem,) = scrubs.problems()
     assert problem.kind == "UNNAMED_OBJECTS"
     assert "younger than the marker" in problem.why
     assert keys <= scrubs.cluster.storage.keys
@@ -309,10 +308,10 @@ def test_a_clone_of_the_cluster_on_the_same_storage_loses_nothing(scrubs: Scrubs
         theirs |= scrubs.put(number, scrubs.cluster.alive)
     events = dict(scrubs.cluster.log.high_water_marks())
     for _ in range(4):
-        summary, rows = scrubs.scrub()
+        scrubs.scrub()
         assert scrubs.plan()[1] == []
         assert scrubs.delete().deleted == {}
-        assert [problem.kind for problem in problems_of(summary, rows)] == ["UNNAMED_OBJECTS"]
+        assert [problem.kind for problem in scrubs.problems()] == ["UNNAMED_OBJECTS"]
         scrubs.wait(WAIT_MS + HOUR_MS)
     assert len(theirs & scrubs.cluster.storage.keys) == 60
     assert dict(scrubs.cluster.log.high_water_marks()) == events

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The table of a scrub and that of a plan made from one: Parquet, read and written some ten thousand rows at a time.
+
+Rows are ordered by class and, within it, by key; so a few row groups tell all of one class, or of some keys of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from airflow_provider_rlmm.core.base.arrow_arrays import at_least, equals
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
+from airflow_provider_rlmm.core.base.file_systems import reading_in_order, remove_file, replacing
+from airflow_provider_rlmm.core.plans.plan import MAX_PLAN_FILE_BYTES, ROW_GROUP_ROWS, PlanFile
+from airflow_provider_rlmm.core.plans.plan_files import write_document
+from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_AGAIN, SCRUB_COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_AT_ONCE: Final = 2**20
+_IN_MEMORY: Final = 8 * 2**20
+
+
+def scrub_schema() -> pa.Schema:
+    """Return the Arrow schema of a scrub's table."""
+    import pyarrow as pa
+
+    types = {"binary": pa.binary(), "string": pa.string()}
+    return pa.schema([pa.field(name, types.get(kind) or pa.type_for_alias(kind)) for name, kind in SCRUB_COLUMNS])
+
+
+class ScrubTable:
+    """
+    A table that is read in parts.
+
+    :param file: a Parquet file with the columns of a scrub, which is kept open as long as the table is.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._parquet = pq.ParquetFile(pa.PythonFile(file, "r"))
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return int(self._parquet.metadata.num_rows)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns."""
+        return self._parquet.schema_arrow.remove_metadata()
+
+    def tables(self, *, backwards: bool = False) -> Iterator[pa.Table]:
+        """
+        Yield all rows, some ten thousand at a time.
+
+        :param backwards: the last ones first; the order within them stays.
+        """
+        groups = range(self._parquet.num_row_groups)
+        yield from map(self._group, reversed(groups) if backwards else groups)
+
+    def of_class(self, kind: str, first: str | None = None, last: str | None = None) -> Iterator[pa.Table]:
+        """
+        Yield the rows of a class, those of some keys where these are said.
+
+        :param kind: the class.
+        :param first: the first key, ``None`` for any, and rows without a key.
+        :param last: the last key, likewise.
+        """
+        import pyarrow.compute as pc
+
+        for number in range(self._parquet.num_row_groups):
+            if not self._may_hold(number, "class", kind, kind) or not self._may_hold(number, "key", first, last):
+                continue
+            rows = self._group(number)
+            mask = equals(rows.column("class"), kind)
+            if first is not None:
+                mask = pc.and_(mask, at_least(rows.column("key"), first))
+            if last is not None:
+                mask = pc.and_(mask, pc.less_equal(rows.column("key"), last))
+            yield rows.filter(mask)
+
+    def _may_hold(self, number: int, column: str, first: str | None, last: str | None) -> bool:
+        """Tell whether a row group may have values from a first one to a last one."""
+        where = self.schema.get_field_index(column)
+        known = self._parquet.metadata.row_group(number).column(where).statistics
+        if known is None or not known.has_min_max:
+            return True
+        return (last is None or known.min <= last) and (first is None or known.max >= first)
+
+    def _group(self, number: int) -> pa.Table:
+        import pyarrow as pa
+
+        try:
+            return self._parquet.read_row_group(number).replace_schema_metadata(None)
+        except (OSError, pa.ArrowException) as e:
+            raise PlanError(f"the table of a scrub cannot be read ({e}); {SCRUB_AGAIN}") from e
+
+
+def write_pair(uri: str, name: str, rows: Iterable[pa.Table], document: tuple[str, Any]) -> Any:
+    """
+    Write a table and the document that names it: the older document goes first, the new one comes last.
+
+    :param uri: of the folder.
+    :param name: of the table.
+    :param rows: with the columns of a scrub, in their order; what reads them may count them.
+    :param document: its name, and what makes it of the file as it was written: it has ``to_json``.
+    :return: the document.
+    :raises PlanError: if the URI is not understood.
+    :raises OSError: if they cannot be written; there is no such document then.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from airflow_provider_rlmm.core.generations.files import HashedFile
+
+    document_name, made_of = document
+    try:
+        remove_file(f"{uri}/{document_name}")
+        with replacing(f"{uri}/{name}") as stream:
+            file, count = HashedFile(name, stream), 0
+            with pq.ParquetWriter(pa.PythonFile(file, "w"), scrub_schema()) as writer:
+                for table in rows:
+                    writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+                    count += table.num_rows
+    except ConfigurationError as e:
+        raise PlanError(str(e)) from e
+    written = file.described()
+    made = made_of(PlanFile(name, count, written.bytes, written.sha256))
+    write_document(uri, document_name, made.to_json())
+    return made
+
+
+@contextmanager
+def open_table(uri: str, file: PlanFile) -> Iterator[ScrubTable]:
+    """
+    Read the table of a scrub, or of a plan that was made from one, onto the local disk, and open it there.
+
+    :param uri: of the folder.
+    :param file: the table as its document knows it.
+    :raises PlanError: if it is another one.
+    """
+    import pyarrow as pa
+
+    name = f"{uri}/{file.name}"
+    with ExitStack() as opened:
+        local = opened.enter_context(SpooledTemporaryFile(max_size=_IN_MEMORY))
+        try:
+            _copy(uri, file, local)
+            table = ScrubTable(local)
+        except ConfigurationError as e:
+            raise PlanError(str(e)) from e
+        except (OSError, pa.ArrowException) as e:
+            raise PlanError(f"{name} cannot be read ({e}); {SCRUB_AGAIN}") from e
+        if table.schema != scrub_schema() or table.rows != file.rows:
+            raise PlanError(f"{name} has other columns or rows than its document says; {SCRUB_AGAIN}")
+        yield table
+
+
+def _copy(uri: str, file: PlanFile, target: IO[bytes]) -> None:
+    """Copy a file, and refuse it where it is not the one that a document names."""
+    if file.bytes > MAX_PLAN_FILE_BYTES:
+        raise PlanError(f"{file.name} has {file.bytes} bytes, more than {MAX_PLAN_FILE_BYTES}; {SCRUB_AGAIN}")
+    found = hashlib.sha256()
+    with reading_in_order(f"{uri}/{file.name}") as source:
+        # One byte more tells of a file that is larger.
+        left = file.bytes + 1
+        while left and (data := source.read(min(_AT_ONCE, left))):
+            found.update(data)
+            target.write(data)
+            left -= len(data)
+    file.check_sums(file.bytes + 1 - left, found.hexdigest())
