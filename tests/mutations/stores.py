@@ -38,6 +38,14 @@ STORES = [
     ),
     Mutation(
         "throttling",
+        "takes all that S3 allows, which brokers need for their uploads",
+        PACE,
+        "        return min((bound for bound in (self._rate, self._most) if bound is not None), default=None)",
+        "        return self._rate",
+        "core/storage/test_pace.py::test_s3_itself_is_not_asked_for_all_that_it_takes",
+    ),
+    Mutation(
+        "throttling",
         "goes on with the next batch when the store throttles",
         BATCHES,
         "(why := self._throttled or gate",

@@ -49,7 +49,7 @@ from airflow_provider_rlmm.core.storage.layout_storage import LayoutRemoteStorag
 from airflow_provider_rlmm.core.storage.local_files import LocalFiles
 from airflow_provider_rlmm.core.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.core.storage.opening import location_of, open_store
-from airflow_provider_rlmm.core.storage.pace import Pace
+from airflow_provider_rlmm.core.storage.pace import KEYS_PER_SECOND, OF_S3, Pace, read_keys_per_second
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.core.storage.secret_texts import safe_text, secrets_in
 from airflow_provider_rlmm.core.storage.stamps import Location
@@ -94,10 +94,10 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
     :param store: the storage root: a URI (see :func:`~airflow_provider_rlmm.core.storage.opening.open_store`) or an open
         store.
     :param layout: where the objects of a segment lie.
-    :param options: options for a URI.
+    :param options: options for a URI, :data:`~airflow_provider_rlmm.core.storage.pace.KEYS_PER_SECOND` among them.
     :param credentials: credentials for a URI.
     :param deadline: ends calls that do not return.
-    :param pace: how fast objects are deleted.
+    :param pace: how fast objects are deleted; as the store allows without it.
     :param inspector: reads the settings of the bucket.
     """
 
@@ -112,17 +112,33 @@ class ObjectStoreRemoteStorageManager(LayoutRemoteStorageManager):
         pace: Pace | None = None,
         inspector: BucketInspector | None = None,
     ) -> None:
-        opened = open_store(store, options, credentials) if isinstance(store, str) else store
-        secrets = secrets_in(options or {}) if credentials is None else credentials.secrets
+        of_store = dict(options or {})
+        # A folder has no pace: there the option is refused as every other one.
+        is_folder = isinstance(store, str) and store.startswith("file:")
+        keys_per_second = None if is_folder else of_store.pop(KEYS_PER_SECOND, None)
+        opened = open_store(store, of_store, credentials) if isinstance(store, str) else store
+        secrets = secrets_in(of_store) if credentials is None else credentials.secrets
         without_bulk = None
         if isinstance(store, str) and type(opened).__name__ == "S3Store":
-            without_bulk = partial(open_store, store, {**(options or {}), _WITHOUT_BULK: "true"}, credentials)
-        calls = _ObstoreCalls(opened, secrets, deadline or Deadline(), pace or Pace(), without_bulk)
+            without_bulk = partial(open_store, store, {**of_store, _WITHOUT_BULK: "true"}, credentials)
+        if pace is None:
+            pace = Pace(most=_most_of(opened, keys_per_second))
+        calls = _ObstoreCalls(opened, secrets, deadline or Deadline(), pace, without_bulk)
         super().__init__(calls, layout, inspector)
         self._name = store if isinstance(store, str) else type(store).__name__
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._name!r}, {self._layout.name!r})"
+
+
+def _most_of(store: ObjectStore, keys_per_second: str | None) -> float | None:
+    """Return how many objects are deleted in a second at most, ``None`` for as many as the store takes."""
+    if keys_per_second is not None:
+        return read_keys_per_second(keys_per_second)
+    if type(store).__name__ != "S3Store" or location_of(store, "").endpoint:
+        # Of a server of one's own nobody knows what it takes: it says so itself.
+        return None
+    return OF_S3
 
 
 class _ObstoreCalls:

@@ -4,7 +4,8 @@ How fast objects are deleted: as fast as the store answers until it throttles, t
 decrease, as networks share a line.
 
 Stores count objects, not requests: S3 allows 3,500 deletions per second and prefix, and each key of a DeleteObjects request
-is one. So the rate is in objects per second, and a request holds no more of them than the rate allows in a second.
+is one. So the rate is in objects per second, and a request holds no more of them than the rate allows in a second. Brokers
+upload below the same prefix and share what S3 allows; so there it is bounded before anything is throttled.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import random
 import time
 from collections.abc import Callable
 from typing import Final
+
+from airflow_provider_rlmm.core.base.values import refused
 
 INCREASE: Final = 0.05
 """Share of the rate that was too much, by which the rate grows with each second in which the store answers."""
@@ -29,6 +32,15 @@ MOST_IN_A_ROW: Final = 7
 PATIENCE_S: Final = 300.0
 """Seconds after the first throttled request of a deletion, after which it gives up even if some requests pass."""
 
+KEYS_PER_SECOND: Final = "keys_per_second"
+"""Option of any store: the most objects that one task deletes in a second, from 1 to :data:`S3_ALLOWS`."""
+
+S3_ALLOWS: Final = 3_500
+"""Deletions and uploads per second and prefix (docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html)."""
+
+OF_S3: Final = 1_000
+"""Objects per second on S3 at its own address, where nobody says another number."""
+
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 20.0
 
@@ -42,6 +54,7 @@ class Pace:
     :param clock: seconds, monotonic.
     :param sleep: waits for seconds.
     :param jitter: returns a number from 0 to 1, exclusive.
+    :param most: objects per second that are never exceeded, ``None`` for as many as the store takes.
     """
 
     def __init__(
@@ -49,7 +62,9 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         jitter: Callable[[], float] = random.random,
+        most: float | None = None,
     ) -> None:
+        self._most = most
         self._clock = clock
         self._sleep = sleep
         self._jitter = jitter
@@ -87,7 +102,13 @@ class Pace:
         if delay > 0:
             self._sleep(delay)
         self._sent_at = self._clock()
-        return wanted if self._rate is None else min(wanted, max(1, int(self._rate)))
+        allowed = self._allowed
+        return wanted if allowed is None else min(wanted, max(1, int(allowed)))
+
+    @property
+    def _allowed(self) -> float | None:
+        """Objects per second that may be deleted now, ``None`` for any."""
+        return min((bound for bound in (self._rate, self._most) if bound is not None), default=None)
 
     def answered(self, objects: int) -> None:
         """
@@ -96,12 +117,12 @@ class Pace:
         :param objects: objects in the request.
         """
         self._in_a_row = 0
-        if self._rate is None:
-            return
         now = self._clock()
-        self._rate += self._step * min(1.0, now - self._grown_at)
-        self._grown_at = now
-        self._not_before = self._sent_at + objects / self._rate * (1 + self._jitter() / 10)
+        if self._rate is not None:
+            self._rate += self._step * min(1.0, now - self._grown_at)
+            self._grown_at = now
+        if (allowed := self._allowed) is not None:
+            self._not_before = self._sent_at + objects / allowed * (1 + self._jitter() / 10)
 
     def throttled(self, objects: int) -> None:
         """
@@ -118,3 +139,15 @@ class Pace:
         longest = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**self._in_a_row)
         self._not_before = now + longest * (1 + self._jitter()) / 2
         self._in_a_row += 1
+
+
+def read_keys_per_second(given: str) -> int:
+    """
+    Read the option.
+
+    :param given: its value.
+    :raises ConfigurationError: if it is no number from 1 to :data:`S3_ALLOWS`.
+    """
+    if not given.isascii() or not given.isdigit() or not 1 <= int(given) <= S3_ALLOWS:
+        raise refused(KEYS_PER_SECOND, given, f"a number from 1 to {S3_ALLOWS}")
+    return int(given)

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.storage.bulk_delete import BulkDeletion, Refused
-from airflow_provider_rlmm.core.storage.pace import MOST_IN_A_ROW, PATIENCE_S, Pace
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.pace import MOST_IN_A_ROW, PATIENCE_S, Pace, read_keys_per_second
 
 
 class FakeTime:
@@ -21,8 +26,8 @@ class FakeTime:
         self.slept.append(seconds)
         self.now += seconds
 
-    def pace(self, jitter: float = 0.0) -> Pace:
-        return Pace(self.clock, self.sleep, lambda: jitter)
+    def pace(self, jitter: float = 0.0, most: float | None = None) -> Pace:
+        return Pace(self.clock, self.sleep, lambda: jitter, most)
 
 
 class Store:
@@ -56,6 +61,56 @@ def test_a_store_that_never_throttles_is_never_waited_for() -> None:
         assert pace.wait(1_000) == 1_000
         pace.answered(1_000)
     assert (pace.rate, time.slept) == (None, [])
+
+
+def test_what_is_allowed_is_never_exceeded() -> None:
+    time = FakeTime()
+    pace, sent = time.pace(most=1_500), 0
+    for _ in range(6):
+        sent += pace.wait(4_000)
+        # The store takes a tenth of a second for each request.
+        time.now += 0.1
+        pace.answered(1_500)
+    assert sent == 6 * 1_500
+    assert time.slept == pytest.approx([0.9] * 5)
+
+
+def test_a_store_that_throttles_below_what_is_allowed_is_obeyed() -> None:
+    time = FakeTime()
+    store, pace = Store(time, 400), time.pace(most=1_000)
+    keys = [str(number) for number in range(10_000)]
+    began = time.now
+    assert not BulkDeletion(store.send, lambda keys: list(keys), pace).delete(keys).failures
+    assert pace.rate is not None
+    assert len(store.gone) == 10_000
+    assert time.now - began >= 10_000 / 400
+
+
+@pytest.mark.parametrize("wrong", ["0", "3501", "-1", "1.5", "many", "", "²"])
+def test_more_than_s3_allows_is_refused(wrong: str) -> None:
+    with pytest.raises(ConfigurationError, match="keys_per_second must be a number from 1 to 3500"):
+        read_keys_per_second(wrong)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "most"),
+    [
+        ("s3://bucket", {}, 1_000),
+        ("s3://bucket", {"keys_per_second": "3500"}, 3_500),
+        ("s3://bucket", {"aws_endpoint": "http://127.0.0.1:9000"}, None),
+        ("s3://bucket", {"aws_endpoint": "http://127.0.0.1:9000", "keys_per_second": "20"}, 20),
+        ("memory:///", {}, None),
+    ],
+)
+def test_s3_itself_is_not_asked_for_all_that_it_takes(uri: str, options: dict[str, str], most: int | None) -> None:
+    given = options | ({"aws_region": "us-east-1"} if uri.startswith("s3") else {})
+    storage = ObjectStoreRemoteStorageManager(uri, AivenLayout(), options=given)
+    assert storage._calls._pace.wait(10_000) == (most or 10_000)  # type: ignore[attr-defined]
+
+
+def test_a_folder_has_no_pace(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="takes no options"):
+        ObjectStoreRemoteStorageManager(tmp_path.as_uri(), AivenLayout(), options={"keys_per_second": "5"})
 
 
 def test_throttled_it_halves_its_rate_and_waits_longer_each_time() -> None:
@@ -102,6 +157,7 @@ def test_what_a_request_holds_is_paid_for_before_the_next_one() -> None:
     pace.answered(100)
     time.slept.clear()
     pace.wait(1_000)
+    assert pace.rate is not None
     assert time.slept == [pytest.approx(100 / pace.rate)]
 
 
