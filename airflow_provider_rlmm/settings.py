@@ -22,9 +22,13 @@ from airflow_provider_rlmm.core.base.object_stores import OpenedStore, open_stor
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.base.store_uris import is_below, refuse_secrets_in_uri
 from airflow_provider_rlmm.core.base.values import refused
+from airflow_provider_rlmm.core.plans.prices import no_price, price_micros
 from airflow_provider_rlmm.core.runs import installation_options as declared
 
 __all__ = ["connections"]
+
+NO_PRICE = no_price("set prices of the rlmm connection to {prices}, or [rlmm] price_per_gb_month to 0.023")
+"""Why runs and pages tell no cost, and how to have one."""
 
 _ELSEWHERE = (
     "object stores find them elsewhere: in the connection that [rlmm] work_conn_id names, in the environment (such as "
@@ -33,7 +37,6 @@ _ELSEWHERE = (
 
 _CONN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MAX_ARTIFACT_NAME = 128
-_PRICE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _ARTIFACT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -120,19 +123,16 @@ def notifier() -> str | None:
     return _configured(declared.NOTIFIER).strip() or None
 
 
-def price_per_gb_month() -> float | None:
+def price_per_gb_month() -> int | None:
     """
-    Return what storing 2^30 bytes costs in a month, in a currency of your own: ``[rlmm] price_per_gb_month``.
+    Return what storing 2^30 bytes costs in a month where the connection has no price of the storage class:
+    ``[rlmm] price_per_gb_month``.
 
-    :return: ``None`` where nothing is set: then no page speaks of cost.
-    :raises ConfigurationError: if it is no number from 0 on.
+    :return: millionths of a unit of money, ``None`` where nothing is set.
+    :raises ConfigurationError: if it is no number from 0 on with at most six decimals.
     """
     configured = _configured(declared.PRICE_PER_GB_MONTH).strip()
-    if not configured:
-        return None
-    if not _PRICE.fullmatch(configured):
-        raise refused("[rlmm] price_per_gb_month", configured, "a number such as 0.023")
-    return float(configured)
+    return price_micros("[rlmm] price_per_gb_month", configured) if configured else None
 
 
 def alarm_after_days() -> int:

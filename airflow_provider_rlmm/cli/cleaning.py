@@ -27,7 +27,9 @@ from airflow_provider_rlmm.cli.runs import (
     acknowledgements_option,
     begin,
     execute_option,
+    price_of,
     read_acknowledgements,
+    say_cost_of,
     say_era,
     say_judgement,
 )
@@ -147,7 +149,15 @@ def _planned(
             logger.info("%s: %s", subject, sentence)
         if marks:
             mark(session, run.uri, dry_run=not run.execute)
-        return plan(session, run.uri, run.name, limits=limits, blast_radius=blast_radius, max_segments=most)
+        return plan(
+            session,
+            run.uri,
+            run.name,
+            limits=limits,
+            blast_radius=blast_radius,
+            max_segments=most,
+            price=price_of(run.invocation),
+        )
 
 
 def _clean_all(
@@ -247,6 +257,7 @@ def _say_plan(invocation: Invocation, summary: PlanSummary, run: Run) -> None:
         output.rows(rows, columns, "planned")
     output.line(f"{planned.segments:,} segments, {human_bytes(planned.bytes)} would be deleted now.")
     output.line(f"{waiting.segments:,} segments, {human_bytes(waiting.bytes)} wait for their time.")
+    say_cost_of(invocation, summary)
     say_era(output, summary.era)
     for refusal in summary.refusals:
         style = "bold red" if refusal.kind.needs_person else ""
@@ -271,6 +282,7 @@ def _say_totals(invocation: Invocation, report: CleanupReport, path: str, min_ab
     if (marked := totals.get("partitions_marked")) and totals["waiting_segments"]:
         wait = duration_in_words(min_absence_ms)
         output.line(f"{marked:,} user partitions were marked now. A run in {wait} deletes what is theirs.")
+    say_cost_of(invocation, report)
     say_era(output, report.era)
     for refusal in report.waiting.refusals:
         output.line(f"waits: {refusal.what}: {refusal.why}. {refusal.what_to_do}")

@@ -85,6 +85,20 @@ def read_configuration(
     )
 
 
+def read_prices(environment: Mapping[str, str] = os.environ) -> RemoteLogSettings:
+    """
+    Return what environment and configuration file say of prices, and nothing else: no cluster need be named.
+
+    :param environment: ``RLMM_`` and a name in upper case → value.
+    :raises ConfigurationError: naming the file and the field.
+    """
+    found = {**_read_file(environment.get(CONFIG_VARIABLE) or None, environment), **dict(_in_environment(environment))}
+    given = {name: value for name, value in found.items() if name in ("storage_class", "prices")}
+    settings = RemoteLogSettings(**read_fields(RemoteLogSettings, given, without=_NOT_WRITTEN_DOWN))
+    settings.check()
+    return settings
+
+
 def _in_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for name in (*SETTINGS, *OTHERS):
         if (value := environment.get(f"{_PREFIX}{name.upper()}", "")).strip():

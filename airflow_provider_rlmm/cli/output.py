@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
+from airflow_provider_rlmm.core.plans.prices import money
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -119,6 +120,8 @@ def _cell(field: str, value: Any) -> str:
         return printable(str(value), _MAX_CELL)
     if field.endswith("bytes"):
         return human_bytes(value)
+    if field.endswith("micros"):
+        return money(value)
     # Numbers that name something are not counted.
     return str(value) if field.endswith(_NAMES) else f"{value:,}"
 

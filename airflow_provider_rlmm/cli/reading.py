@@ -20,12 +20,13 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_limits
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.rows import record_row, segment_row
-from airflow_provider_rlmm.cli.runs import PROGRAM, begin, open_session
-from airflow_provider_rlmm.core.base.clock import since
+from airflow_provider_rlmm.cli.runs import PROGRAM, begin, month_column, open_session, price_of, say_price
+from airflow_provider_rlmm.core.base.clock import since, system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
-from airflow_provider_rlmm.core.plans.counts import Unsized
+from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.prices import money
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+    from airflow_provider_rlmm.core.plans.prices import StoragePrice
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay
     from airflow_provider_rlmm.features.survey.inventory import Totals
 
+_COUNTED = ("stored", "orphaned", "waiting", "eligible", "deleting", "unseen")
 _EVENT_COLUMNS = {
     "metadata_partition": "part", "offset": "offset", "time": "time", "what": "topic id, partition", "segment_id": "segment",
     "state": "state", "broker_id": "broker", "error": "error",
@@ -66,11 +69,19 @@ def topics(invocation: Invocation) -> None:
 
     with _topic(invocation) as (_, topic):
         found = topics_in_log(topic)
+    price = price_of(invocation)
     columns = {
         "topic": "topic", "topic_id": "topic id", "presence": "in the cluster", "partitions": "partitions",
-        "segments": "segments", "bytes": "size", "states": "states", "unsized": "of unknown size",
+        "segments": "segments", "bytes": "size", **month_column(price), "states": "states", "unsized": "of unknown size",
     }  # fmt: skip
-    invocation.output.rows(map(asdict, found), columns, "topics with remote segments")
+    invocation.output.rows((_with_cost(asdict(row), price) for row in found), columns, "topics with remote segments")
+    if found:
+        say_price(invocation, price)
+
+
+def _with_cost(row: dict[str, Any], price: StoragePrice | None) -> dict[str, Any]:
+    """Return a row of segments with what they cost in a month, ``None`` where nobody has said a price."""
+    return {**row, "month_micros": None if price is None else price.month(row["bytes"], row["segments"])}
 
 
 @click.command()
@@ -181,20 +192,28 @@ def orphans(invocation: Invocation, limits: CleanerLimits) -> int:
 
     with _topic(invocation, limits) as (session, topic):
         found = orphaned_partitions(topic, limits, session.clock(), session.hold())
+    price = price_of(invocation)
     columns = {
         "topic": "topic", "topic_id": "topic id", "partition": "partition", "segments": "segments", "bytes": "size",
-        "deletion": "deletion", "status": "status", "why": "why",
+        **month_column(price), "deletion": "deletion", "status": "status", "why": "why",
     }  # fmt: skip
     rows = found.partitions
     # "None" is said only where all was seen.
     unsized = found.totals.unsized or Unsized()
     if rows or not (found.totals.why_not_all_seen or unsized.orphaned or unsized.unseen):
-        invocation.output.rows(map(asdict, rows), columns, "orphaned user partitions")
+        invocation.output.rows((_with_cost(asdict(row), price) for row in rows), columns, "orphaned user partitions")
     gone = [row for row in rows if row.status != SurveyedState.UNSEEN.value]
     if gone:
-        total = sum(o.segments for o in gone), sum(o.bytes for o in gone)
-        invocation.output.line(f"{total[0]:,} segments, {human_bytes(total[1])} in {len(gone):,} user partitions")
+        total = Count.sum(Count(o.segments, o.bytes) for o in gone)
+        invocation.output.line(f"{_words(total, price)} in {len(gone):,} user partitions")
+    if rows:
+        say_price(invocation, price)
     return _all_seen(invocation, found.totals)
+
+
+def _words(count: Count, price: StoragePrice | None) -> str:
+    cost = "" if price is None else f", {money(price.month(count.bytes, count.segments))} a month"
+    return f"{count.segments:,} segments, {human_bytes(count.bytes)}{cost}"
 
 
 @click.command()
@@ -225,19 +244,27 @@ def snapshot(invocation: Invocation) -> None:
 @with_cluster
 def survey(invocation: Invocation, limits: CleanerLimits) -> int:
     """Judge every topic with remote segments, and leave the inventory that Airflow's pages show in the work folder."""
+    from airflow_provider_rlmm.core.base.work_folder import cluster_folder
     from airflow_provider_rlmm.features.survey.steps import survey as leave_inventory
+    from airflow_provider_rlmm.overview.reclaimed import reclaimed_this_month
+    from airflow_provider_rlmm.overview.runs import history
 
-    run = begin(invocation, "survey", execute=False)
+    run, price = begin(invocation, "survey", execute=False), price_of(invocation)
     with _session(invocation, limits) as session:
-        inventory = leave_inventory(session, run.uri, run.name, PROGRAM, limits=limits)
+        inventory = leave_inventory(session, run.uri, run.name, PROGRAM, limits=limits, price=price)
         where = f"{session.cluster_uri}/{inventory.generation}"
-    if invocation.output.as_json:
-        invocation.output.document({"inventory": where, **asdict(inventory.totals)})
-        return _all_seen(invocation, inventory.totals)
     totals = inventory.totals
-    for what in ("stored", "orphaned", "waiting", "eligible", "deleting", "unseen"):
-        count = getattr(totals, what)
-        invocation.output.line(f"{what}: {count.segments:,} segments, {human_bytes(count.bytes)}")
+    counts: dict[str, Count] = {what: getattr(totals, what) for what in _COUNTED}
+    if invocation.output.as_json:
+        months = {w: None if price is None else price.month(c.bytes, c.segments) for w, c in counts.items()}
+        invocation.output.document({"inventory": where, **asdict(totals), "month_micros": months})
+        return _all_seen(invocation, totals)
+    for what, count in counts.items():
+        invocation.output.line(f"{what}: {_words(count, price)}")
+    month = reclaimed_this_month(history(run.work_uri, cluster_folder(inventory.cluster_id)), system_clock())
+    cost = "" if price is None else f", {money(price.month(month.bytes, month.objects))} a month"
+    invocation.output.line(f"reclaimed this month: {human_bytes(month.bytes)}{cost}, {month.in_words}")
+    say_price(invocation, price)
     invocation.output.line(f"{totals.orphaned_topics:,} of {totals.topics:,} topics are gone. The inventory is {where}")
     return _all_seen(invocation, totals)
 

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.prices import no_price
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.core.runs import attention
 from airflow_provider_rlmm.core.world.hold import Hold
@@ -29,12 +30,18 @@ from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
+    from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
+    from airflow_provider_rlmm.core.plans.prices import StoragePrice
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+    from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
 
 logger = logging.getLogger(__name__)
 
 PROGRAM = "rlmm"
 """Stands in inventories and summaries where a run of Airflow names its connection."""
+
+HOW_TO_SET_PRICES = "set RLMM_PRICES='{prices}', or prices in the configuration file to the same"
+"""How whoever runs the command has costs told."""
 
 execute_option = click.option(
     "--execute", is_flag=True, help="Write and delete. Without it the command says what it would do."
@@ -231,6 +238,50 @@ def say_era(output: Output, era: ToldEra | None) -> None:
     """
     if era is not None:
         output.line(f"The metadata topic is {era}.", "" if era.is_plain else "bold red")
+
+
+def price_of(invocation: Invocation) -> StoragePrice | None:
+    """
+    Return by which price costs are reckoned, ``None`` where nobody has said one.
+
+    :param invocation: what the command was told.
+    :raises ConfigurationError: if a price cannot be read.
+    """
+    return invocation.configuration().settings.storage_price()
+
+
+def month_column(price: StoragePrice | None) -> dict[str, str]:
+    """
+    Return the column of what something costs in a month; none where nobody has said a price.
+
+    :param price: by which costs are reckoned.
+    """
+    return {} if price is None else {"month_micros": "a month"}
+
+
+def say_price(invocation: Invocation, price: StoragePrice | None) -> None:
+    """
+    Print by which price costs are reckoned, or how to set one.
+
+    :param invocation: whose output it is.
+    :param price: ``None`` where nobody has said one.
+    """
+    if price is not None:
+        invocation.output.line(f"Costs are {price.in_words}.")
+        return
+    invocation.output.line(no_price(HOW_TO_SET_PRICES, invocation.configuration().settings.storage_class))
+
+
+def say_cost_of(invocation: Invocation, deletion: DeletionPlan | CleanupReport) -> None:
+    """
+    Print what a deletion saves in a month, what it costs as it comes early, and by which price that is reckoned.
+
+    :param invocation: whose output it is.
+    :param deletion: what is or would be deleted.
+    """
+    if words := deletion.cost_in_words:
+        invocation.output.line(words)
+    say_price(invocation, deletion.price)
 
 
 def say_judgement(invocation: Invocation, judgement: attention.Judgement) -> None:

@@ -26,13 +26,18 @@ from airflow_provider_rlmm.cli.runs import (
     confirmed,
     execute_option,
     judged,
+    month_column,
+    price_of,
+    say_cost_of,
     say_era,
     say_judgement,
 )
 from airflow_provider_rlmm.core.base.clock import DAY_MS
+from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans import limits as declared
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, ScrubLimits
+from airflow_provider_rlmm.core.plans.prices import money
 from airflow_provider_rlmm.core.runs import connection_fields as connection
 
 if TYPE_CHECKING:
@@ -88,7 +93,12 @@ def scrub(
     run = begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm)
     with working() as shown, run.session(limits.of_the_cleaner, shown) as session:
         summary = steps.scrub(
-            session, run.uri_of, run.name, limits=limits.of_the_cleaner, max_copy_ms=max_copy_ms, price_micros=None
+            session,
+            run.uri_of,
+            run.name,
+            limits=limits.of_the_cleaner,
+            max_copy_ms=max_copy_ms,
+            price=price_of(invocation),
         )
         plan = steps.plan(
             session,
@@ -113,13 +123,19 @@ def scrub(
         problems += deletion.problems()
     judgement = judged(problems, acknowledgements, summary.cluster_id)
     document = json.loads(summary.to_json()) | {
-        "planned": {"objects": plan.file.rows, "segments": plan.planned.segments, "bytes": plan.planned.bytes},
+        "planned": {
+            "objects": plan.file.rows,
+            "segments": plan.planned.segments,
+            "bytes": plan.planned.bytes,
+            "early": None if plan.early is None else plain_of(plan.early),
+        },
         "deletion": counts,
+        "month_micros": {kind: summary.month(kind, amount) for kind, amount in summary.classes.items()},
         "scrub": run.uri,
     }
     if invocation.output.as_json:
         invocation.output.document(document)
-    _say(invocation, summary, document, run)
+    _say(invocation, summary, plan, document, run)
     say_judgement(invocation, judgement)
     return ExitCode.NEEDS_A_PERSON if judgement.failing else ExitCode.DONE
 
@@ -141,14 +157,23 @@ def would_go(plan: ScrubPlan) -> str:
     return f"This run deletes {objects:,} objects, {size}, of {segments:,} segments:{classes}\n"
 
 
-def _say(invocation: Invocation, summary: ScrubSummary, document: dict[str, Any], run: Run) -> None:
+def _say(invocation: Invocation, summary: ScrubSummary, plan: ScrubPlan, document: dict[str, Any], run: Run) -> None:
     output = invocation.output
     rows = [
-        {"class": kind, "objects": amount.objects, "bytes": amount.bytes} for kind, amount in summary.classes.items()
+        {
+            "class": kind,
+            "objects": amount.objects,
+            "bytes": amount.bytes,
+            "month_micros": summary.month(kind, amount),
+        }
+        for kind, amount in summary.classes.items()
     ]
     if not output.as_json:
-        output.rows(rows, {"class": "class", "objects": "objects", "bytes": "size"}, "objects that are not in use")
+        columns = {"class": "class", "objects": "objects", "bytes": "size", **month_column(summary.price)}
+        output.rows(rows, columns, "objects that are not in use")
     output.line(f"{summary.listed.objects:,} objects, {human_bytes(summary.listed.bytes)} were listed.")
+    if summary.price and (listing := summary.price.listing(summary.listed.objects)) is not None:
+        output.line(f"To list them costs {money(listing)} at least.")
     say_era(output, summary.era)
     for forgotten in summary.forgotten:
         if not (forgotten.objects or forgotten.why):
@@ -158,6 +183,7 @@ def _say(invocation: Invocation, summary: ScrubSummary, document: dict[str, Any]
             )
     planned = document["planned"]
     output.line(f"{planned['objects']:,} objects, {human_bytes(planned['bytes'])} may go now.")
+    say_cost_of(invocation, plan)
     if document["deletion"] is not None:
         output.line(f"Deleted: {document['deletion']}")
     output.line(f"The scrub is {run.uri}")

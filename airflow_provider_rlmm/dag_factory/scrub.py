@@ -136,7 +136,7 @@ def _params(conn_id: str) -> dict[str, Param]:
             title="Price per GiB and month",
             section=params.WHAT,
             minimum=0,
-            description="What storing 2^30 bytes costs in a month; empty: no cost",
+            description="What storing 2^30 bytes costs in a month; empty: what the connection says",
         ),
         **params.of(limits.MIN_UNREFERENCED, params.PROTECTIONS),
         **params.of(

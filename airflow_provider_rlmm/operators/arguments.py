@@ -33,7 +33,7 @@ from airflow_provider_rlmm.core.base.declarations import (
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
 from airflow_provider_rlmm.core.base.values import refused
-from airflow_provider_rlmm.core.plans import limits
+from airflow_provider_rlmm.core.plans import limits, prices
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.core.runs.run_parameters import read_topic_id
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 MAX_TEXT = 4_096
 MAX_EVENTS = 10_000
 MAX_PARTITION = 2**31 - 1
-MAX_PRICE = 1_000_000
 
 _OF_THE_SPARK_CONNECTION: Final = frozenset({"spark.master", "spark.submit.deployMode"})
 
@@ -421,15 +420,9 @@ def price_micros(name: str, value: object) -> int | None:
     """
     Return a price in millionths, ``None`` where it is absent or a template that rendered as nothing; see :data:`Reader`.
 
-    :raises ConfigurationError: for what is no number from 0 to :data:`MAX_PRICE`.
+    :raises ConfigurationError: for what is no price.
     """
-    if value is None or value in ("", "None"):
-        return None
-    spelled = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
-    number = float(spelled[0]) if spelled else value
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= MAX_PRICE:
-        raise refused(name, value, f"a number from 0 to {MAX_PRICE}")
-    return round(number * 1_000_000)
+    return None if value is None or value in ("", "None") else prices.price_micros(name, value)
 
 
 def artifact_name(context: Context) -> str:

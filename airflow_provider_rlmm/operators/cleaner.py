@@ -36,8 +36,8 @@ from airflow_provider_rlmm.operators.failing import (
 )
 from airflow_provider_rlmm.operators.history import cluster_of, facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
-from airflow_provider_rlmm.operators.session import run_identity, session_of
-from airflow_provider_rlmm.settings import artifact_uri, work_uri
+from airflow_provider_rlmm.operators.session import price_of, run_identity, session_of
+from airflow_provider_rlmm.settings import NO_PRICE, artifact_uri, work_uri
 
 __all__ = [
     "CleanMetadataPartitionOperator",
@@ -216,8 +216,10 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
                 source_plan=source_plan,
                 max_segments=read.max_segments_this_run,
                 expires_in_ms=read.expires_in_ms,
+                price=price_of(session),
             )
         PlanLink.persist(context, name)
+        self.log.info("plan %s: %s", name, summary.cost_in_words or NO_PRICE)
         summary.check_blast_radius()
         planned, parts = summary.planned, sorted(summary.by_metadata_partition)
         self.told({"planned_segments": planned.segments, "planned_bytes": planned.bytes})

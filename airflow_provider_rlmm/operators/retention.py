@@ -207,7 +207,8 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
                 work_store_handed_over(folder) as store,
                 step(artifact_uri(name), "evaluate"),
             ):
-                self.application_args = [*_words({**arguments, **store}), *what_if_words(read.what_if)]
+                settings = hook.get_connection_settings()
+                self.application_args = [*_words({**arguments, **store}), *what_if_words(read.what_if, settings)]
                 self._submit(context)
         PlanLink.persist(context, name)
         self._tell_what_was_tried(context, name, read)
@@ -246,11 +247,11 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
             "--last-word": f"{folder.uri}/{LAST_WORD}",
             "--package-version": __version__,
         }
-        submission = self._submission(str(connection["master"]))
+        submission, settings = self._submission(str(connection["master"])), hook.get_connection_settings()
         driver_id = master.submit(
             submission.master,
             submission.name,
-            submission.arguments(job, py_files, [*_words(arguments), *what_if_words(read.what_if)]),
+            submission.arguments(job, py_files, [*_words(arguments), *what_if_words(read.what_if, settings)]),
             submission.driver(),
             pyspark_version(),
         )

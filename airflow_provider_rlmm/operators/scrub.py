@@ -24,8 +24,8 @@ from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
-from airflow_provider_rlmm.operators.session import run_identity, session_of
-from airflow_provider_rlmm.settings import artifact_uri, work_uri
+from airflow_provider_rlmm.operators.session import price_of, run_identity, session_of
+from airflow_provider_rlmm.settings import NO_PRICE, artifact_uri, work_uri
 
 __all__ = [
     "DeleteScrubbedObjectsOperator",
@@ -57,7 +57,8 @@ class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param max_copy_ms: for how long a copy may be under way before it counts as never finished, ms.
-    :param price_per_gb_month: what storing 2^30 bytes costs in a month, in any unit of money; ``None`` shows no cost.
+    :param price_per_gb_month: what storing 2^30 bytes costs in a month, in any unit of money; ``None``: what the connection
+        says, or ``[rlmm] price_per_gb_month``.
     :param fail_on_problems: fail the task for what needs a person.
     :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.limits.OVERRIDES`.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
@@ -121,12 +122,13 @@ class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
                 name,
                 limits=limits,
                 max_copy_ms=read.max_copy_ms,
-                price_micros=read.price_per_gb_month,
+                price=price_of(session, read.price_per_gb_month),
             )
         ScrubLink.persist(context, name)
         uri = artifact_uri(name)
         counts = {kind: {"objects": amount.objects, "bytes": amount.bytes} for kind, amount in summary.classes.items()}
         self.log.info("scrub %s: %s", name, counts)
+        self.log.info("%s", f"costs are {summary.price.in_words}" if summary.price else NO_PRICE)
         with open_scrub(uri) as (_, rows):
             judgement = judged(self.log, problems_of(summary, rows), summary.cluster_id)
         if read.fail_on_problems:
@@ -209,6 +211,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
             )
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
+        self.log.info("plan %s: %s", name, made.cost_in_words or NO_PRICE)
         made.check_blast_radius()
         others = {
             what: getattr(made, what).objects for what in ("waiting", "barred", "held", "elsewhere", "left_for_later")

@@ -16,9 +16,10 @@ from airflow_provider_rlmm.core.runs.cleaner_session import cleaner_session
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
-from airflow_provider_rlmm.settings import work_uri
+from airflow_provider_rlmm.settings import price_per_gb_month, work_uri
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.plans.prices import StoragePrice
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 
 
@@ -32,6 +33,17 @@ def run_identity(context: Context) -> RunIdentity:
     # A scheduled run names nobody; its type says why it runs.
     by = getattr(run, "triggering_user_name", None) or getattr(run, "run_type", None) or "unknown"
     return RunIdentity(run.dag_id, run.run_id, artifact_name(context), str(getattr(by, "value", by)))
+
+
+def price_of(session: CleanerSession, of_run: int | None = None) -> StoragePrice | None:
+    """
+    Return by which price storage is reckoned, ``None`` where nobody has said one.
+
+    :param session: of the run.
+    :param of_run: what storing 2^30 bytes costs in a month by what this run was told, in millionths; it counts first.
+    :raises ConfigurationError: if a price cannot be read.
+    """
+    return session.access.get_connection_settings().storage_price(of_run=of_run, otherwise=price_per_gb_month())
 
 
 def session_of(

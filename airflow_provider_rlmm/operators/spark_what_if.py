@@ -3,23 +3,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_rlmm.core.plans.plan_files import read_document
-from airflow_provider_rlmm.settings import price_per_gb_month
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
+from airflow_provider_rlmm.settings import NO_PRICE, price_per_gb_month
+
+logger = logging.getLogger(__name__)
 
 
-def what_if_words(settings: Sequence[str]) -> list[str]:
+def what_if_words(settings: Sequence[str], connection: RemoteLogSettings) -> list[str]:
     """
-    Return the words of the job's command line that name settings, and the price of this installation.
+    Return the words of the job's command line that name settings, and the price by which costs are reckoned; say which it is.
 
     :param settings: as people write them; where there are none, there are no words.
-    :raises ConfigurationError: if ``[rlmm] price_per_gb_month`` is no number.
+    :param connection: what the connection says.
+    :raises ConfigurationError: if a price cannot be read.
     """
     words = [word for text in settings for word in ("--what-if", text)]
-    price = price_per_gb_month() if settings else None
-    return words if price is None else [*words, "--price-micros", str(round(price * 1_000_000))]
+    if not words:
+        return []
+    price = connection.storage_price(otherwise=price_per_gb_month())
+    logger.info("%s", f"costs are {price.in_words}" if price else NO_PRICE)
+    return words if price is None else [*words, "--price-micros", str(price.micros_per_gb_month)]
 
 
 def what_was_tried(uri: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from airflow_provider_rlmm.observability.stats import send_survey_metrics
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.checked import CheckedOperator
-from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.operators.session import price_of, session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
 __all__ = ["SurveyRemoteLogOperator"]
@@ -81,7 +81,9 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
         self._skip_what_was_refused(artifact_uri(name))
         opened = session_of(context, read.rlmm_conn_id, read.limits, dry_run=read.dry_run_only, hold=read.hold)
         with opened as session:
-            inventory = survey(session, artifact_uri(name), name, read.rlmm_conn_id, limits=read.limits)
+            inventory = survey(
+                session, artifact_uri(name), name, read.rlmm_conn_id, limits=read.limits, price=price_of(session)
+            )
             uri = f"{session.cluster_uri}/{inventory.generation}"
         send_survey_metrics(inventory)
         totals = inventory.totals

@@ -117,6 +117,11 @@ class RunSummary:
     documents: Mapping[Text, Text] = field(default_factory=dict)
 
     @property
+    def has_deleted(self) -> bool:
+        """Whether it has deleted anything: no dry run has."""
+        return not self.dry_run and (self.deleted.segments > 0 or self.deleted.objects > 0)
+
+    @property
     def file_name(self) -> str:
         """Name of the document in the folder of runs: names sort by the time at which the runs ended."""
         return f"{self.ended_at_ms:015}.{self.artifact}.json"

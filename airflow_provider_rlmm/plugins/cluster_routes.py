@@ -21,13 +21,13 @@ from airflow_provider_rlmm.plugins.ages import ages_of_cluster
 from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster, readable_clusters, shell_of_cluster
 from airflow_provider_rlmm.plugins.dag_runs import under_way
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
-from airflow_provider_rlmm.plugins.overview import Problem, charts_of, problems_of, view_of
+from airflow_provider_rlmm.plugins.overview import Problem, charts_of, price_of, problems_of, view_of
 from airflow_provider_rlmm.plugins.pages import leaders_page
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
 from airflow_provider_rlmm.plugins.serving import shell_of
 from airflow_provider_rlmm.plugins.switches import set_switches
-from airflow_provider_rlmm.settings import price_per_gb_month, work_uri
+from airflow_provider_rlmm.settings import NO_PRICE, price_per_gb_month, work_uri
 
 router = APIRouter(dependencies=[Depends(require_reader)])
 
@@ -49,6 +49,7 @@ COLUMNS = (
     Column("First seen absent, UTC", "first_absent_ms"),
     Column("Why"),
 )
+BEHIND_THE_SIZE: Final = [column.key for column in COLUMNS].index("bytes") + 1
 
 
 @router.get("/", response_class=HTMLResponse)
@@ -57,15 +58,22 @@ def show_clusters(request: Request, rights: RightsDep) -> HTMLResponse:
     shell, seen = shell_of(request), readable_clusters(rights)
     if len(seen) == 1:
         return _overview(shell, rights, seen[0])
-    now_ms, price = system_clock(), price_per_gb_month()
-    views = [view_of(c, shell=shell, now_ms=now_ms, price=price) for c in seen]
+    now_ms, otherwise = system_clock(), price_per_gb_month()
+    views = [view_of(c, shell=shell, now_ms=now_ms, otherwise=otherwise) for c in seen]
     problems = [
         replace(p, what=f"{c.cluster_id}: {p.what}")
         for c in seen
         for p in (*_stopped(set_switches(c.stoppable)), *problems_of(c, shell, now_ms))
     ]
     return HTMLResponse(
-        render("clusters.html", shell, clusters=views, problems=problems, folder=folder_in_words(work_uri()))
+        render(
+            "clusters.html",
+            shell,
+            clusters=views,
+            problems=problems,
+            folder=folder_in_words(work_uri()),
+            no_price=NO_PRICE,
+        )
     )
 
 
@@ -97,10 +105,14 @@ def show_topics(
     address = shell.to("clusters", cluster_id, "topics")
     listing = Listing(address, found.rows, found.total, page, search, str(state), sort, down)
     inventory = cluster.inventory
+    price = price_of(inventory, price_per_gb_month())
+    cost = [] if price is None else [Column("Cost a month", is_number=True)]
+    columns = [*COLUMNS[:BEHIND_THE_SIZE], *cost, *COLUMNS[BEHIND_THE_SIZE:]]
     return HTMLResponse(
         render(
-            "topics.html", shell, list=listing, columns=COLUMNS, states=[s.value for s in SurveyedState],
+            "topics.html", shell, list=listing, columns=columns, states=[s.value for s in SurveyedState],
             now_ms=system_clock(), surveyed_at_ms=inventory.created_at_ms if inventory else None,
+            price=price, no_price=NO_PRICE,
         )
     )  # fmt: skip
 
@@ -118,9 +130,10 @@ def show_leaders(request: Request, rights: RightsDep, cluster_id: str) -> HTMLRe
 def _overview(shell: Shell, rights: Rights, cluster: Cluster) -> HTMLResponse:
     shell = replace(shell, cluster_id=cluster.cluster_id, active="overview")
     now_ms, switches = system_clock(), set_switches(cluster.stoppable)
+    view = view_of(cluster, shell=shell, now_ms=now_ms, otherwise=price_per_gb_month())
     return HTMLResponse(
         render(
-            "overview.html", shell, cluster=view_of(cluster, shell=shell, now_ms=now_ms, price=price_per_gb_month()),
+            "overview.html", shell, cluster=view, no_price=NO_PRICE,
             problems=[*_stopped(switches), *problems_of(cluster, shell, now_ms)], under_way=under_way(cluster.connection),
             actions=of_cluster(cluster.connection, switches, rights, shell), charts=charts_of(cluster.runs),
             folder=folder_in_words(work_uri()), largest=_largest(cluster), ages=ages_of_cluster(cluster.folder),

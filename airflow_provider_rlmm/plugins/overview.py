@@ -12,8 +12,10 @@ from markupsafe import Markup
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
+from airflow_provider_rlmm.core.plans.prices import StoragePrice, money
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState
+from airflow_provider_rlmm.overview.reclaimed import reclaimed_this_month
 from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.plugins.charts import Point, bars, trend
 from airflow_provider_rlmm.plugins.clusters import Cluster
@@ -21,8 +23,6 @@ from airflow_provider_rlmm.plugins.rendering import Shell, human_duration, wait
 
 STALE_AFTER_MS: Final = 72 * HOUR_MS
 """An overview that is older than this says so in red: the DAG runs each day by default."""
-
-GIB: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class ClusterView:
     :param surveyed_at_ms: when it was looked at, ms since the epoch; ``None`` if it never was.
     :param age_ms: how long ago that was, ms.
     :param tiles: its figures.
+    :param price: by which costs are reckoned, ``None`` where nobody has said one.
     :param folded: the generation of the Spark job that the survey began with; ``None`` where there was none.
     """
 
@@ -74,29 +75,45 @@ class ClusterView:
     surveyed_at_ms: int | None
     age_ms: int
     tiles: Sequence[Tile]
+    price: StoragePrice | None = None
     folded: Folded | None = None
 
 
-def view_of(cluster: Cluster, *, shell: Shell, now_ms: int, price: float | None) -> ClusterView:
+def view_of(cluster: Cluster, *, shell: Shell, now_ms: int, otherwise: int | None) -> ClusterView:
     """
     Return a cluster at a glance.
 
     :param cluster: what runs have written of it.
     :param shell: leads to other pages.
     :param now_ms: ms since the epoch.
-    :param price: of a GiB in a month, ``None`` if nobody has said it.
+    :param otherwise: what storing 2^30 bytes costs in a month where its survey has not told of a price, in millionths;
+        ``None`` if nobody has said it.
     """
     inventory, runs = cluster.inventory, cluster.runs
+    price = price_of(inventory, otherwise)
     surveyed = inventory.created_at_ms if inventory else None
-    tiles = [*(_stock(inventory, now_ms, price, shell) if inventory else ()), *_health(inventory, runs, shell)]
+    tiles = [*(_stock(inventory, now_ms, price, shell) if inventory else ()), *_reclaimed(runs, price, now_ms)]
+    tiles += _health(inventory, runs, shell)
     tiles.append(_leaders(cluster, shell))
     age = max(0, now_ms - surveyed) if surveyed is not None else 0
     return ClusterView(
-        cluster.cluster_id, cluster.connection, surveyed, age, tiles, inventory.folded if inventory else None
+        cluster.cluster_id, cluster.connection, surveyed, age, tiles, price, inventory.folded if inventory else None
     )
 
 
-def _stock(inventory: Inventory, now_ms: int, price: float | None, shell: Shell) -> Iterable[Tile]:
+def price_of(inventory: Inventory | None, otherwise: int | None) -> StoragePrice | None:
+    """
+    Return by which price what was surveyed is reckoned, ``None`` where nobody has said one.
+
+    :param inventory: what was surveyed last, ``None`` if nothing ever was.
+    :param otherwise: what storing 2^30 bytes costs in a month where the survey has not told of a price, in millionths.
+    """
+    if inventory is not None and inventory.price is not None:
+        return inventory.price
+    return None if otherwise is None else StoragePrice(otherwise)
+
+
+def _stock(inventory: Inventory, now_ms: int, price: StoragePrice | None, shell: Shell) -> Iterable[Tile]:
     totals = inventory.totals
 
     def topics(state: str = "") -> str:
@@ -138,11 +155,19 @@ def _unsized(segments: int) -> str:
     return f" + {_counted(segments, 'segment')} of unknown size" if segments else ""
 
 
+def _reclaimed(runs: Sequence[RunSummary], price: StoragePrice | None, now_ms: int) -> Iterable[Tile]:
+    """Say what runs have deleted, and what of it in this month."""
+    if not runs:
+        return
+    real = [run for run in runs if run.has_deleted]
+    size = sum(run.deleted.bytes for run in real)
+    yield Tile("Reclaimed", human_bytes(size), f"by {_counted(len(real), 'run')} since {_day(runs[0].ended_at_ms)}")
+    month = reclaimed_this_month(runs, now_ms)
+    cost = "" if price is None else f", {money(price.month(month.bytes, month.objects))} a month"
+    yield Tile("Reclaimed this month", f"{human_bytes(month.bytes)}{cost}", month.in_words)
+
+
 def _health(inventory: Inventory | None, runs: Sequence[RunSummary], shell: Shell) -> Iterable[Tile]:
-    real = [run for run in runs if not run.dry_run and run.deleted.segments]
-    if runs:
-        reclaimed = sum(run.deleted.bytes for run in real)
-        yield Tile("Reclaimed", human_bytes(reclaimed), f"by {_counted(len(real), 'run')} since {_day(runs[0])}")
     if inventory is not None:
         out = inventory.totals.metadata_partitions_out_of_service
         numbers = ", ".join(map(str, out[:10])) + (", …" if len(out) > 10 else "")
@@ -312,9 +337,8 @@ def charts_of(runs: Sequence[RunSummary]) -> list[Chart]:
     ]
 
 
-def _cost(count: Count, price: float) -> str:
-    cost = count.bytes / GIB * price
-    return "< 0.01" if 0 < cost < 0.01 else f"{cost:,.2f}"
+def _cost(count: Count, price: StoragePrice) -> str:
+    return money(price.month(count.bytes, count.segments))
 
 
 def _bytes(value: float) -> str:
@@ -341,5 +365,5 @@ def _counted(count: int, one: str) -> str:
     return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
-def _day(run: RunSummary) -> str:
-    return since(run.ended_at_ms)[:10]
+def _day(time_ms: int) -> str:
+    return since(time_ms)[:10]

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.plugins.actions import Action
 from airflow_provider_rlmm.plugins.listing import Column, Listing
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.report_view import by_topic
+from airflow_provider_rlmm.settings import NO_PRICE
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ def plan_page(name: str, plan: PlanSummary, shell: Shell = NO_SHELL, rows: PlanP
     :param rows: what it names, ``None`` where that is not shown.
     """
     values = {"plan": plan, "reasons": REASONS, "partitions": sorted(plan.read_until), "rows": rows}
-    return render("plan.html", shell, name=name, **values)
+    return render("plan.html", shell, name=name, no_price=NO_PRICE, **values)
 
 
 def report_page(name: str, report: CleanupReport, shell: Shell = NO_SHELL) -> str:
@@ -82,7 +83,7 @@ def report_page(name: str, report: CleanupReport, shell: Shell = NO_SHELL) -> st
     :param report: the report.
     :param shell: what stands around the page.
     """
-    return render("report.html", shell, name=name, report=report, topics=by_topic(report))
+    return render("report.html", shell, name=name, report=report, topics=by_topic(report), no_price=NO_PRICE)
 
 
 def doctor_page(name: str, diagnosis: ReportedDiagnosis, shell: Shell = NO_SHELL) -> str:
@@ -139,7 +140,7 @@ def scrub_page(name: str, scrub: ScrubSummary, shell: Shell = NO_SHELL) -> str:
     :param scrub: its document.
     :param shell: what stands around the page.
     """
-    return render("scrub.html", shell, name=name, scrub=scrub, meanings=SCRUB_CLASSES)
+    return render("scrub.html", shell, name=name, scrub=scrub, meanings=SCRUB_CLASSES, no_price=NO_PRICE)
 
 
 def scrub_plan_page(name: str, plan: ScrubPlan, shell: Shell = NO_SHELL) -> str:
@@ -150,7 +151,7 @@ def scrub_plan_page(name: str, plan: ScrubPlan, shell: Shell = NO_SHELL) -> str:
     :param plan: its document.
     :param shell: what stands around the page.
     """
-    return render("scrub_plan.html", shell, name=name, plan=plan, meanings=SCRUB_CLASSES)
+    return render("scrub_plan.html", shell, name=name, plan=plan, meanings=SCRUB_CLASSES, no_price=NO_PRICE)
 
 
 def _unsealed(read: Callable[[str], T]) -> Callable[[Mapping[str, Any]], T]:

@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
+from airflow_provider_rlmm.core.plans.prices import money
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 
 _MAX_TEXT: Final = 4_000
@@ -155,6 +156,7 @@ def _environment() -> Environment:
     filters: dict[str, Callable[..., Any]] = {
         "bytes": human_bytes,
         "time": since,
+        "money": money,
         "minute": lambda time_ms: since(time_ms).removesuffix(" UTC").rsplit(":", 1)[0],
         "sentence": lambda text: f"{text[:1].upper()}{text[1:]}.",
         "duration": human_duration,

@@ -14,11 +14,12 @@ from airflow_provider_rlmm.overview import inventories
 from airflow_provider_rlmm.plugins.ages import ages_of_topic
 from airflow_provider_rlmm.plugins.clusters import readable_cluster, shell_of_cluster
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
+from airflow_provider_rlmm.plugins.overview import price_of
 from airflow_provider_rlmm.plugins.rendering import render
 from airflow_provider_rlmm.plugins.rights import RightsDep, require_reader
 from airflow_provider_rlmm.plugins.segment_map import segment_map
 from airflow_provider_rlmm.plugins.trails import Deletions, deletions_of, trail_of
-from airflow_provider_rlmm.settings import work_uri
+from airflow_provider_rlmm.settings import NO_PRICE, price_per_gb_month, work_uri
 
 router = APIRouter(prefix="/clusters/{cluster_id}/topics/{topic_id}", dependencies=[Depends(require_reader)])
 
@@ -37,8 +38,13 @@ def show_topic(
         raise HTTPException(HTTPStatus.NOT_FOUND, "the newest survey has no such topic id: it may be gone by now")
     found = inventories.partitions(work_uri(), cluster.folder, topic_id, start=(page - 1) * PAGE_ROWS, rows=PAGE_ROWS)
     listing = Listing(shell.to("clusters", cluster_id, "topics", topic_id), found.rows, found.total, page)
-    ages = ages_of_topic(cluster.folder, topic_id)
-    return HTMLResponse(render("topic.html", shell, topic=topic, list=listing, ages=ages, now_ms=system_clock()))
+    ages, price = ages_of_topic(cluster.folder, topic_id), price_of(cluster.inventory, price_per_gb_month())
+    return HTMLResponse(
+        render(
+            "topic.html", shell, topic=topic, list=listing, ages=ages, now_ms=system_clock(), price=price,
+            no_price=NO_PRICE,
+        )
+    )  # fmt: skip
 
 
 @router.get("/{partition}", response_class=HTMLResponse)

@@ -21,9 +21,11 @@ from airflow_provider_rlmm.core.generations.manifest import Anchor, Generation, 
 from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, Approval, ApprovalRequest
 from airflow_provider_rlmm.core.plans.certainty import LeadersTold
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
+from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, Reason
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
+from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
@@ -165,7 +167,22 @@ _PROGRESS: Readers = {
 _ERA = _record(ToldEra, {"name": strict.one_of(EraName), "why": strict.string})
 _GAP = _record(HistoryGap, _each(strict.integer, "metadata_partition", "start", "end"))
 _FOLDED = _record(Folded, _each(strict.integer, "generation", "created_at_ms", "folded_at_ms", "offsets"))
+_STORAGE_CLASS = _record(
+    StorageClass,
+    {
+        "name": strict.string,
+        "min_days": strict.optional(strict.integer),
+        "min_object_bytes": strict.integer,
+        "micros_per_1000_requests": strict.optional(strict.integer),
+    },
+)
+_PRICE = _record(
+    StoragePrice, {"micros_per_gb_month": strict.integer, "storage_class": strict.optional(_STORAGE_CLASS)}
+)
+_EARLY = _record(EarlyDeletion, _each(strict.integer, "count", "bytes", "micros", "unknown", "unknown_bytes"))
+_COST: Readers = {"price": strict.optional(_PRICE), "early": strict.optional(_EARLY)}
 _PLAN: Readers = {
+    **_COST,
     "era": strict.optional(_ERA),
     "leaders": strict.optional(reader_of(LeadersTold)),
     "folded": strict.optional(_FOLDED),
@@ -239,6 +256,7 @@ _LISTING: Readers = {
     "passed_ms": strict.optional(strict.integer),
 }
 _INVENTORY: Readers = {
+    "price": strict.optional(_PRICE),
     "folded": strict.optional(_FOLDED),
     **_each(strict.string, "cluster_id", "connection", "artifact", "generation"),
     "created_at_ms": strict.integer,
@@ -261,6 +279,7 @@ _AMOUNTS = _each(strict.integer, "objects", "bytes")
 _AMOUNT = _record(Amount, _AMOUNTS)
 _TOLD = strict.array(_record(Told, _each(strict.string, "what", "why")))
 _SCRUB: Readers = {
+    "storage_class": strict.optional(_STORAGE_CLASS),
     "era": strict.optional(_ERA),
     **_each(strict.string, "scrub_id", "cluster_id", "metadata_topic_id", "clock"),
     **_each(strict.integer, "began_at_ms", "listed_segments", "topics_left_out", "unnamed_left_out"),
@@ -300,6 +319,7 @@ _SCRUB: Readers = {
     "file": _PLAN_FILE,
 }
 _SCRUB_PLAN: Readers = {
+    **_COST,
     "era": strict.optional(_ERA),
     **_each(strict.string, "plan_id", "scrub_sha256", "cluster_id", "metadata_topic_id", "clock"),
     **_each(strict.integer, "created_at_ms", "expires_at_ms", "min_unreferenced_ms"),
@@ -411,16 +431,18 @@ _WATCH: Readers = {**_each(strict.string, "cluster_id", "connection"), "since_ms
 
 OLD_READERS: Final[Mapping[type, Reader]] = {
     CleaningProgress: _record(CleaningProgress, _PROGRESS),
-    PlanSummary: _record(PlanSummary, _PLAN, {"left": {}, "era": None, "leaders": None, "folded": None}),
+    PlanSummary: _record(
+        PlanSummary, _PLAN, {"left": {}, "leaders": None, "folded": None, "era": None, "price": None, "early": None}
+    ),
     PlanArchive: _record(PlanArchive, _PLAN_ARCHIVE),
     ApprovalRequest: _record(ApprovalRequest, _ASKED),
     Approval: _record(Approval, _ANSWERED),
     RunDecision: _record(RunDecision, _DECIDED),
     TaskFailure: _record(TaskFailure, _FAILURE),
     ClusterState: _record(ClusterState, _LISTING, {"explained_gaps": [], "passed_ms": None}),
-    Inventory: _record(Inventory, _INVENTORY, {"folded": None}),
-    ScrubSummary: _record(ScrubSummary, _SCRUB, {"era": None}),
-    ScrubPlan: _record(ScrubPlan, _SCRUB_PLAN, {"era": None}),
+    Inventory: _record(Inventory, _INVENTORY, {"folded": None, "price": None}),
+    ScrubSummary: _record(ScrubSummary, _SCRUB, {"era": None, "storage_class": None}),
+    ScrubPlan: _record(ScrubPlan, _SCRUB_PLAN, {"era": None, "price": None, "early": None}),
     ArchiveManifest: _record(ArchiveManifest, _MANIFEST),
     ArchiveRun: _record(ArchiveRun, _ARCHIVE_RUN),
     Generation: _record(Generation, _GENERATION),

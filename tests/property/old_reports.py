@@ -23,7 +23,7 @@ from airflow_provider_rlmm.features.cleanup.reports import (
     PartitionOutcome,
     UserPartitionReport,
 )
-from tests.property.old_documents import _ERA, _FOLDED, Reader, Readers, _each, _record
+from tests.property.old_documents import _COST, _ERA, _FOLDED, Reader, Readers, _each, _record
 
 
 def _text(value: object, what: str) -> str:
@@ -94,6 +94,7 @@ _ARCHIVE = _record(
     {**_each(_text, "name", "uri"), "counts": strict.by_name(strict.integer), "partitions": strict.array(_ARCHIVED)},
 )
 _REPORT: Readers = {
+    **_COST,
     "era": strict.optional(_ERA),
     "report_id": _text,
     **_each(strict.optional(_text), "plan_id", "cluster_id", "deletion"),
@@ -120,7 +121,7 @@ _MARKING: Readers = {
 
 OLD_REPORT_READERS: Final[Mapping[type[Any], Reader]] = {
     # Reports of earlier releases know of no archive and of no era.
-    CleanupReport: _record(CleanupReport, _REPORT, {"archive": None, "era": None}),
+    CleanupReport: _record(CleanupReport, _REPORT, {"archive": None, "era": None, "price": None, "early": None}),
     MetadataPartitionReport: _PART,
     Marking: _record(Marking, _MARKING, {"era": None, "folded": None}),
 }

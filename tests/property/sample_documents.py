@@ -40,6 +40,11 @@ _REFUSAL: Final[Plain] = {
 _ERA: Final[Plain] = {"name": "keyed", "why": "a key names its record"}
 _ROOT: Final[Plain] = {"marker": {"id": "x", "seen": [1, -2, None, True]}, "text": "root"}
 _FILE: Final[Plain] = {"name": "segments/a.log", "bytes": 5, "sha256": _SHA}
+_STORAGE_CLASS = {"name": "STANDARD_IA", "min_days": 30, "min_object_bytes": 131_072, "micros_per_1000_requests": None}
+_COST = {
+    "price": {"micros_per_gb_month": 12_500, "storage_class": _STORAGE_CLASS},
+    "early": {"count": 1, "bytes": 5, "micros": 7, "unknown": 2, "unknown_bytes": 9},
+}
 _FOLDED: Final[Plain] = {"generation": 2, "created_at_ms": 3, "folded_at_ms": 1, "offsets": 9}
 _PART: Final[Plain] = {
     "next_offset": 10, "segments": 1, "bytes": -5, "unresolved": 0, "quarantined": 0,
@@ -86,7 +91,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "state": "running",
     },
     PlanSummary: {
-        "folded": _FOLDED,
+        "folded": _FOLDED, **_COST,
         "leaders": {
             "all": 1, "at_least": 2, "unresolved": 1, "goes": {"segments": 0, "bytes": 0},
             "not_tiered": {"segments": 1, "bytes": 2}, "why": {"it hides": 1},
@@ -136,7 +141,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         ],
     },
     Inventory: {
-        "folded": _FOLDED,
+        "folded": _FOLDED, "price": _COST["price"],
         **_OF_CLUSTER, "created_at_ms": 1, "artifact": "dag.run", "generation": "inventory-1",
         "files": {
             "topics.parquet": {"rows": 1, "bytes": 5, "sha256": _SHA},
@@ -161,9 +166,10 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "doubtful": {"1": "why"}, "lost": {"1": "what to do"},
         "forgotten": [{"prefix": "old/", **_AMOUNT, "why": ""}], "forgotten_left_out": 0, "foreign_folders": 2,
         "unseen_folders": 1, "unseen": [{"what": "folder", "why": "denied"}], "price_micros": 23_000, "file": _PLAN_FILE,
+        "storage_class": _STORAGE_CLASS,
     },
     ScrubPlan: {
-        "era": _ERA,
+        "era": _ERA, **_COST,
         "plan_id": "p", "scrub_sha256": _SHA, "cluster_id": "cluster", "metadata_topic_id": _ID, "created_at_ms": 1,
         "expires_at_ms": 2, "clock": "broker", "min_unreferenced_ms": 3, "sole_owner": False,
         "classes": {"FINISHED": {"objects": 2, "bytes": 5}}, "planned": {"segments": 1, "bytes": 5}, "known": _COUNT,
@@ -220,7 +226,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "acknowledged": [{**_PROBLEM, "acknowledgement": None, "acknowledge_with": None}],
         "waiting": {**_COUNT, "refusals": [{**_LEFT, "kind": "WAITING"}]},
         "totals": {"would_delete_segments": 1, "needs_person": 2}, "not_marked": [_LEFT], "not_planned": [_LEFT],
-        "metadata_partitions": [_CLEANED],
+        "metadata_partitions": [_CLEANED], **_COST,
     },
     MetadataPartitionReport: _CLEANED,
     Marking: {

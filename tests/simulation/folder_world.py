@@ -188,7 +188,7 @@ class FolderWorld(Moves):
                 run.name,
                 limits=limits.of_the_cleaner,
                 max_copy_ms=MAX_COPY.default,
-                price_micros=None,
+                price=None,
             )
             scrubbing.plan(session, uri, limits=limits, blast_radius=WIDE, max_segments=None, expires_in_ms=DAY_MS)
         with open_scrub(uri) as (summary, rows):

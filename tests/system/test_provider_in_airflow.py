@@ -27,6 +27,7 @@ def test_the_connection_form_shows_its_fields(local_airflow: LocalAirflow) -> No
     assert list(form["extra_fields"]) == [
         "kafka_conn_id", "metadata_topic", "expected_cluster_id", "storage_uri", "storage_conn_id", "layout",
         "key_prefix", "former_key_prefixes", "key_pattern", "key_suffixes", "plugin_settings", "expected_root",
+        "storage_class", "prices",
         "allow_writes", "allow_copy", "scheduled_runs", "deletion_window", "objects_per_second", "hold", "sole_owner",
         "archive_uri", "archive_before_deletion", "archive_encrypted", "clock_topic",
     ]  # fmt: skip

@@ -17,7 +17,9 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion, early_in_words
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.prices import StoragePrice, money
 from airflow_provider_rlmm.core.records.told_era import ToldEra, without_unsaid_era
 
 _Plan = TypeVar("_Plan", bound="DeletionPlan")
@@ -34,6 +36,7 @@ class PlanForm:
     :param max_bytes: a larger one is refused.
     :param what_goes: what such a plan deletes of segments, in words that stand before their number.
     :param again: what makes a new plan, in words.
+    :param goes_early: what is counted that goes before its storage class's minimum duration, in words.
     """
 
     version: int
@@ -42,6 +45,7 @@ class PlanForm:
     max_bytes: int
     what_goes: str
     again: str
+    goes_early: str
 
     def read(self, text: str, read: strict.Reader[_Plan]) -> _Plan:
         """
@@ -78,6 +82,9 @@ class DeletionPlan(ABC):
     :param clock: which clock was used and how it was proven, in words.
     :param hold: topic names, patterns and ids that were not to be touched.
     :param era: the era of the log that it was made from, ``None`` where its maker did not say: earlier releases did not.
+    :param price: by which costs are reckoned, ``None`` where nobody has said one; earlier releases knew of none.
+    :param early: what of it goes before its storage class's minimum duration, and what that costs; ``None`` where nobody can
+        tell whether it costs anything.
     """
 
     plan_id: Text
@@ -91,6 +98,8 @@ class DeletionPlan(ABC):
     clock: Text = ""
     hold: tuple[Text, ...] = ()
     era: Annotated[ToldEra | None, AbsentAs(None)] = None
+    price: Annotated[StoragePrice | None, AbsentAs(None)] = None
+    early: Annotated[EarlyDeletion | None, AbsentAs(None)] = None
 
     FORM: ClassVar[PlanForm]
 
@@ -104,6 +113,15 @@ class DeletionPlan(ABC):
     def sha256(self) -> str:
         """What the document says its bytes are, lower-case hex: it names this very plan, and its files by their hashes."""
         return str(self._sealed()["sha256"])
+
+    @property
+    def cost_in_words(self) -> str:
+        """What it saves in a month, and what it costs as it comes early; empty where nobody has said a price."""
+        if self.price is None:
+            return ""
+        saved = self.price.month(self.planned.bytes, self.planned.segments)
+        early = early_in_words(self.price, self.early, self.FORM.goes_early)
+        return f"What it deletes costs {money(saved)} a month. {early}".rstrip()
 
     def check_expiry(self, now_ms: int) -> None:
         """
@@ -183,7 +201,8 @@ class DeletionPlan(ABC):
 
     def _plain(self) -> dict[str, Any]:
         """Return what the document says; what earlier releases did not say is left out where it says nothing."""
-        return without_unsaid_era(plain_of(self))
+        plain = without_unsaid_era(plain_of(self))
+        return {name: value for name, value in plain.items() if name not in ("price", "early") or value is not None}
 
     def _sealed(self) -> dict[str, Any]:
         return strict.sealed(self._plain(), self.FORM.version)

@@ -12,8 +12,9 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
-from airflow_provider_rlmm.core.base.declarations import Declared, Flag, Text
+from airflow_provider_rlmm.core.base.declarations import Declared, Flag, Text, Written
 from airflow_provider_rlmm.core.plans import limits
+from airflow_provider_rlmm.core.plans.prices import EXAMPLE, read_prices
 
 
 class ScheduledRuns(StrEnum):
@@ -103,6 +104,20 @@ EXPECTED_ROOT: Final = _text(
     "Refuse any other storage root: for each place its location or root id, as 'rlmm check' prints them",
 )
 
+STORAGE_CLASS: Final = _text(
+    "storage_class",
+    "Storage class",
+    "In which class segments lie, as the store names it, such as STANDARD_IA: no listing tells it, costs are reckoned by it",
+)
+PRICES: Final[Declared[str | None]] = Declared(
+    name="prices",
+    kind=Written(read_prices),
+    default=None,
+    title="Prices",
+    sentence="What each storage class costs for 2^30 bytes in a month, and for 1,000 requests that list, in JSON",
+    example=EXAMPLE,
+)
+
 # --- what may be done there -------------------------------------------------------------------------------------------
 
 ALLOW_WRITES: Final = _switch(
@@ -164,6 +179,8 @@ FIELDS: Final[tuple[Declared[Any], ...]] = (
     KEY_SUFFIXES,
     PLUGIN_SETTINGS,
     EXPECTED_ROOT,
+    STORAGE_CLASS,
+    PRICES,
     ALLOW_WRITES,
     ALLOW_COPY,
     SCHEDULED_RUNS,

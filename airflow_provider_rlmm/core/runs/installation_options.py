@@ -61,8 +61,9 @@ KEEP_AUDIT_DAYS: Final = _option(
 PRICE_PER_GB_MONTH: Final = _text(
     "price_per_gb_month",
     "0.023",
-    "What storing 2^30 bytes costs in a month, in a currency of your own: the page *Remote log*\n"
-    "says then what the segments cost. Empty means that no page speaks of cost",
+    "What storing 2^30 bytes costs in a month, in a currency of your own: it holds for every\n"
+    "storage class that has no price in the field ``prices`` of its connection. Without either\n"
+    "no cost is told",
 )
 ALLOWED_PLAN_ROOTS: Final = _text(
     "allowed_plan_roots",

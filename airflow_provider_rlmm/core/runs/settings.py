@@ -17,6 +17,7 @@ from airflow_provider_rlmm.core.base.file_systems import local_path
 from airflow_provider_rlmm.core.base.store_uris import is_below, read_store_uri, refuse_secrets_in_uri
 from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.plans import limits
+from airflow_provider_rlmm.core.plans.prices import StoragePrice, check_prices, storage_price
 from airflow_provider_rlmm.core.runs import connection_fields as declared
 from airflow_provider_rlmm.core.world.hold import Hold
 
@@ -52,6 +53,11 @@ class RemoteLogSettings:
     :param expected_cluster_id: the only cluster to work on, ``None`` for any.
     :param expected_root: the only storage root to work on, as ``rlmm check`` prints it: for each place its location or its
         root id, separated by blanks or commas, or as a JSON list; ``None`` for any.
+    :param storage_class: in which class the objects of segments lie, as the store names it: no listing tells it. ``None``:
+        the one of ``prices``, where they name one alone.
+    :param prices: a JSON object, or the text of one: storage class → ``per_gb_month``, what 2^30 bytes cost in a month, and,
+        if wanted, ``per_1000_requests``, what 1,000 requests that list cost, ``min_days``, for how long an object is paid for
+        at least, and ``min_object_bytes``, as how large. ``None``: no cost is told, or that of ``price_per_gb_month``.
     :param clock_topic: topic with LogAppendTime; a record is written to it to read a broker's clock. ``None``: an offset is
         committed instead.
     :param hold: topics that are never touched: names, patterns with ``*`` and ``?``, and topic ids, separated by commas.
@@ -80,6 +86,8 @@ class RemoteLogSettings:
     allow_copy: bool = declared.ALLOW_COPY.default
     expected_cluster_id: str | None = declared.EXPECTED_CLUSTER_ID.default
     expected_root: str | None = declared.EXPECTED_ROOT.default
+    storage_class: str | None = declared.STORAGE_CLASS.default
+    prices: str | None = declared.PRICES.default
     clock_topic: str | None = declared.CLOCK_TOPIC.default
     hold: str | None = declared.HOLD.default
     sole_owner: bool = declared.SOLE_OWNER.default
@@ -107,6 +115,16 @@ class RemoteLogSettings:
             {suffix.removesuffix("?"): file for suffix, file in named.items() if file},
             self.plugin_settings,
         )
+
+    def storage_price(self, *, of_run: int | None = None, otherwise: int | None = None) -> StoragePrice | None:
+        """
+        Return by which price storage is reckoned, ``None`` where nobody has said one.
+
+        :param of_run: what storing 2^30 bytes costs in a month by what this run was told, in millionths; it counts first.
+        :param otherwise: the same where neither the run nor these settings say it, in millionths.
+        :raises ConfigurationError: if prices cannot be read.
+        """
+        return storage_price(self.prices, self.storage_class, of_run=of_run, otherwise=otherwise)
 
     def required_storage_uri(self) -> str:
         """
@@ -162,6 +180,7 @@ class RemoteLogSettings:
         Hold.of(self.hold)
         declared.DELETION_WINDOW.check(self.deletion_window)
         declared.ARCHIVE_ENCRYPTED.check(self.archive_encrypted)
+        check_prices(self.prices, self.storage_class)
         self._check_archive()
         if self.storage_uri is None:
             return
@@ -237,8 +256,9 @@ def read_fields(kind: type[RemoteLogSettings], given: Mapping[str, Any], without
     kept = {k: v for k, v in given.items() if v is not None and str(v).strip()}
     if unknown := sorted(kept.keys() - set(known)):
         raise ConfigurationError(f"unknown fields {unknown}; known are {known}")
-    # A JSON document may hold the roots as a list.
-    written = {k: json.dumps(v) if k == "expected_root" and isinstance(v, list) else v for k, v in kept.items()}
+    # A document may hold the roots as a list, and prices as names with values.
+    plain = {"expected_root": list, "prices": dict}
+    written = {k: json.dumps(v) if isinstance(v, plain.get(k, ())) else v for k, v in kept.items()}
     return {name: read_spelled(_DECLARED[name], value) for name, value in written.items()}
 
 

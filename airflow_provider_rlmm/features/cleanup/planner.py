@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.world.absence import Presence, refusal_of
 from airflow_provider_rlmm.core.world.cluster_look import ClusterAnswers, ask
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
@@ -229,6 +230,19 @@ class _Draft:
     def to_table(self) -> pa.Table:
 
         return table_of_rows(self.rows, plan_schema())
+
+
+def sizes_and_ages(rows: pa.Table) -> Iterator[tuple[int, int | None]]:
+    """
+    Yield of each planned segment its bytes and when its copy had ended, by the clock of the broker that says so, ms since the
+    epoch; ``None`` for a segment whose last event is another one, as nothing else tells it.
+
+    :param rows: of a plan.
+    """
+    columns = (rows[name].to_pylist() for name in ("segment_size_in_bytes", "state", "event_timestamp_ms"))
+    copied = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+    for size, state, event_ms in zip(*columns, strict=True):
+        yield size, event_ms if state == copied else None
 
 
 def _count(rows: list[Mapping[str, Any]] | list[dict[str, Any]]) -> Count:

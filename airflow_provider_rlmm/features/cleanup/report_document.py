@@ -14,7 +14,9 @@ from typing import Annotated, Any
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion, early_in_words
 from airflow_provider_rlmm.core.plans.plan_archive import PlanArchive
+from airflow_provider_rlmm.core.plans.prices import StoragePrice, money
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.core.runs.attention import Judgement, ReportedProblem
@@ -106,6 +108,8 @@ class CleanupReport:
     :param not_marked: refusals of the marker that neither wait nor need a person.
     :param not_planned: such refusals of the planner.
     :param metadata_partitions: what the cleaning tasks did.
+    :param price: by which costs are reckoned, as of the plan; ``None`` where nobody has said one.
+    :param early: what of the plan goes before its storage class's minimum duration, ``None`` where nobody can tell.
     """
 
     report_id: LongText
@@ -124,6 +128,19 @@ class CleanupReport:
     not_marked: tuple[Refused, ...]
     not_planned: tuple[Refused, ...]
     metadata_partitions: tuple[MetadataPartitionReport, ...]
+    price: Annotated[StoragePrice | None, AbsentAs(None)] = None
+    early: Annotated[EarlyDeletion | None, AbsentAs(None)] = None
+
+    @property
+    def cost_in_words(self) -> str:
+        """What is saved in a month, and what it costs as it comes early; empty where nobody has said a price."""
+        if self.price is None:
+            return ""
+        counted = Totals.of(self.metadata_partitions)
+        saved = money(self.price.month(counted.bytes_deleted, counted.objects_deleted))
+        early = early_in_words(self.price, self.early, "segments")
+        what = "What would be deleted costs" if self.dry_run else "What was deleted cost"
+        return f"{what} {saved} a month.{f' By the plan: {early}' if early else ''}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as plain JSON types."""
@@ -148,6 +165,8 @@ def cleanup_report(
     partitions_marked: int = 0,
     deletion: str | None = None,
     archive: PlanArchive | None = None,
+    price: StoragePrice | None = None,
+    early: EarlyDeletion | None = None,
 ) -> CleanupReport:
     """
     Put what the tasks of a run left into one report.
@@ -168,6 +187,8 @@ def cleanup_report(
     :param partitions_marked: how many partitions were marked.
     :param deletion: whether deletion frees space, in words; ``None`` where nobody has asked.
     :param archive: what was archived before anything was deleted, ``None`` where nothing was.
+    :param price: by which costs are reckoned, as of the plan.
+    :param early: what of the plan goes before its storage class's minimum duration.
     """
     judgement, waiting = judgement or Judgement(), waiting or Count(0, 0)
     counted = Totals.of(parts)
@@ -202,6 +223,8 @@ def cleanup_report(
         not_marked=tuple(r for r in not_marked if _is_left(r.kind)),
         not_planned=tuple(r for r in not_planned if _is_left(r.kind)),
         metadata_partitions=tuple(parts),
+        price=price,
+        early=early,
     )
 
 

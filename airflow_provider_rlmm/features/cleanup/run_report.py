@@ -256,6 +256,8 @@ def report_of_run(
         partitions_marked=run.mark.marked if run.mark else 0,
         deletion=_deletion(run),
         archive=run.archive,
+        price=run.plan.price if run.plan else None,
+        early=run.plan.early if run.plan else None,
     )
     return RunReport(document, judgement)
 

@@ -14,9 +14,11 @@ from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import MARK_DOCUMENT
+from airflow_provider_rlmm.core.plans.early_deletion import early_deletion
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, first_refusals
 from airflow_provider_rlmm.core.plans.plan_files import planned_segments, write_document, write_plan
+from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.holding import require_known_hold
@@ -101,6 +103,7 @@ def plan(
     source_plan: str | None = None,
     max_segments: int | None = None,
     expires_in_ms: int = DAY_MS,
+    price: StoragePrice | None = None,
 ) -> PlanSummary:
     """
     Find the marked partitions that may be cleaned now, and write the plan of every segment that would go.
@@ -113,11 +116,12 @@ def plan(
     :param source_plan: folder of a plan; only its orphaned partitions are planned.
     :param max_segments: plan no more segments than these, ``None`` for all.
     :param expires_in_ms: for how long the plan may be applied, ms.
+    :param price: by which costs are reckoned, ``None`` where nobody has said one.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     :raises RlmmError: if cluster, topic or storage cannot be read.
     """
-    from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
+    from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner, sizes_and_ages
 
     work = session.work_of(source_plan)
     with step(uri, "plan"), session.topic(or_folded=True) as topic:
@@ -127,7 +131,14 @@ def plan(
         made = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=max_segments)
         kept = kept_metadata(session, topic)
     refusals = first_refusals([*root.refusals, *unknown, *kept.refusals, *made.summary.refusals])
-    proven = replace(made.summary, root=root.to_dict(), clock=str(session.clock), refusals=refusals)
+    proven = replace(
+        made.summary,
+        root=root.to_dict(),
+        clock=str(session.clock),
+        refusals=refusals,
+        price=price,
+        early=early_deletion(price, sizes_and_ages(made.rows), made.summary.created_at_ms),
+    )
     summary = write_plan(uri, made.rows, proven.judged_by(blast_radius))
     log_refusals(summary.refusals)
     return summary

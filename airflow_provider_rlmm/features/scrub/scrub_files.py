@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.plan_files import read_document, write_document
+from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.features.scrub.comparison import Scrub
@@ -59,7 +60,7 @@ class ScrubOrigin:
     clock: str  # which clock was used, in words
     time_is_proven: bool  # whether waits may be measured by it
     root: Mapping[str, Any]  # what was seen of the storage root
-    price_micros: int | None  # what a gigabyte costs in a month, in millionths
+    price: StoragePrice | None  # by which costs are reckoned
 
 
 def write_scrub(uri: str, scrub: Scrub, origin: ScrubOrigin, earlier: ScrubTable | None) -> ScrubSummary:
@@ -116,7 +117,8 @@ def _summary_of(scrub: Scrub, tally: ScrubTally, origin: ScrubOrigin, file: Plan
         foreign_folders=len(scrub.foreign),
         unseen_folders=len(scrub.unseen),
         unseen=tuple(Told(folder, why) for folder, why in list(scrub.unseen.items())[:MAX_KEYS]),
-        price_micros=origin.price_micros,
+        price_micros=origin.price.micros_per_gb_month if origin.price else None,
+        storage_class=origin.price.storage_class if origin.price else None,
         file=file,
         era=scrub.era.told(),
     )

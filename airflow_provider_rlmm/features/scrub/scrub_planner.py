@@ -15,6 +15,7 @@ from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion, early_deletion
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, read_document
@@ -25,6 +26,7 @@ from airflow_provider_rlmm.features.scrub.scrub_plan import (
     SCRUB_PLAN_FORM,
     SCRUB_PLAN_TABLE,
     Choice,
+    Chosen,
     ScrubPlan,
 )
 from airflow_provider_rlmm.features.scrub.scrub_summary import Amount, ScrubSummary
@@ -84,6 +86,8 @@ def plan_scrub(
             hold=choice.hold.entries,
             root=summary.root,
             era=summary.era,
+            price=summary.price,
+            early=_early(summary, chosen, now_ms),
             blast_radius=blast_radius,
             file=file,
         ).judged_by(blast_radius)
@@ -184,3 +188,9 @@ def verified_places(summary: ScrubSummary) -> frozenset[str]:
     :param summary: of the scrub.
     """
     return frozenset(place["place"] for place in summary.root.get("places", ()) if place["verified"])
+
+
+def _early(summary: ScrubSummary, chosen: Chosen, now_ms: int) -> EarlyDeletion | None:
+    """Reckon what goes early, by the store's own time of each object."""
+    columns = ((table[name].to_pylist() for name in ("bytes", "last_modified_ms")) for table in chosen.rows.tables())
+    return early_deletion(summary.price, (pair for two in columns for pair in zip(*two, strict=True)), now_ms)

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era
 from airflow_provider_rlmm.core.plans.plan import PlanFile
+from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.era import LogEra
 from airflow_provider_rlmm.core.records.told_era import ToldEra, without_unsaid_era
@@ -43,9 +44,6 @@ MAX_KEYS = 20
 
 _SHOWN = 3
 """Of what a sentence shows at most."""
-
-GIGABYTE = 2**30
-"""Bytes of the gigabyte that stores charge for."""
 
 SCRUB_COLUMNS: tuple[tuple[str, str], ...] = (
     ("class", "string"),  # a ScrubClass, never IN_USE: what is in use is counted only
@@ -183,6 +181,7 @@ class ScrubSummary:
     :param price_micros: what a gigabyte costs in a month, in millionths of a unit of money, ``None`` where nobody said.
     :param file: the table.
     :param era: the era of the log, ``None`` where it is not said: earlier releases did not say it.
+    :param storage_class: in which costs are reckoned, ``None`` where nobody has named one: earlier releases knew of none.
     """
 
     scrub_id: Text
@@ -212,14 +211,26 @@ class ScrubSummary:
     price_micros: int | None
     file: PlanFile
     era: Annotated[ToldEra | None, AbsentAs(None)] = None
+    storage_class: Annotated[StorageClass | None, AbsentAs(None)] = None
 
-    def cost_of(self, stored_bytes: int) -> float | None:
-        """
-        Return what bytes cost in a month, ``None`` where no price was given.
+    @property
+    def price(self) -> StoragePrice | None:
+        """By which costs are reckoned, ``None`` where nobody has said a price."""
+        return None if self.price_micros is None else StoragePrice(self.price_micros, self.storage_class)
 
-        :param stored_bytes: how many.
+    def month(self, kind: str, amount: Amount | TopicAmount) -> int | None:
         """
-        return None if self.price_micros is None else stored_bytes / GIGABYTE * self.price_micros / 1_000_000
+        Return what objects cost in a month, in millionths of a unit of money.
+
+        :param kind: their class.
+        :param amount: how much there is of them.
+        :return: ``None`` where nobody has said a price, and for what is missing: nobody pays for that.
+        """
+        if self.price is None or kind == ScrubClass.MISSING:
+            return None
+        # A folder that was not looked into is counted there, and is no object.
+        folders = self.foreign_folders if kind == ScrubClass.NOT_OF_THIS_LAYOUT else 0
+        return self.price.month(amount.bytes, max(0, amount.objects - folders))
 
     def to_json(self) -> str:
         """
@@ -227,7 +238,10 @@ class ScrubSummary:
 
         :raises PlanError: if it does not read back as it was written.
         """
-        text = json.dumps(strict.sealed(without_unsaid_era(plain_of(self)), SCRUB_FORMAT), indent=2, sort_keys=True)
+        plain = without_unsaid_era(plain_of(self))
+        if self.storage_class is None:
+            del plain["storage_class"]
+        text = json.dumps(strict.sealed(plain, SCRUB_FORMAT), indent=2, sort_keys=True)
         if self.from_json(text) != self:
             raise PlanError(f"the document of scrub {self.scrub_id} does not read back as it was written")
         return text

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
     from airflow_provider_rlmm.core.plans.guards import ScrubLimits
+    from airflow_provider_rlmm.core.plans.prices import StoragePrice
     from airflow_provider_rlmm.core.records.records import TopicIdPartition
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.core.world.root_proof import ProvenRoot
@@ -47,7 +48,7 @@ def scrub(
     *,
     limits: CleanerLimits,
     max_copy_ms: int,
-    price_micros: int | None,
+    price: StoragePrice | None,
 ) -> ScrubSummary:
     """
     Compare what lies in remote storage with the metadata topic, write what was found, and record it as the latest of its
@@ -58,7 +59,7 @@ def scrub(
     :param name: of this run.
     :param limits: with the overrides in force.
     :param max_copy_ms: for how long a copy may be under way before it counts as never finished, ms.
-    :param price_micros: what storing 2^30 bytes costs in a month, in millionths of any unit of money; ``None`` for no cost.
+    :param price: by which costs are reckoned, ``None`` where nobody has said one.
     :return: the summary, which names the table: one row per object that is not in use and per segment that lacks an object.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises EventLogError: if the topic cannot be read whole.
@@ -78,7 +79,7 @@ def scrub(
         )  # fmt: skip
     proven = proven and _is_proven(session.clock, limits)
     origin = scrub_files.ScrubOrigin(
-        name, session.cluster_id, topic_id, str(session.clock), proven, root.to_dict(), price_micros
+        name, session.cluster_id, topic_id, str(session.clock), proven, root.to_dict(), price
     )
     with scrub_files.table_of_latest(latest, uri_of) as earlier:
         summary = scrub_files.write_scrub(uri_of(name), found, origin, earlier)

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, plain_of, 
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.plan import Data
+from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.world.visibility import why_not_all_seen, why_not_all_sized
 
@@ -229,6 +230,7 @@ class Inventory:
     :param files: name → file.
     :param totals: summed up.
     :param folded: the generation of the Spark job that its reading began with; ``None`` where there was none.
+    :param price: by which costs are reckoned, ``None`` where nobody has said one; earlier releases knew of none.
     """
 
     cluster_id: Text
@@ -239,6 +241,7 @@ class Inventory:
     files: Mapping[Text, InventoryFile]
     totals: Totals
     folded: Annotated[Folded | None, AbsentAs(None)] = None
+    price: Annotated[StoragePrice | None, AbsentAs(None)] = None
 
     def to_json(self) -> str:
         """

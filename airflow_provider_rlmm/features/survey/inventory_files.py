@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.base.file_systems import (
     remove_folder,
     replace_file,
 )
+from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.features.survey.inventory import (
     INVENTORY_DOCUMENT,
@@ -93,6 +94,7 @@ def write_inventory(
     segments: Iterable[tuple[int, pa.Table]],
     totals: Totals,
     folded: Folded | None = None,
+    price: StoragePrice | None = None,
 ) -> Inventory:
     """
     Write a generation, and name it in ``inventory.json`` unless a newer one is named there by then.
@@ -107,6 +109,7 @@ def write_inventory(
     :param segments: metadata partition and its rows, one after the other; read once.
     :param totals: summed up.
     :param folded: the generation of the Spark job that the reading began with.
+    :param price: by which costs are reckoned, ``None`` where nobody has said one.
     :return: the document.
     :raises DocumentError: if the document contradicts itself.
     :raises OSError: if it cannot be written; an older inventory is still there, whole.
@@ -118,7 +121,7 @@ def write_inventory(
     for metadata_partition, rows in segments:
         name = segments_file(metadata_partition)
         files[name] = _write(f"{folder}/{name}", rows)
-    inventory = Inventory(cluster_id, connection, created_at_ms, artifact, generation, files, totals, folded)
+    inventory = Inventory(cluster_id, connection, created_at_ms, artifact, generation, files, totals, folded, price)
     document = [inventory.to_json().encode()]
     create_file(f"{folder}/{INVENTORY_DOCUMENT}", document)
     named = _named(cluster_uri)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.features.survey.inventory import Inventory
@@ -13,7 +14,15 @@ from airflow_provider_rlmm.features.survey.inventory import Inventory
 logger = logging.getLogger(__name__)
 
 
-def survey(session: CleanerSession, uri: str, name: str, connection: str, *, limits: CleanerLimits) -> Inventory:
+def survey(
+    session: CleanerSession,
+    uri: str,
+    name: str,
+    connection: str,
+    *,
+    limits: CleanerLimits,
+    price: StoragePrice | None = None,
+) -> Inventory:
     """
     Judge every topic that has remote segments, and write the inventory of the cluster: nothing that deletes ever reads it.
 
@@ -22,6 +31,7 @@ def survey(session: CleanerSession, uri: str, name: str, connection: str, *, lim
     :param name: of the run.
     :param connection: by which the cluster is reached.
     :param limits: by which it is judged what may be cleaned now.
+    :param price: by which costs are reckoned, ``None`` where nobody has said one.
     :return: the document of the inventory.
     :raises OSError: if it cannot be written; an older inventory is still there, whole.
     :raises RlmmError: if cluster or topic cannot be read.
@@ -44,6 +54,7 @@ def survey(session: CleanerSession, uri: str, name: str, connection: str, *, lim
             segments=found.segments(),
             totals=found.totals,
             folded=topic.folded,
+            price=price,
         )
     totals = inventory.totals
     logger.info(

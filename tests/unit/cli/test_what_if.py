@@ -98,7 +98,7 @@ def test_it_counts_as_the_plain_rules_do(
     assert all(one["estimated"] for one in found)
     more = [one["bytes"] - found[0]["bytes"] for one in found]
     assert more[1] > 0
-    assert [one["saved_per_month"] for one in found] == [round(size / 2**30 * 0.5, 2) for size in more]
+    assert [one["saved_micros"] for one in found] == [round(size / 2**30 * 500_000) for size in more]
     # Some histories of this topic are certain to nobody.
     assert uncertain
     assert code == 4

@@ -85,7 +85,7 @@ class Runs:
                 "scrub",
                 limits=LIMITS,
                 max_copy_ms=MAX_COPY.default,
-                price_micros=None,
+                price=None,
             )
             plan = scrub.plan(session, uri, limits=limits, blast_radius=WIDE, max_segments=None, expires_in_ms=DAY_MS)
             assert plan.planned.segments == 1

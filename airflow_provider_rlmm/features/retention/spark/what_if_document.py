@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.base.documents import AtMost, LongText, Text, pl
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.generations.manifest import Generation
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.features.retention.spark.what_if import MAX_SCENARIOS, Difference, WhatWouldGo
 
@@ -31,8 +32,6 @@ MAX_DOUBTS: Final = 100
 """Reasons that are told why the log may lack records."""
 
 MAX_BYTES: Final = 64 * 2**20
-
-GIGABYTE: Final = 2**30
 
 _FORMAT: Final = 1
 
@@ -181,7 +180,7 @@ class WhatIfDocument:
                     "more_segments": one.more_segments,
                     "more_bytes": one.more_bytes,
                     "topics": one.topics,
-                    **({} if one.saved_micros is None else {"saved_per_month": one.saved_micros / 1_000_000}),
+                    "saved_micros": one.saved_micros,
                 }
                 for one in self.tried
             ],
@@ -195,7 +194,7 @@ def saved_micros(more_bytes: int, price_micros: int | None) -> int | None:
     :param more_bytes: may be negative.
     :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where nobody has said.
     """
-    return None if price_micros is None else round(more_bytes * price_micros / GIGABYTE)
+    return None if price_micros is None else StoragePrice(price_micros).month(more_bytes)
 
 
 _READ = reader_of(WhatIfDocument)

@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import Connection
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
 from airflow_provider_rlmm.core.storage.layouts import LayoutOptions
 from airflow_provider_rlmm.hooks.connection import RlmmConnection
 
@@ -86,6 +87,17 @@ def test_what_a_layout_needs_is_listed_by_commas() -> None:
     )
 
 
+def test_prices_are_an_object_or_the_text_of_one() -> None:
+    said = {"GLACIER_IR": {"per_gb_month": 0.004, "per_1000_requests": "0.02"}}
+    expected = StoragePrice(4_000, StorageClass("GLACIER_IR", 90, 131_072, 20_000))
+    for prices in (said, json.dumps(said)):
+        assert parse({"prices": prices}).storage_price() == expected
+    settings = parse({"prices": {**said, "STANDARD": {"per_gb_month": 1}}, "storage_class": "COLDLINE"})
+    assert settings.storage_price() is None
+    assert settings.storage_price(otherwise=5) == StoragePrice(5, StorageClass("COLDLINE", 90))
+    assert settings.storage_price(of_run=6, otherwise=5) == StoragePrice(6, StorageClass("COLDLINE", 90))
+
+
 def test_a_root_id_is_expected() -> None:
     root_id = str(uuid4())
     assert parse({"expected_root": root_id}).expected_root == root_id
@@ -134,6 +146,10 @@ def test_extra_that_is_no_object_is_an_error_and_not_an_empty_connection(extra: 
                 ("s3://bucket/tiered", "s3://bucket"),
             )
         ),
+        ({"prices": "cheap"}, "prices must be a JSON object such as"),
+        ({"prices": {"STANDARD": {"per_gb_month": "x"}}}, "prices.STANDARD.per_gb_month must be a number from 0"),
+        ({"prices": {"Hot": {"per_gb_month": 1}, "Cool": {"per_gb_month": 1}}}, ".* name it in storage_class"),
+        ({"storage_class": "standard_ia"}, "storage_class must be STANDARD_IA"),
         ({"expected_root": "the right one"}, "expected_root must be a root id or a location"),
         ({"expected_root": "/mnt/tiered"}, "expected_root must be a root id or a location"),
         (

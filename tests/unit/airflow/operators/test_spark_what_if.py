@@ -54,7 +54,7 @@ def test_other_settings_are_told_to_the_job_and_what_it_says_of_them_is_in_the_x
         told = ctx["ti"].pushed["what_if"]
         assert told["document"] == f"{artifact_uri('dag.run')}/what-if.json"
         assert [one["segments"] for one in told["tried"]] == [0, 2]
-        assert told["tried"][1]["saved_per_month"] == 0.023
+        assert told["tried"][1]["saved_micros"] == 23_000
     ctx = context()
     SegmentRetentionOperator(task_id="evaluate", jars=jars, what_if="[]").execute(ctx)
     assert not {"--what-if", "--price-micros"} & set(commands.pop())

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
+from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice, money
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
@@ -27,8 +28,10 @@ from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETENTION_DOCUMENT
 from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT, MAX_LISTED, RecordAges, ToldAge
 from airflow_provider_rlmm.features.survey.inventory import INVENTORY_DOCUMENT
+from airflow_provider_rlmm.overview.inventories import topics
 from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
+from airflow_provider_rlmm.plugins.overview import price_of
 from tests.sample_leaders import reported_leaders
 from tests.sample_work_folder import (
     CLUSTER,
@@ -109,6 +112,7 @@ def test_the_overview_of_a_cluster(client: TestClient, sample: Sample) -> None:
         assert words in html, words
     assert client.get(f"/clusters/{CLUSTER}").text == html
     assert "Cost a month" not in html
+    assert html.count("No cost is told, as no price is set: set prices of the rlmm connection to") == 1
 
 
 def test_what_needs_a_person_stands_before_the_figures(client: TestClient, sample: Sample) -> None:
@@ -140,6 +144,28 @@ def test_what_it_costs_where_somebody_has_said_the_price(
     monkeypatch.setenv("AIRFLOW__RLMM__PRICE_PER_GB_MONTH", "cheap")
     answer = client.get("/")
     assert (answer.status_code, "[rlmm] price_per_gb_month" in answer.text) == (422, True)
+
+
+def test_what_a_topic_costs(client: TestClient, sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = ("", "/topics", f"/topics/{kafka_uuid_str(topic_id(248))}")
+    for page in pages:
+        html = client.get(f"/clusters/{CLUSTER}{page}").text
+        assert ("Cost a month" in html, "No cost is told" in html) == (False, True), page
+    monkeypatch.setenv("AIRFLOW__RLMM__PRICE_PER_GB_MONTH", "1000")
+    (found,) = topics(str(sample.work), f"cluster-{CLUSTER}", search=kafka_uuid_str(topic_id(248))).rows
+    cost = money(StoragePrice(1_000_000_000).month(found.bytes))
+    for page in pages:
+        html = client.get(f"/clusters/{CLUSTER}{page}").text
+        assert ("Cost a month" in html, "No cost is told" in html) == (True, False), page
+        assert f">{cost}<" in html, page
+        assert "reckoned at 1000 for 2^30 bytes in a month, whatever the storage class" in html
+
+
+def test_the_price_of_the_survey_counts_before_that_of_the_installation(sample: Sample) -> None:
+    told = StoragePrice(12_500, StorageClass("STANDARD_IA", 30, 131_072))
+    assert price_of(replace(sample.inventory, price=told), 23_000) == told
+    assert price_of(sample.inventory, 23_000) == price_of(None, 23_000) == StoragePrice(23_000)
+    assert price_of(sample.inventory, None) is None
 
 
 def rows(html: str) -> list[str]:

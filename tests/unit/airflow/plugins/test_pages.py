@@ -14,9 +14,11 @@ from fastapi.testclient import TestClient
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, plan_file_name
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
+from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
@@ -396,6 +398,41 @@ def test_a_scrub_in_words() -> None:
     html = DOCUMENT_PAGES["scrub-plans"].show("plan-1", json.loads(scrub_plan().to_json()))
     for words in ("larger than allowed", "sole owner", "72 h 0 min", "deleted by the log"):
         assert words in html
+
+
+IA = StorageClass("STANDARD_IA", 30, 131_072, 5_000)
+
+
+def test_pages_of_a_scrub_say_by_which_class_costs_are_reckoned() -> None:
+    html = DOCUMENT_PAGES["scrubs"].show("scrub-1", json.loads(replace(scrub(), storage_class=IA).to_json()))
+    assert "reckoned as STANDARD_IA, the storage class that the connection names, at 0.023 for 2^30 bytes" in html
+    assert "To list 5 objects costs &lt; 0.01 at least." in html
+    # All classes but the missing, which nobody pays for.
+    assert html.count('<td class="n">0.02</td>') == len(ScrubClass) - 1
+    html = DOCUMENT_PAGES["scrubs"].show("scrub-1", json.loads(replace(scrub(), price_micros=None).to_json()))
+    assert "Cost a month" not in html
+    assert "No cost is told, as no price is set: set prices of the rlmm connection to" in html
+
+
+@pytest.mark.parametrize("kind", ["plans", "reports", "scrub-plans"])
+def test_pages_of_deletions_say_what_it_costs_that_they_come_early(kind: str) -> None:
+    price, early = StoragePrice(12_500, IA), EarlyDeletion(2, 2**30, 3_210_000, 1, 5)
+
+    def page(**cost: Any) -> str:
+        made: dict[str, Any] = {
+            "plans": lambda: json.loads(replace(plan(), **cost).to_json()),
+            "reports": lambda: report(**cost),
+            "scrub-plans": lambda: json.loads(replace(scrub_plan(), **cost).to_json()),
+        }
+        return DOCUMENT_PAGES[kind].show("name", made[kind]())
+
+    html = page(price=price, early=early)
+    what = "objects" if kind == "scrub-plans" else "segments"
+    assert f"2 {what}, 1.0 GiB, go before the 30 days of STANDARD_IA are over: that costs 3.21." in html
+    assert f"Cannot tell whether 1 {what}, 5 B, go before" in html
+    assert "Costs are reckoned as STANDARD_IA" in html
+    assert "the connection names no storage_class" in page(price=StoragePrice(12_500))
+    assert "No cost is told, as no price is set" in page()
 
 
 def documents_of(era: ToldEra | None) -> dict[str, Any]:

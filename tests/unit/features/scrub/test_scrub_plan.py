@@ -14,7 +14,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.clock import DAY_MS, HOUR_MS
 from airflow_provider_rlmm.core.base.errors import (
     AuditError,
     BlastRadiusError,
@@ -27,7 +27,9 @@ from airflow_provider_rlmm.core.base.errors import (
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion
 from airflow_provider_rlmm.core.plans.guards import FLOOR_UNREFERENCED_MS, BlastRadius, ScrubLimits
+from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.attention import Attention
@@ -52,7 +54,7 @@ from airflow_provider_rlmm.features.scrub.scrub_files import (
 )
 from airflow_provider_rlmm.features.scrub.scrub_plan import Choice, ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_planner import open_scrub_plan, plan_scrub
-from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, SCRUB_TABLE, ScrubSummary
+from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, SCRUB_TABLE, Amount, ScrubSummary
 from tests.builders import CLUSTER_ID, Cluster, add, tip, update
 from tests.roots import KNOWN_FROM_THE_BEGINNING
 from tests.scrub_rows import whole
@@ -73,6 +75,7 @@ class Scrubs:
         self.runs = 0
         self.audit = InMemoryAuditLog()
         self.time_is_proven = True
+        self.price: StoragePrice | None = StoragePrice(23_000)
 
     @property
     def uri(self) -> str:
@@ -91,7 +94,7 @@ class Scrubs:
         )
         found = scrub(c.log, c.topics, c.storage, known=known, clock=c.clock)
         origin = ScrubOrigin(
-            f"run-{self.runs}", CLUSTER_ID, c.log.topic_id, "a clock", self.time_is_proven, root.to_dict(), 23_000
+            f"run-{self.runs}", CLUSTER_ID, c.log.topic_id, "a clock", self.time_is_proven, root.to_dict(), self.price
         )
         uri_of = f"{self.folder}/{{}}".format
         latest = latest_scrub(f"{self.folder}/cluster", uri_of, CLUSTER_ID, c.log.topic_id)
@@ -181,6 +184,23 @@ def test_finished_objects_go_at_once_and_no_event_is_written(scrubs: Scrubs) -> 
     assert dict(scrubs.cluster.log.high_water_marks()) == events
     assert scrubs.delete().gone_before == 3
     assert scrubs.scrub()[0].classes.keys() == {"IN_USE"}
+
+
+def test_what_goes_before_its_class_is_paid_for_costs_the_days_that_are_left(scrubs: Scrubs) -> None:
+    scrubs.price = StoragePrice(2**30 * 1_000, StorageClass("Cool", 30))
+    scrubs.finished(1)
+    scrubs.wait(10 * DAY_MS)
+    summary, _ = scrubs.scrub()
+    assert summary.price == scrubs.price
+    plan, _ = scrubs.plan()
+    # 30 bytes at 1,000 micros a byte and month of 30 days.
+    assert plan.early == EarlyDeletion(3, 30, 20_000, 0, 0)
+    scrubs.wait(30 * DAY_MS)
+    scrubs.scrub()
+    assert scrubs.plan()[0].early == EarlyDeletion(0, 0, 0, 0, 0)
+    scrubs.price = None
+    scrubs.scrub()
+    assert (scrubs.plan()[0].early, scrubs.plan()[0].cost_in_words) == (None, "")
 
 
 @pytest.mark.slow
@@ -614,7 +634,9 @@ def test_what_needs_a_person(scrubs: Scrubs) -> None:
     assert missing.acknowledgeable
     assert unknown.acknowledgeable
     assert summary.classes[ScrubClass.MISSING.value].objects == 1
-    assert summary.cost_of(2**30) == pytest.approx(0.023)
+    found = summary.classes[ScrubClass.IN_USE.value]
+    assert summary.month(ScrubClass.IN_USE.value, Amount(found.objects, 2**30)) == 23_000
+    assert summary.month(ScrubClass.MISSING.value, Amount(1, 2**30)) is None
 
 
 def test_a_folder_that_cannot_be_listed_needs_a_person(scrubs: Scrubs) -> None:
