@@ -22,11 +22,11 @@ from airflow_provider_rlmm.cli.options import (
 )
 from airflow_provider_rlmm.cli.output import Working, working
 from airflow_provider_rlmm.cli.runs import (
-    PROGRAM,
     Run,
     acknowledgements_option,
     begin,
     execute_option,
+    keep_summary,
     price_of,
     read_acknowledgements,
     say_cost_of,
@@ -231,19 +231,11 @@ def _reported(run: Run, failed: int, said: Any, now_ms: int) -> tuple[RunReport,
 
 def _keep_summary(run: Run, report: RunReport, began_at_ms: int) -> str:
     """Keep the summary of a run that has written; return why that failed, empty where it did not."""
-    from airflow_provider_rlmm.core.runs.steps import seconds_of_steps
-    from airflow_provider_rlmm.overview.history import keep_run_summary, summary_of_cleanup
-    from airflow_provider_rlmm.overview.run_summaries import RunFacts
+    from airflow_provider_rlmm.overview.history import summary_of_cleanup
 
-    who, steps = run.identity, seconds_of_steps(run.uri)
-    facts = RunFacts(PROGRAM, who.dag_id, who.run_id, who.artifact, began_at_ms, system_clock(), steps)
-    try:
-        # A run with a report has a plan, and a plan has a cluster.
-        summary = summary_of_cleanup(run.work_uri, facts, str(report.document.cluster_id), report)
-        keep_run_summary(run.work_uri, summary)
-    except (OSError, RlmmError) as e:
-        return f"needs a person: the summary of this run is not kept in {run.work_uri}: {e}"
-    return ""
+    # A run with a report has a plan, and a plan has a cluster.
+    cluster_id = str(report.document.cluster_id)
+    return keep_summary(run, began_at_ms, lambda facts: summary_of_cleanup(run.work_uri, facts, cluster_id, report))
 
 
 def _say_plan(invocation: Invocation, summary: PlanSummary, run: Run) -> None:

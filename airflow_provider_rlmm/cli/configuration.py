@@ -85,14 +85,16 @@ def read_configuration(
     )
 
 
-def read_prices(environment: Mapping[str, str] = os.environ) -> RemoteLogSettings:
+def read_prices(config: str | None = None, *, environment: Mapping[str, str] = os.environ) -> RemoteLogSettings:
     """
     Return what environment and configuration file say of prices, and nothing else: no cluster need be named.
 
+    :param config: the file, ``None`` for the one that the environment names, or the usual one.
     :param environment: ``RLMM_`` and a name in upper case → value.
     :raises ConfigurationError: naming the file and the field.
     """
-    found = {**_read_file(environment.get(CONFIG_VARIABLE) or None, environment), **dict(_in_environment(environment))}
+    named = config or environment.get(CONFIG_VARIABLE) or None
+    found = {**_read_file(named, environment), **dict(_in_environment(environment))}
     given = {name: value for name, value in found.items() if name in ("storage_class", "prices")}
     settings = RemoteLogSettings(**read_fields(RemoteLogSettings, given, without=_NOT_WRITTEN_DOWN))
     settings.check()

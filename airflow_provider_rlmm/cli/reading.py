@@ -247,7 +247,7 @@ def survey(invocation: Invocation, limits: CleanerLimits) -> int:
     from airflow_provider_rlmm.core.base.work_folder import cluster_folder
     from airflow_provider_rlmm.features.survey.steps import survey as leave_inventory
     from airflow_provider_rlmm.overview.reclaimed import reclaimed_this_month
-    from airflow_provider_rlmm.overview.runs import history
+    from airflow_provider_rlmm.overview.runs import SEARCHED_RUNS, runs
 
     run, price = begin(invocation, "survey", execute=False), price_of(invocation)
     with _session(invocation, limits) as session:
@@ -261,7 +261,8 @@ def survey(invocation: Invocation, limits: CleanerLimits) -> int:
         return _all_seen(invocation, totals)
     for what, count in counts.items():
         invocation.output.line(f"{what}: {_words(count, price)}")
-    month = reclaimed_this_month(history(run.work_uri, cluster_folder(inventory.cluster_id)), system_clock())
+    past = runs(run.work_uri, cluster_folder(inventory.cluster_id), rows=SEARCHED_RUNS).rows[::-1]
+    month = reclaimed_this_month(past, system_clock())
     cost = "" if price is None else f", {money(price.month(month.bytes, month.objects))} a month"
     invocation.output.line(f"reclaimed this month: {human_bytes(month.bytes)}{cost}, {month.in_words}")
     say_price(invocation, price)

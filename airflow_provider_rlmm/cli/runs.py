@@ -7,7 +7,7 @@ import getpass
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from airflow_provider_rlmm.cli.configuration import read_prices
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output, Working
 from airflow_provider_rlmm.core.base.clock import system_clock
-from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.prices import no_price
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
     from airflow_provider_rlmm.core.plans.prices import StoragePrice
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+    from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
     from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
+    from airflow_provider_rlmm.overview.run_summaries import RunFacts
+    from airflow_provider_rlmm.overview.run_summary import RunSummary
 
 logger = logging.getLogger(__name__)
 
@@ -229,6 +233,28 @@ def read_acknowledgements(file: str | None, now_ms: int) -> attention.Acknowledg
     return attention.read_acknowledgements(text, now_ms, file)
 
 
+def keep_summary(run: Run, began_at_ms: int, summarise: Callable[[RunFacts], RunSummary]) -> str:
+    """
+    Keep the summary of a run that has written.
+
+    :param run: the run.
+    :param began_at_ms: ms since the epoch.
+    :param summarise: makes it, of what is known of the run.
+    :return: why that failed, empty where it did not.
+    """
+    from airflow_provider_rlmm.core.runs.steps import seconds_of_steps
+    from airflow_provider_rlmm.overview.history import keep_run_summary
+    from airflow_provider_rlmm.overview.run_summaries import RunFacts
+
+    who, steps = run.identity, seconds_of_steps(run.uri)
+    facts = RunFacts(PROGRAM, who.dag_id, who.run_id, who.artifact, began_at_ms, system_clock(), steps)
+    try:
+        keep_run_summary(run.work_uri, summarise(facts))
+    except (OSError, RlmmError) as e:
+        return f"needs a person: the summary of this run is not kept in {run.work_uri}: {e}"
+    return ""
+
+
 def say_era(output: Output, era: ToldEra | None) -> None:
     """
     Print the era of the log.
@@ -247,7 +273,12 @@ def price_of(invocation: Invocation) -> StoragePrice | None:
     :param invocation: what the command was told.
     :raises ConfigurationError: if a price cannot be read.
     """
-    return invocation.configuration().settings.storage_price()
+    return _said_of_prices(invocation).storage_price()
+
+
+def _said_of_prices(invocation: Invocation) -> RemoteLogSettings:
+    config = invocation.options.get("config")
+    return read_prices(str(config) if config else None)
 
 
 def month_column(price: StoragePrice | None) -> dict[str, str]:
@@ -269,7 +300,7 @@ def say_price(invocation: Invocation, price: StoragePrice | None) -> None:
     if price is not None:
         invocation.output.line(f"Costs are {price.in_words}.")
         return
-    invocation.output.line(no_price(HOW_TO_SET_PRICES, invocation.configuration().settings.storage_class))
+    invocation.output.line(no_price(HOW_TO_SET_PRICES, _said_of_prices(invocation).storage_class))
 
 
 def say_cost_of(invocation: Invocation, deletion: DeletionPlan | CleanupReport) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,13 +27,14 @@ from airflow_provider_rlmm.cli.runs import (
     confirmed,
     execute_option,
     judged,
+    keep_summary,
     month_column,
     price_of,
     say_cost_of,
     say_era,
     say_judgement,
 )
-from airflow_provider_rlmm.core.base.clock import DAY_MS
+from airflow_provider_rlmm.core.base.clock import DAY_MS, system_clock
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans import limits as declared
@@ -42,8 +44,12 @@ from airflow_provider_rlmm.core.runs import connection_fields as connection
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
+    from airflow_provider_rlmm.core.runs.attention import Judgement
+    from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
     from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
     from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
+    from airflow_provider_rlmm.overview.run_summaries import RunFacts
+    from airflow_provider_rlmm.overview.run_summary import RunSummary
 
 
 @click.command()
@@ -90,6 +96,7 @@ def scrub(
     limits = ScrubLimits(
         min_unreferenced_ms=min_unreferenced_ms, min_absence_ms=min_absence_ms, overrides=frozenset(overrides)
     )
+    began_at_ms = system_clock()
     run = begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm)
     with working() as shown, run.session(limits.of_the_cleaner, shown) as session:
         summary = steps.scrub(
@@ -110,7 +117,7 @@ def scrub(
         )
     with open_scrub(run.uri) as (_, rows):
         problems = [*problems_of(summary, rows)]
-    counts: dict[str, Any] | None = None
+    deletion: ScrubDeletion | None = None
     if execute and (plan.file.rows or run.execute):
         plan.check_blast_radius()
         # Whoever names the cluster knows what goes.
@@ -118,10 +125,14 @@ def scrub(
         with working() as shown:
             opened = run.session(limits.of_the_cleaner, shown)
             deletion = steps.delete(opened, run.uri, limits=limits, dry_run=False, run=run.identity)
-            counts, since_ms = deletion.counts(), summary.began_at_ms
+            since_ms = summary.began_at_ms
             tidy_up(run.work_uri, summary.cluster_id, run.name, since_ms=since_ms, keep_runs_days=0, keep_audit_days=0)
         problems += deletion.problems()
     judgement = judged(problems, acknowledgements, summary.cluster_id)
+    unkept = ""
+    if deletion is not None:
+        summarise = partial(_summary, run, summary, deletion, judgement)
+        unkept = keep_summary(run, began_at_ms, summarise)
     document = json.loads(summary.to_json()) | {
         "planned": {
             "objects": plan.file.rows,
@@ -129,7 +140,7 @@ def scrub(
             "bytes": plan.planned.bytes,
             "early": None if plan.early is None else plain_of(plan.early),
         },
-        "deletion": counts,
+        "deletion": None if deletion is None else deletion.counts(),
         "month_micros": {kind: summary.month(kind, amount) for kind, amount in summary.classes.items()},
         "scrub": run.uri,
     }
@@ -137,7 +148,17 @@ def scrub(
         invocation.output.document(document)
     _say(invocation, summary, plan, document, run)
     say_judgement(invocation, judgement)
-    return ExitCode.NEEDS_A_PERSON if judgement.failing else ExitCode.DONE
+    if unkept:
+        invocation.output.problem(unkept)
+    return ExitCode.NEEDS_A_PERSON if judgement.failing or unkept else ExitCode.DONE
+
+
+def _summary(
+    run: Run, summary: ScrubSummary, deletion: ScrubDeletion, judgement: Judgement, facts: RunFacts
+) -> RunSummary:
+    from airflow_provider_rlmm.overview.history import summary_of_scrub
+
+    return summary_of_scrub(run.work_uri, facts, summary, deletion, judgement)
 
 
 COMMANDS = (scrub,)

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.overview import inventories
 from airflow_provider_rlmm.overview.leaders import leaders_of
 from airflow_provider_rlmm.overview.run_summary import RunSummary
-from airflow_provider_rlmm.overview.runs import history
+from airflow_provider_rlmm.overview.runs import CHARTED_RUNS, UnreadableRun, runs
 from airflow_provider_rlmm.plugins.rendering import Shell
 from airflow_provider_rlmm.plugins.rights import Rights
 from airflow_provider_rlmm.plugins.serving import shell_of
@@ -35,6 +35,7 @@ class Cluster:
     :param unreadable: why the inventory cannot be read, empty if it can.
     :param leaders: what was told last of what its leaders delete next, ``None`` if nobody has asked, or it cannot be read.
     :param leaders_unreadable: why that cannot be read, empty if it can.
+    :param told_runs: those of ``runs``, and those among them whose summaries cannot be read.
     """
 
     folder: str
@@ -43,6 +44,7 @@ class Cluster:
     unreadable: str = ""
     leaders: ReportedLeaders | None = None
     leaders_unreadable: str = ""
+    told_runs: Sequence[RunSummary | UnreadableRun] = ()
 
     @property
     def cluster_id(self) -> str:
@@ -115,13 +117,14 @@ def _known(folder: str, *, with_runs: bool = True) -> Cluster:
         unreadable = str(e)
     # Where nobody has surveyed it, or the command has, a run says by which connection it was reached.
     told = inventory is not None and inventory.connection in connections()
-    runs = history(work_uri(), folder) if with_runs or not told else ()
+    told_runs = runs(work_uri(), folder, rows=CHARTED_RUNS).rows[::-1] if with_runs or not told else ()
+    readable = [run for run in told_runs if isinstance(run, RunSummary)]
     leaders, leaders_unreadable = None, ""
     try:
         leaders = leaders_of(work_uri(), folder)
     except DocumentError as e:
         leaders_unreadable = str(e)
-    return Cluster(folder, inventory, runs, unreadable, leaders, leaders_unreadable)
+    return Cluster(folder, inventory, readable, unreadable, leaders, leaders_unreadable, told_runs)
 
 
 def _may_see(rights: Rights, cluster: Cluster) -> bool:

@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.prices import StoragePrice, money
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState
-from airflow_provider_rlmm.overview.reclaimed import reclaimed_this_month
+from airflow_provider_rlmm.overview.reclaimed import deletions, reclaimed_this_month
 from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.plugins.charts import Point, bars, trend
 from airflow_provider_rlmm.plugins.clusters import Cluster
@@ -92,7 +92,7 @@ def view_of(cluster: Cluster, *, shell: Shell, now_ms: int, otherwise: int | Non
     inventory, runs = cluster.inventory, cluster.runs
     price = price_of(inventory, otherwise)
     surveyed = inventory.created_at_ms if inventory else None
-    tiles = [*(_stock(inventory, now_ms, price, shell) if inventory else ()), *_reclaimed(runs, price, now_ms)]
+    tiles = [*(_stock(inventory, now_ms, price, shell) if inventory else ()), *_reclaimed(cluster, price, now_ms)]
     tiles += _health(inventory, runs, shell)
     tiles.append(_leaders(cluster, shell))
     age = max(0, now_ms - surveyed) if surveyed is not None else 0
@@ -155,14 +155,14 @@ def _unsized(segments: int) -> str:
     return f" + {_counted(segments, 'segment')} of unknown size" if segments else ""
 
 
-def _reclaimed(runs: Sequence[RunSummary], price: StoragePrice | None, now_ms: int) -> Iterable[Tile]:
+def _reclaimed(cluster: Cluster, price: StoragePrice | None, now_ms: int) -> Iterable[Tile]:
     """Say what runs have deleted, and what of it in this month."""
-    if not runs:
+    if not cluster.runs:
         return
-    real = [run for run in runs if run.has_deleted]
-    size = sum(run.deleted.bytes for run in real)
-    yield Tile("Reclaimed", human_bytes(size), f"by {_counted(len(real), 'run')} since {_day(runs[0].ended_at_ms)}")
-    month = reclaimed_this_month(runs, now_ms)
+    real = deletions(cluster.runs)
+    size, first = sum(run.deleted.bytes for run in real), since(cluster.runs[0].ended_at_ms)[:10]
+    yield Tile("Reclaimed", human_bytes(size), f"by {_counted(len(real), 'run')} since {first}")
+    month = reclaimed_this_month(cluster.told_runs, now_ms)
     cost = "" if price is None else f", {money(price.month(month.bytes, month.objects))} a month"
     yield Tile("Reclaimed this month", f"{human_bytes(month.bytes)}{cost}", month.in_words)
 
@@ -363,7 +363,3 @@ def _segments(count: Count) -> str:
 
 def _counted(count: int, one: str) -> str:
     return f"{count:,} {one}{'' if count == 1 else 's'}"
-
-
-def _day(time_ms: int) -> str:
-    return since(time_ms)[:10]

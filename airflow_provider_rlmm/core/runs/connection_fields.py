@@ -12,9 +12,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
-from airflow_provider_rlmm.core.base.declarations import Declared, Flag, Text, Written
+from airflow_provider_rlmm.core.base.declarations import Declared, Flag, Text
 from airflow_provider_rlmm.core.plans import limits
-from airflow_provider_rlmm.core.plans.prices import EXAMPLE, read_prices
 
 
 class ScheduledRuns(StrEnum):
@@ -109,13 +108,10 @@ STORAGE_CLASS: Final = _text(
     "Storage class",
     "In which class segments lie, as the store names it, such as STANDARD_IA: no listing tells it, costs are reckoned by it",
 )
-PRICES: Final[Declared[str | None]] = Declared(
-    name="prices",
-    kind=Written(read_prices),
-    default=None,
-    title="Prices",
-    sentence="What each storage class costs for 2^30 bytes in a month, and for 1,000 requests that list, in JSON",
-    example=EXAMPLE,
+PRICES: Final = _text(
+    "prices",
+    "Prices",
+    'What storage costs, by storage class, for 2^30 bytes in a month: such as {"STANDARD_IA": {"per_gb_month": "0.0125"}}',
 )
 
 # --- what may be done there -------------------------------------------------------------------------------------------

@@ -114,7 +114,9 @@ def price_in(file: Path, text: str, **environment: str) -> StoragePrice | None:
     file.write_text(text)
     told = {"RLMM_CONFIG": str(file), "RLMM_BOOTSTRAP_SERVER": "a:1", **environment}
     settings = read_configuration({}, {}, environment=told).settings
-    assert read_prices(told).storage_price() == settings.storage_price()
+    assert read_prices(environment=told).storage_price() == settings.storage_price()
+    told["RLMM_CONFIG"] = str(file.with_name("another.toml"))
+    assert read_prices(str(file), environment=told).storage_price() == settings.storage_price()
     return settings.storage_price()
 
 
@@ -138,4 +140,4 @@ def test_what_is_no_price_is_refused_before_anything_is_asked(tmp_path: Path) ->
 
 def test_other_commands_need_no_broker_to_know_prices(tmp_path: Path) -> None:
     told: dict[str, Any] = {"RLMM_PRICES": '{"Hot": {"per_gb_month": 1}}', "XDG_CONFIG_HOME": str(tmp_path)}
-    assert read_prices(told).storage_price() == StoragePrice(1_000_000, StorageClass("Hot", 0))
+    assert read_prices(environment=told).storage_price() == StoragePrice(1_000_000, StorageClass("Hot", 0))

@@ -14,11 +14,15 @@ import pytest
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli import runs
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.features.scrub import scrub_files
 from airflow_provider_rlmm.features.scrub import steps as scrubbing
 from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.overview import housekeeping
+from airflow_provider_rlmm.overview.run_summary import Deleted, RunKind
+from airflow_provider_rlmm.overview.runs import history
+from tests.builders import CLUSTER_ID
 from tests.unit.features.scrub.test_scrub_plan import Scrubs
 
 
@@ -57,6 +61,7 @@ def happened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(scrub_files, "problems_of", lambda *_: [])
     monkeypatch.setattr(click, "prompt", prompt)
     monkeypatch.setattr(runs.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
     return found
 
 
@@ -80,6 +85,27 @@ def test_whoever_has_named_the_cluster_is_not_asked(happened: list[str]) -> None
     assert happened == [
         "session for named, execute True", "scrub", "plan", "session for named, execute True", "delete"
     ]  # fmt: skip
+
+
+def test_what_was_deleted_is_kept_when_the_run_is_gone(happened: list[str], tmp_path: Path) -> None:
+    assert command.run([*OPTIONS]) == ExitCode.DONE
+    assert history(str(tmp_path / "work"), cluster_folder(CLUSTER_ID)) == [], "nothing was deleted"
+    assert command.run([*OPTIONS, "--execute", "--cluster-id", "named"]) == ExitCode.DONE
+    (kept,) = history(str(tmp_path / "work"), cluster_folder(CLUSTER_ID))
+    assert (kept.kind, kept.deleted, kept.has_deleted, kept.connection) == (
+        RunKind.SCRUB,
+        Deleted(0, 3, 30),
+        True,
+        "rlmm",
+    )
+
+
+def test_a_summary_that_cannot_be_kept_needs_a_person(
+    happened: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "work").write_text("no folder")
+    assert command.run([*OPTIONS, "--execute", "--cluster-id", "named"]) == ExitCode.NEEDS_A_PERSON
+    assert "needs a person: the summary of this run is not kept in" in capsys.readouterr().out
 
 
 def test_where_nobody_can_be_asked_nothing_is_begun(happened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

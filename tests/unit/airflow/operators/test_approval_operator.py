@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 from airflow_provider_rlmm.core.base.errors import NotApprovedError, PlanError
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalLimits
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, read_plan
+from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
 from airflow_provider_rlmm.core.runs import approving
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.approval import ApproveRemoteLogCleanupOperator
@@ -156,6 +159,14 @@ def test_names_in_a_request_are_data() -> None:
     assert r"\[here\]\(http\:\/\/x\)" in line
     assert r"www\.evil\.example" in line
     assert "connection conn\\_x" in body
+
+
+def test_a_request_says_what_it_costs_that_it_comes_early() -> None:
+    price, early = StoragePrice(10_000, StorageClass("Cool", 30)), EarlyDeletion(1, 5, 2_340_000, 0, 0)
+    body = approving.body_of(replace(summary(), price=price, early=early), [], "conn", "http://a", 60_000)
+    (line,) = [line for line in body.splitlines() if "early" in line or "days of Cool" in line]
+    assert r"that costs 2\.34" in line
+    assert "Cool" not in approving.body_of(summary(), [], "conn", "http://a", 60_000)
 
 
 def test_a_request_names_the_largest_topics_and_counts_the_others() -> None:

@@ -39,7 +39,9 @@ from airflow_provider_rlmm.core.log import floored_log
 from airflow_provider_rlmm.core.log.floors import ExplainedGap, FloorFiles
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog, InProcessOffsetStore
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan, write_document, write_plan
+from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
@@ -59,6 +61,7 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.features.cleanup.report_document import read_report
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
@@ -1028,6 +1031,33 @@ def test_a_survey_leaves_an_inventory_of_the_cluster(cluster: Cluster, work: Pat
         "alive",
     ]
     assert (cluster.storage.keys, cluster.events) == (keys, events)
+
+
+def test_costs_are_reckoned_by_the_prices_of_the_connection(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def inventory() -> Inventory:
+        SurveyRemoteLogOperator(task_id="survey", limits=NOW).execute(context())
+        return Inventory.from_json((work / "cluster-cluster-1" / "inventory.json").read_text())
+
+    mark_and_plan()
+    assert read_plan(str(work / "dag.run")).price is inventory().price is None
+    monkeypatch.setenv("AIRFLOW__RLMM__PRICE_PER_GB_MONTH", "0.023")
+    plan()
+    assert read_plan(str(work / "dag.run")).price == inventory().price == StoragePrice(23_000)
+    connect(monkeypatch, prices={"Cool": {"per_gb_month": 1000}})
+    for metadata_partition in plan():
+        clean(metadata_partition)
+    made = read_plan(str(work / "dag.run"))
+    assert made.price == inventory().price == StoragePrice(10**9, StorageClass("Cool", 30))
+    # Their copies ended in 1970.
+    assert made.early == EarlyDeletion(0, 0, 0, 0, 0)
+    totals = ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    report = read_report(json.loads(Path(totals["report"]).read_text()))
+    assert (report.price, report.early) == (made.price, made.early)
+    assert report.cost_in_words == (
+        "What was deleted cost < 0.01 a month. By the plan: Nothing goes before the 30 days of Cool are over."
+    )
 
 
 def test_what_the_spark_job_has_folded_is_begun_with_and_named(cluster: Cluster, work: Path) -> None:

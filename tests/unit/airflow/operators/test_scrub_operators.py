@@ -27,11 +27,14 @@ from airflow_provider_rlmm.core.base.errors import (
     WritesNotAllowedError,
 )
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.attention import SUGGESTED_MS, iso_time
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.approval import ApproveRemoteStorageScrubOperator
@@ -93,6 +96,26 @@ def cluster(monkeypatch: pytest.MonkeyPatch, work: Path) -> Cluster:
 
     open_without_offsets(monkeypatch, fake)
     return fake
+
+
+def test_the_price_of_the_run_counts_before_that_of_the_connection_and_that_before_all_others(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def price(**arguments: Any) -> StoragePrice | None:
+        Run().scrub(**arguments)
+        return ScrubSummary.from_json((work / "dag.run" / "scrub.json").read_text()).price
+
+    assert price() is None
+    monkeypatch.setenv("AIRFLOW__RLMM__PRICE_PER_GB_MONTH", "0.02")
+    assert price() == StoragePrice(20_000)
+    connect(monkeypatch, prices={"Cool": {"per_gb_month": "0.01"}})
+    assert price() == StoragePrice(10_000, StorageClass("Cool", 30))
+    assert price(price_per_gb_month=0.5) == StoragePrice(500_000, StorageClass("Cool", 30))
+    # Uploaded on this day, by the store's clock.
+    assert Run().plan()["objects"] == 3
+    early = ScrubPlan.from_json((work / "dag.run" / "scrub-plan.json").read_text()).early
+    assert early is not None
+    assert early.unknown == 0
 
 
 def test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_every_step(

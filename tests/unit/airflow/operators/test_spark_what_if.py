@@ -20,7 +20,7 @@ from airflow_provider_rlmm.features.retention.spark.what_if_document import WHAT
 from airflow_provider_rlmm.operators.retention import SegmentRetentionOperator
 from airflow_provider_rlmm.settings import artifact_uri
 from tests.spark_jars import connector_jar
-from tests.unit.airflow.operators.test_operators import cluster, context, observed, work  # noqa: F401  # fixtures
+from tests.unit.airflow.operators.test_operators import cluster, connect, context, observed, work  # noqa: F401  # fixtures
 
 SETTINGS = "ali*:retention.ms=0"
 
@@ -55,6 +55,9 @@ def test_other_settings_are_told_to_the_job_and_what_it_says_of_them_is_in_the_x
         assert told["document"] == f"{artifact_uri('dag.run')}/what-if.json"
         assert [one["segments"] for one in told["tried"]] == [0, 2]
         assert told["tried"][1]["saved_micros"] == 23_000
+    connect(monkeypatch, prices={"GLACIER_IR": {"per_gb_month": "0.004"}})
+    SegmentRetentionOperator(task_id="evaluate", jars=jars, what_if=[SETTINGS]).execute(context())
+    assert commands.pop()[-2:] == ["--price-micros", "4000"]
     ctx = context()
     SegmentRetentionOperator(task_id="evaluate", jars=jars, what_if="[]").execute(ctx)
     assert not {"--what-if", "--price-micros"} & set(commands.pop())

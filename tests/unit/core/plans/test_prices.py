@@ -76,6 +76,7 @@ def test_the_only_class_that_has_a_price_is_the_class() -> None:
     check_prices(one, None)
     with pytest.raises(ConfigurationError, match=r"\['GLACIER_IR', 'STANDARD'\].* name it in storage_class"):
         check_prices(TWO, None)
+    assert (storage_price(TWO, None), storage_price(TWO, None, otherwise=7)) == (None, StoragePrice(7))
     check_prices(TWO, "NEARLINE")
 
 

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner
+from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner, sizes_and_ages
 from tests.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, once, tip, update
 
 GONE = tip()
@@ -39,6 +39,12 @@ def test_the_plan_holds_every_unfinished_segment_of_a_settled_partition(cluster:
         ("gone", 0, "ORPHANED", True)
     }
     assert plan.rows.schema.equals(plan_schema())
+
+
+def test_the_age_of_a_copy_is_told_by_the_event_that_ended_it_and_by_no_other(cluster: Cluster) -> None:
+    rows = cluster.plan().rows
+    times = rows["event_timestamp_ms"].to_pylist()
+    assert list(sizes_and_ages(rows)) == [(1_000, times[0]), (1_000, times[1]), (1_000, None)]
 
 
 def test_a_topic_that_is_marked_while_the_plan_is_made_is_left_to_the_next_one(cluster: Cluster) -> None:
