@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -170,9 +171,10 @@ def test_check_and_doctor_find_nothing_wrong(shell: Shell) -> None:
     assert "Nothing is wrong." in shell("doctor")
 
 
-TOPIC = {"topic", "topic_id", "presence", "partitions", "segments", "bytes", "states", "unsized"}
+TOPIC = {"topic", "topic_id", "presence", "partitions", "segments", "bytes", "month_micros", "states", "unsized"}
 ORPHAN = {
     "topic", "topic_id", "partition", "metadata_partition", "segments", "bytes", "deletion", "observed_ms", "status", "why",
+    "month_micros",
 }  # fmt: skip
 SEGMENT = {
     "metadata_partition", "topic_id", "topic", "partition", "segment_id", "start_offset", "end_offset", "max_timestamp_ms",
@@ -198,6 +200,7 @@ DOCTOR = {
 REPORT = {
     "format_version", "report_id", "plan_id", "cluster_id", "created_at_ms", "dry_run", "stopped", "deletion", "needs_person",
     "acknowledged", "archive", "waiting", "totals", "not_marked", "not_planned", "metadata_partitions", "report", "era",
+    "price", "early",
 }  # fmt: skip
 
 
@@ -217,7 +220,9 @@ def test_what_scripts_read_has_the_fields_that_it_always_had(shell: Shell) -> No
         "plan"
     ).keys()
     assert shell.json("clean").keys() == REPORT
-    assert {"scrub_id", "classes", "topics", "planned", "deletion", "scrub"} <= shell.json("scrub").keys()
+    assert {"scrub_id", "classes", "topics", "planned", "deletion", "month_micros", "scrub"} <= shell.json(
+        "scrub"
+    ).keys()
 
 
 def test_a_snapshot_spares_the_next_command_the_reading(shell: Shell) -> None:
@@ -286,6 +291,12 @@ def test_clean_interrupted_midway_is_gone_on_with_by_the_next_run(shell: Shell) 
     assert scrub(shell.kafka) == []
 
 
+def runs_of_this_month(shell: Shell) -> int:
+    """How many runs have deleted something, by the survey."""
+    (count,) = re.findall(r"^reclaimed this month: .* by (\d+) runs? since", shell("survey"), re.MULTILINE)
+    return int(count)
+
+
 def test_a_scrub_deletes_what_a_finished_segment_has_left_with_execute_only(shell: Shell) -> None:
     """As a changed prefix or a late upload leaves it: the log says finished, and an object is there."""
     (segment, *_) = [e for e in shell.lines("trail", "deleted", "0") if e["state"] == "DELETE_SEGMENT_FINISHED"]
@@ -298,12 +309,14 @@ def test_a_scrub_deletes_what_a_finished_segment_has_left_with_execute_only(shel
     left = folder / f"{start:020d}-{segment['segment_id']}.log"
     folder.mkdir(exist_ok=True)
     left.write_bytes(b"left")
+    before = runs_of_this_month(shell)
     assert shell.json("scrub", code=0)["planned"]["objects"] == 1
     assert left.exists()
     found = shell.json("scrub", "--execute", "--cluster-id", shell.kafka.cluster_id)
     assert found["deletion"]["deleted"]["FINISHED"]["objects"] == 1, found["deletion"]
     assert not left.exists()
     assert scrub(shell.kafka) == []
+    assert runs_of_this_month(shell) == before + 1
 
 
 def test_wrong_input_of_each_kind_is_one_line_with_the_remedy(
