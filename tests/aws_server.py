@@ -21,6 +21,7 @@ class Asked(NamedTuple):
     path: str
     access_key: str | None
     token: str | None
+    payer: str | None  # who says to pay for it
 
 
 class AwsServer:
@@ -67,7 +68,8 @@ class AwsServer:
         path, authorization = environ["PATH_INFO"], environ.get("HTTP_AUTHORIZATION", "")
         if path.startswith(f"/{BUCKET}"):
             key = authorization.partition("Credential=")[2].partition("/")[0] or None
-            self.asked.append(Asked(environ["REQUEST_METHOD"], path, key, environ.get("HTTP_X_AMZ_SECURITY_TOKEN")))
+            token, payer = environ.get("HTTP_X_AMZ_SECURITY_TOKEN"), environ.get("HTTP_X_AMZ_REQUEST_PAYER")
+            self.asked.append(Asked(environ["REQUEST_METHOD"], path, key, token, payer))
             if self.access_keys is not None and key not in self.access_keys:
                 start_response("403 Forbidden", [("Content-Type", "application/xml")])
                 return [f"<Error><Code>InvalidAccessKeyId</Code><Message>{authorization}</Message></Error>".encode()]

@@ -22,6 +22,7 @@ def bucket_inspector(uri: str, connection: Connection) -> BucketInspector | None
     :return: ``None`` where the connection is of no official provider: its options are for obstore, which reads no settings.
     """
     from airflow_provider_rlmm.core.storage import bucket_settings
+    from airflow_provider_rlmm.core.storage.azure_settings import AzureContainerInspector
 
     parts = urlsplit(uri)
     match connection.conn_type:
@@ -32,7 +33,8 @@ def bucket_inspector(uri: str, connection: Connection) -> BucketInspector | None
             bucket = partial(_gcs_bucket, connection.conn_id, parts.netloc)
             return bucket_settings.GcsBucketInspector(bucket, parts.path)
         case "wasb":
-            return bucket_settings.AzureAccountInspector(partial(_blob_service, connection.conn_id))
+            service = partial(_blob_service, connection.conn_id)
+            return AzureContainerInspector(service, parts.netloc.partition("@")[0], parts.path)
     return None
 
 

@@ -9,9 +9,11 @@ BULK_DELETE = "core/storage/bulk_delete.py"
 PACE = "core/storage/pace.py"
 HIDDEN_COPIES = "core/storage/hidden_copies.py"
 BUCKET_SETTINGS = "core/storage/bucket_settings.py"
+AZURE_SETTINGS = "core/storage/azure_settings.py"
 DELETION_WINDOW = "core/plans/deletion_window.py"
 
 _FAULTS = "core/storage/test_faults.py::"
+_SETTINGS = "core/storage/test_bucket_settings.py::"
 
 STORES = [
     switched_off(
@@ -71,7 +73,7 @@ STORES = [
         HIDDEN_COPIES,
         "hidden copies",
         "deletes where nothing ever frees what is deleted",
-        "        if self.freed is Freed.NEVER and VERSIONED_BUCKET not in overrides:",
+        "        if self.freed in (Freed.NEVER, Freed.REFUSED) and VERSIONED_BUCKET not in overrides:",
         f"{_FAULTS}test_a_bucket_that_keeps_versions_for_good_is_refused_without_the_override",
     ),
     Mutation(
@@ -97,6 +99,36 @@ STORES = [
         'chosen.keys() <= {"Prefix"} and prefix.startswith(chosen.get("Prefix", ""))',
         'prefix.startswith(chosen.get("Prefix", ""))',
         "core/storage/test_bucket_settings.py",
+    ),
+    switched_off(
+        AZURE_SETTINGS,
+        "hidden copies",
+        "deletes in a container with a legal hold",
+        "        if held:",
+        f"{_SETTINGS}test_what_a_container_of_azure_refuses_is_told_beforehand",
+    ),
+    switched_off(
+        AZURE_SETTINGS,
+        "hidden copies",
+        "deletes in a container with an immutability policy",
+        "        if policy:",
+        f"{_SETTINGS}test_what_a_container_of_azure_refuses_is_told_beforehand",
+    ),
+    Mutation(
+        "hidden copies",
+        "says nothing of what it may not ask of a container",
+        AZURE_SETTINGS,
+        'return None, f"{known}: {_CONTAINER_RIGHT}"',
+        'return None, ""',
+        f"{_SETTINGS}test_what_azure_does_not_let_one_see_is_said_with_the_right",
+    ),
+    Mutation(
+        "hidden copies",
+        "takes blobs with snapshots for ones that can be deleted",
+        AZURE_SETTINGS,
+        "(blobs if blob.snapshot is None else kept)",
+        "blobs",
+        f"{_SETTINGS}test_blobs_with_snapshots_are_named_and_stop_no_other_deletion",
     ),
     Mutation(
         "hidden copies",

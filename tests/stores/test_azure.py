@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import pytest
 from obstore.store import AzureStore
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
+from airflow_provider_rlmm.core.storage.hidden_copies import Freed
 from airflow_provider_rlmm.core.storage.opening import location_of, open_store
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
@@ -134,6 +136,91 @@ def test_a_signature_within_a_connection_string(azurite: Azurite, connect: Conne
 def test_options_of_obstore(azurite: Azurite, connect: Connect) -> None:
     connect(URI, "generic", {"azure_endpoint": azurite.host, "allow_http": True}, login=ACCOUNT, password=KEY)
     azurite.clean()
+
+
+# -- what Azure refuses ---------------------------------------------------------------------------------------------------
+
+
+def test_a_blob_with_a_snapshot_is_foretold_and_stays_with_what_to_do(azurite: Azurite, connect: Connect) -> None:
+    from azure.storage.blob import BlobServiceClient
+
+    connect(URI, "wasb", host=azurite.host, login=ACCOUNT, password=KEY)
+    azurite.fill()
+    with BlobServiceClient(azurite.host, KEY) as service, service.get_blob_client(CONTAINER, KEYS[1]) as blob:
+        assert "none of" in opened().deletion_effect().why
+        blob.create_snapshot()
+        effect = opened().deletion_effect()
+        assert f"1 of {len(KEYS)} blobs have snapshots" in effect.why
+        assert f"such as {KEYS[1]}" in effect.refused
+        deletion = opened().delete_log_segment_data(segment(1))
+        assert deletion.outcome is DeleteOutcome.PRESENT
+        assert [meta["path"] for page in azurite.store.list() for meta in page] == [KEYS[1]]
+        assert "has snapshots" in str(deletion)
+        assert "delete its snapshots by 'az storage blob delete --delete-snapshots only'" in str(deletion)
+        blob.delete_blob(delete_snapshots="only")
+        assert opened().delete_log_segment_data(segment(1)).outcome is DeleteOutcome.GONE
+
+
+def test_what_a_signature_may_not_ask_is_said(azurite: Azurite, connect: Connect) -> None:
+    connect(URI, "wasb", {"sas_token": signature()}, host=azurite.host)
+    said = opened().deletion_effect().sentence
+    assert (
+        "legal hold or an immutability policy is not known (HttpResponseError, AuthorizationPermissionMismatch)" in said
+    )
+    assert "whether soft delete keeps what is deleted is not known (" in said
+    assert "none of 0 blobs has a snapshot" in said
+    assert "sig=" not in said
+
+
+class ContainerHandler(BaseHTTPRequestHandler):
+    """A service whose one container has what :attr:`properties` say, no blob, and no soft delete."""
+
+    properties: ClassVar[dict[str, str]] = {}
+
+    def do_GET(self) -> None:
+        asked = urlsplit(self.path).query
+        body = b"<StorageServiceProperties/>" if "comp=properties" in asked else b""
+        if "comp=list" in asked:
+            body = b"<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>"
+        self.send_response(200)
+        for name, value in self.properties.items():
+            self.send_header(f"x-ms-{name}", value)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def container(connect: Connect) -> Iterator[dict[str, str]]:
+    """What the properties of a container say, which a connection leads to."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), ContainerHandler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        connect(URI, "wasb", host=f"http://127.0.0.1:{server.server_port}/{ACCOUNT}", login=ACCOUNT, password=KEY)
+        ContainerHandler.properties.clear()
+        yield ContainerHandler.properties
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("named", "freed"),
+    [
+        ("has-legal-hold", Freed.REFUSED),
+        ("has-immutability-policy", Freed.REFUSED),
+        ("immutable-storage-with-versioning-enabled", Freed.NEVER),
+    ],
+)
+def test_azures_client_reads_holds_and_policies(container: dict[str, str], named: str, freed: Freed) -> None:
+    names = ("has-legal-hold", "has-immutability-policy", "immutable-storage-with-versioning-enabled")
+    container |= dict.fromkeys(names, "false")
+    assert opened().deletion_effect().freed is Freed.UNKNOWN
+    container[named] = "true"
+    assert opened().deletion_effect().freed is freed
 
 
 # -- tokens ---------------------------------------------------------------------------------------------------------------

@@ -338,7 +338,7 @@ class StorageRootError(StorageError):
 
 
 class HiddenCopiesError(StorageError):
-    """Raised when deleted objects would be kept for good: the bucket has versions, and no rule expires them."""
+    """Raised when deleted objects would be kept for good, or the store refuses deletion: versions, or a legal hold."""
 
 
 class StorageAccessError(StorageError):

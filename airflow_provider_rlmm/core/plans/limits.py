@@ -28,7 +28,7 @@ OVERRIDES = {
     "missing_living_segments": "go on although some of the newest copies of living topics, or of those that may not be "
     "described, are missing",
     "unproven_root": "go on below a storage root that no living topic and no stamp proves",
-    "versioned_bucket": "delete in a bucket that keeps what is deleted for good",
+    "versioned_bucket": "delete in a bucket that keeps what is deleted for good, or whose store refuses deletion",
     "events_by_hand": "write single events that start or finish a deletion, under the cleaner's conditions",
     "short_unreferenced_wait": "delete what no record names after less than 24 h, below a root that expected_root names",
     "unproven_clock": "wait by this worker's own clock where nothing proves the time, or against an old record's time",

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, RlmmError
 from airflow_provider_rlmm.core.base.quoting import printable
-from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
+from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.admin import MetadataTopicDescription
@@ -65,7 +65,7 @@ class ConnectionCheck:
         return [*found, finding("the storage", self._storage), *self._deletion()]
 
     def _deletion(self) -> list[ConnectionFinding]:
-        """Say whether deletion frees space; nothing where the storage cannot be opened: that was said."""
+        """Say whether deletion works, and frees space; nothing where the storage cannot be opened: that was said."""
         if self._manager is None:
             return []
         manager = self._manager
@@ -76,7 +76,7 @@ class ConnectionCheck:
             return ". ".join(filter(None, [found[0].sentence, found[0].uploads]))
 
         looked = finding("what becomes of deleted objects", look)
-        kept = any(effect.freed is Freed.NEVER for effect in found)
+        kept = any(effect.needs_person for effect in found)
         return [looked._replace(good=looked.good and not kept)]
 
     def _settings(self) -> str:

@@ -62,6 +62,16 @@ _RENAME: Final = (
 )
 """What helps against a key such as ``a//b``: it ends every listing that would name it, and that does not pass by itself."""
 
+_MEND_BLOB: Final = {
+    "has snapshots": "delete its snapshots by 'az storage blob delete --delete-snapshots only'",
+    "blob is immutable": "a legal hold or an immutability policy of its container has to end first",
+}
+"""
+What Azure says in words where it refuses to delete a blob → what helps; obstore hands on the status and these words.
+
+See https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes.
+"""
+
 _NO_ANSWER: Final = (
     "error sending request",
     "operation timed out",
@@ -108,6 +118,16 @@ def remedy_of(text: str) -> str | None:
     if found is None and _NO_NAME in text:
         return _RENAME
     return _MEND_REGION if found is None and _REDIRECT in text else found
+
+
+def blob_remedy_of(text: str) -> str | None:
+    """
+    Return what helps where Azure refuses to delete a blob for what its owner has set.
+
+    :param text: of the error.
+    :return: ``None`` where it says something else.
+    """
+    return next((remedy for words, remedy in _MEND_BLOB.items() if words in text), None)
 
 
 def key_of_refusal(text: str, keys: Sequence[str]) -> str | None:

@@ -40,7 +40,7 @@ class S3BucketInspector:
     def __init__(self, client: Callable[[], Any], bucket: str, root: str = "") -> None:
         self._client = client
         self._bucket = bucket
-        self._root = _as_prefix(root)
+        self._root = as_prefix(root)
 
     def look(self, prefixes: Sequence[str]) -> DeletionEffect:
         """See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`."""
@@ -108,7 +108,7 @@ class GcsBucketInspector:
 
     def __init__(self, bucket: Callable[[], Any], root: str = "") -> None:
         self._bucket = bucket
-        self._root = _as_prefix(root)
+        self._root = as_prefix(root)
 
     def look(self, prefixes: Sequence[str]) -> DeletionEffect:
         """See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`."""
@@ -134,34 +134,6 @@ class GcsBucketInspector:
         return DeletionEffect(Freed.LATER, why, days + soft_days, uploads=uploads)
 
 
-class AzureAccountInspector:
-    """
-    A :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector` on azure-storage-blob.
-
-    The service's properties tell of soft delete. Versions and management policies belong to another API, which needs rights
-    on the account.
-
-    :param service: returns the ``BlobServiceClient``.
-    """
-
-    tells_versions: bool = False
-
-    def __init__(self, service: Callable[[], Any]) -> None:
-        self._service = service
-
-    def look(self, prefixes: Sequence[str]) -> DeletionEffect:
-        """See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`."""
-        try:
-            policy = self._service().get_service_properties()["delete_retention_policy"]
-            days = int(policy.days) if policy.enabled else None
-        except Exception as e:
-            # Whatever class of Azure's.
-            return DeletionEffect(Freed.UNKNOWN, f"the account's settings cannot be read: {type(e).__name__}")
-        if days is None:
-            return DeletionEffect(Freed.UNKNOWN, "the account has no soft delete; its settings do not tell of versions")
-        return DeletionEffect(Freed.LATER, "soft delete of the account keeps what is deleted, and charges for it", days)
-
-
 @contextmanager
 def _without_debug(name: str) -> Iterator[None]:
     """Keep a client from logging its requests: they hold its session token."""
@@ -174,7 +146,12 @@ def _without_debug(name: str) -> Iterator[None]:
         log.setLevel(level)
 
 
-def _as_prefix(root: str) -> str:
+def as_prefix(root: str) -> str:
+    """
+    Return what keys below a storage root begin with.
+
+    :param root: its path in the bucket.
+    """
     return f"{root.strip('/')}/" if root.strip("/") else ""
 
 

@@ -25,6 +25,7 @@ class Freed(StrEnum):
     AT_ONCE = "at once"
     LATER = "later"
     NEVER = "never"
+    REFUSED = "refused"
     UNKNOWN = "unknown"
 
 
@@ -38,6 +39,7 @@ class DeletionEffect:
     :param days: of what is freed later, after how many days at the latest.
     :param rule: the rule that would free them; empty where there is one, or none is needed.
     :param uploads: what becomes of incomplete multipart uploads, in words; empty where nothing is known.
+    :param refused: which single objects the store refuses to delete, in words; empty where none was seen.
     """
 
     freed: Freed
@@ -45,10 +47,20 @@ class DeletionEffect:
     days: int | None = None
     rule: str = ""
     uploads: str = ""
+    refused: str = ""
 
     @property
     def sentence(self) -> str:
-        """One sentence for people."""
+        """One sentence for people, and a second one where single objects cannot be deleted."""
+        return ". ".join(filter(None, [self._of_space, self.refused]))
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether deletion cannot do what it is for before a person has changed something."""
+        return self.freed in (Freed.NEVER, Freed.REFUSED) or bool(self.refused)
+
+    @property
+    def _of_space(self) -> str:
         match self.freed:
             case Freed.AT_ONCE:
                 return f"deletion frees space at once: {self.why}"
@@ -56,24 +68,32 @@ class DeletionEffect:
                 return f"deleted objects are hidden, freed in {self.days} days: {self.why}"
             case Freed.NEVER:
                 return f"deleted objects are hidden, never freed: {self.why}; {self.rule}"
+            case Freed.REFUSED:
+                return f"the store refuses deletion: {self.why}; {self.rule}"
         return f"whether deletion frees space is not known: {self.why}"
 
     def require_freed(self, overrides: Collection[str]) -> None:
         """
-        Refuse to delete where nothing ever frees what is deleted.
+        Refuse to delete where nothing ever frees what is deleted, or the store refuses it.
 
         :param overrides: overrides in force.
-        :raises HiddenCopiesError: naming the rule to set.
+        :raises HiddenCopiesError: naming what to change.
         """
-        if self.freed is Freed.NEVER and VERSIONED_BUCKET not in overrides:
+        if self.freed in (Freed.NEVER, Freed.REFUSED) and VERSIONED_BUCKET not in overrides:
+            first = "set the rule" if self.freed is Freed.NEVER else "do that first"
             raise HiddenCopiesError(
-                f"{self.sentence}. Nothing is deleted: set the rule, or delete all the same by the override "
-                f"{VERSIONED_BUCKET!r}"
+                f"{self.sentence}. Nothing is deleted: {first}, or delete all the same by the override {VERSIONED_BUCKET!r}"
             )
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON types, for plans and reports."""
         return {"freed": self.freed.value, "days": self.days, "sentence": self.sentence, "uploads": self.uploads}
+
+
+_IN_A_CONTAINER: Final = (
+    "whether a legal hold, an immutability policy or snapshots make Azure refuse deletion is not known: a connection of type "
+    "wasb asks, else look at the container in the portal"
+)
 
 
 class BucketInspector(Protocol):
@@ -125,6 +145,18 @@ def by_versions(scheme: str, versions: Sequence[str | None]) -> DeletionEffect:
 
 def together(bucket: DeletionEffect, objects: DeletionEffect) -> DeletionEffect:
     """Put together what settings that do not tell of versions say, and what objects say."""
+    if bucket.freed in (Freed.NEVER, Freed.REFUSED):
+        return bucket
     if objects.freed is Freed.NEVER or bucket.freed is Freed.UNKNOWN:
-        return replace(objects, why=f"{objects.why} ({bucket.why})", uploads=bucket.uploads)
+        return replace(objects, why=f"{objects.why} ({bucket.why})", uploads=bucket.uploads, refused=bucket.refused)
     return bucket
+
+
+def without_settings(scheme: str, objects: DeletionEffect) -> DeletionEffect:
+    """
+    Add what objects cannot tell where nobody reads the settings of the bucket.
+
+    :param scheme: of the store.
+    :param objects: what they say.
+    """
+    return replace(objects, why=f"{objects.why}; {_IN_A_CONTAINER}") if scheme == "az" else objects

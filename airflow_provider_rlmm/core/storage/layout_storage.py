@@ -36,6 +36,7 @@ from airflow_provider_rlmm.core.storage.hidden_copies import (
     Freed,
     by_versions,
     together,
+    without_settings,
 )
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
@@ -326,7 +327,7 @@ class LayoutRemoteStorageManager:
                 return settings
         scheme = self._calls.location("").scheme
         objects = by_versions(scheme, list(self._versions(keys)) if scheme in VERSIONS_SHOW else [])
-        return together(settings, objects) if settings else objects
+        return together(settings, objects) if settings else without_settings(scheme, objects)
 
     def _versions(self, keys: Collection[str]) -> Iterator[str | None]:
         for key in keys:

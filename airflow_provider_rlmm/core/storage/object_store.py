@@ -32,6 +32,7 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.storage.answers import (
     FULL_ERRNOS,
+    blob_remedy_of,
     is_busy,
     is_full,
     key_of_refusal,
@@ -249,6 +250,8 @@ class _ObstoreCalls:
                 return self._delete_chunk(chunk)
             if is_busy(str(e)):
                 return Refused(why, busy=True)
+            if (remedy := blob_remedy_of(str(e))) is not None:
+                why = f"{why}; {remedy}"
             return Refused(why, key_of_refusal(str(e), chunk), cut_short=isinstance(e, PermissionDeniedError))
         return None
 

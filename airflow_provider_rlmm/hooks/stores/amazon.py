@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,15 @@ _OF_OBSTORE: Final = frozenset(
 )
 """Options of obstore without a prefix, as people write them."""
 
+REQUESTER_PAYS: Final = "requester_pays"
+"""Field of ``service_config.s3``, as Amazon's hook names its own argument."""
+
+_OF_S3: Final = frozenset({"endpoint_url", "bucket_name", "transfer_config_args", REQUESTER_PAYS})
+"""Fields of ``service_config.s3`` that Amazon's hook reads, where nothing is lost by not reading them here, and ours."""
+
+_PAYER: Final = re.compile(r"(?i)request(er)?[_-]?pay(s|er)?")
+"""Names under which people look for it: boto3's, obstore's and those of s3fs and others."""
+
 
 def access(where: StoreUri, connection: Connection) -> StoreAccess:
     """
@@ -42,6 +52,7 @@ def access(where: StoreUri, connection: Connection) -> StoreAccess:
     from airflow.providers.amazon.aws.hooks.base_aws import AwsBaseHook
 
     _refuse_options_of_obstore(connection)
+    payer = _payer(extra_of(connection))
     secrets = secrets_of(connection)
     with reading(connection, secrets):
         # The type of client says whose endpoint of the connection counts.
@@ -55,6 +66,7 @@ def access(where: StoreUri, connection: Connection) -> StoreAccess:
             **({"endpoint": endpoint} if endpoint else {}),
             **({"allow_http": "true"} if (endpoint or "").startswith("http://") else {}),
             **({"skip_signature": "true"} if unsigned else {}),
+            **payer,
             **_certificates(hook.verify),
             **options_of(hook.config),
         }
@@ -82,6 +94,41 @@ def _session(hook: Any, connection: Connection, secrets: frozenset[str]) -> Any:
     except (NoConnectionError, HTTPClientError) as e:
         why, error = safe_text(e, secrets), StorageUnavailableError
     raise error(f"connection {connection.conn_id!r}: its role cannot be assumed: {why}")
+
+
+def _payer(extra: Mapping[str, Any]) -> Mapping[str, str]:
+    """
+    Return the option for a bucket whose requesters pay. Amazon's hook takes it as an argument, its connection has no field.
+
+    :param extra: of the connection.
+    :raises ConfigurationError: if it is named where nobody reads it, or another field of S3's is that nobody reads here.
+    """
+    services = extra.get("service_config")
+    of_s3 = services.get("s3") if isinstance(services, dict) else None
+    of_s3 = of_s3 if isinstance(of_s3, dict) else {}
+    if named := sorted({*_named_payers(extra)} - ({REQUESTER_PAYS} if REQUESTER_PAYS in of_s3 else set())):
+        raise ConfigurationError(
+            f"{', '.join(named)} in extra is read by nobody: for a bucket whose requesters pay write "
+            f'"service_config": {{"s3": {{"{REQUESTER_PAYS}": true}}}}'
+        )
+    if unread := sorted(of_s3.keys() - _OF_S3):
+        raise ConfigurationError(
+            f"{', '.join(unread)} in service_config.s3 is not read here: a proxy is config_kwargs.proxies, a server of one's "
+            "own endpoint_url"
+        )
+    pays = of_s3.get(REQUESTER_PAYS, False)
+    if not isinstance(pays, bool):
+        raise ConfigurationError(f"{REQUESTER_PAYS} in service_config.s3 must be true or false")
+    return {"request_payer": "true"} if pays else {}
+
+
+def _named_payers(value: object) -> Iterator[str]:
+    """Yield the names in a value, however deep, that mean who pays."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if _PAYER.fullmatch(str(name)):
+                yield str(name)
+            yield from _named_payers(inner)
 
 
 def _is_unsigned(hook: Any) -> bool:

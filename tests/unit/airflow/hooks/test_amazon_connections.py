@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -135,6 +136,46 @@ def test_unsigned_requests(aws: AwsServer, connect: Any) -> None:
     connect({"region_name": REGION, "endpoint_url": aws.url, "config_kwargs": {"signature_version": "unsigned"}})
     clean(aws)
     assert {asked.access_key for asked in aws.asked} == {None}
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_whoever_asks_pays_where_the_connection_says_so(aws: AwsServer, connect: Any, pays: bool) -> None:
+    services = {"s3": {"endpoint_url": aws.url, "requester_pays": pays}}
+    connect({"region_name": REGION, "service_config": services}, login=KEY, password=SECRET)
+    clean(aws)
+    assert {asked.payer for asked in aws.asked} == {"requester" if pays else None}
+
+
+def test_whoever_asks_pays_where_the_environment_says_so(
+    aws: AwsServer, connect: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REQUEST_PAYER", "requester")
+    connect({"region_name": REGION, "endpoint_url": aws.url}, login=KEY, password=SECRET)
+    clean(aws)
+    assert {asked.payer for asked in aws.asked} == {"requester"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({"requester_pays": True}, "requester_pays in extra is read by nobody"),
+        ({"request_payer": "requester"}, "request_payer in extra is read by nobody"),
+        ({"extra_args": {"RequestPayer": "requester"}}, "RequestPayer in extra is read by nobody"),
+        (
+            {"service_config": {"s3": {"RequestPayer": "requester"}}},
+            'write "service_config": {"s3": {"requester_pays": true}}',
+        ),
+        (
+            {"service_config": {"s3": {"requester_pays": "yes"}}},
+            "requester_pays in service_config.s3 must be true or false",
+        ),
+        ({"service_config": {"s3": {"proxy-uri": "http://proxy"}}}, "proxy-uri in service_config.s3 is not read here"),
+    ],
+)
+def test_what_says_who_pays_where_nobody_reads_it_is_refused(connect: Any, extra: dict[str, Any], said: str) -> None:
+    connect({"region_name": REGION, **extra}, login=KEY, password=SECRET)
+    with pytest.raises(ConfigurationError, match=f"'store': .*{re.escape(said)}"):
+        opened()
 
 
 # -- roles ---------------------------------------------------------------------------------------------------------------

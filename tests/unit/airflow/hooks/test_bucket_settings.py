@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from airflow.sdk import Connection
 
-from airflow_provider_rlmm.core.storage.bucket_settings import AzureAccountInspector, GcsBucketInspector
+from airflow_provider_rlmm.core.storage.azure_settings import AzureContainerInspector
+from airflow_provider_rlmm.core.storage.bucket_settings import GcsBucketInspector
 from airflow_provider_rlmm.core.storage.hidden_copies import Freed
 from airflow_provider_rlmm.hooks.bucket_settings import bucket_inspector
 from tests.moto_s3 import REGION, SECRET, MotoS3, running_moto_s3
@@ -60,7 +61,7 @@ def test_an_address_that_does_not_answer_is_asked_for_seconds(monkeypatch: pytes
 def test_a_provider_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     google = bucket_inspector("gs://bucket/x", Connection(conn_id="g", conn_type="google_cloud_platform"))
     azure = bucket_inspector("az://container/x", Connection(conn_id="a", conn_type="wasb"))
-    assert (type(google), type(azure)) == (GcsBucketInspector, AzureAccountInspector)
+    assert (type(google), type(azure)) == (GcsBucketInspector, AzureContainerInspector)
     for inspector in (google, azure):
         assert inspector is not None
         effect = inspector.look([""])

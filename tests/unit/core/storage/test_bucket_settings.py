@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import HiddenCopiesError
-from airflow_provider_rlmm.core.storage.bucket_settings import (
-    AzureAccountInspector,
-    GcsBucketInspector,
-    S3BucketInspector,
+from airflow_provider_rlmm.core.storage.azure_settings import AzureContainerInspector
+from airflow_provider_rlmm.core.storage.bucket_settings import GcsBucketInspector, S3BucketInspector
+from airflow_provider_rlmm.core.storage.hidden_copies import (
+    DeletionEffect,
+    Freed,
+    by_versions,
+    together,
+    without_settings,
 )
-from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed, by_versions, together
 
 PREFIXES = ["kp/", "old/"]
 
@@ -159,25 +163,170 @@ def test_googles_buckets_keep_versions_and_what_is_softly_deleted() -> None:
     assert "aborted after 2 days" in gcs(rules=[google_rule("AbortIncompleteMultipartUpload", age=2)]).uploads
 
 
-def azure(policy: Any) -> DeletionEffect:
-    service = SimpleNamespace(get_service_properties=lambda: {"delete_retention_policy": policy})
-    return AzureAccountInspector(lambda: service).look(PREFIXES)
+class AzureError(Exception):
+    """As azure-core raises it: with a code, and a text that is not to be repeated."""
+
+    error_code = "AuthorizationPermissionMismatch"
 
 
-def test_azures_accounts_tell_of_soft_delete_only() -> None:
-    soft = azure(SimpleNamespace(enabled=True, days=14))
+class Pages:
+    """A listing of Azure's client, page by page."""
+
+    def __init__(self, pages: list[list[Any]]) -> None:
+        self._pages = list(pages)
+        self.continuation_token = ""
+
+    def __iter__(self) -> Pages:
+        return self
+
+    def __next__(self) -> list[Any]:
+        if not self._pages:
+            raise StopIteration
+        page = self._pages.pop(0)
+        self.continuation_token = "more" if self._pages else ""
+        return page
+
+
+class Azure:
+    """
+    A ``BlobServiceClient`` with the one container ``c``.
+
+    :param container: what its properties say.
+    :param pages: below which prefix what is listed: names, ``name@snapshot`` for snapshots.
+    :param soft_days: of soft delete, ``None`` where it is off.
+    :param refuses: calls that are refused.
+    """
+
+    def __init__(
+        self,
+        container: dict[str, Any] | None = None,
+        pages: dict[str, list[list[str]]] | None = None,
+        soft_days: int | None = None,
+        refuses: str = "",
+    ) -> None:
+        nothing = dict.fromkeys(("has_legal_hold", "has_immutability_policy"), False)
+        self._properties = nothing | {"immutable_storage_with_versioning_enabled": None} | (container or {})
+        self._pages, self._soft_days, self._refuses = pages or {}, soft_days, refuses
+
+    def _may(self, call: str) -> None:
+        if call in self._refuses:
+            raise AzureError("a text of the server's")
+
+    def get_container_client(self, container: str) -> Azure:
+        assert container == "c"
+        return self
+
+    def get_container_properties(self) -> Any:
+        self._may("container")
+        return SimpleNamespace(**self._properties)
+
+    def get_service_properties(self) -> Any:
+        self._may("service")
+        policy = SimpleNamespace(enabled=self._soft_days is not None, days=self._soft_days)
+        return {"delete_retention_policy": policy}
+
+    def list_blobs(self, name_starts_with: str, include: list[str], results_per_page: int) -> Any:
+        self._may("list")
+        assert (include, results_per_page) == (["snapshots"], 5_000)
+        parts = [[blob.partition("@") for blob in page] for page in self._pages.get(name_starts_with, [])]
+        pages = [[SimpleNamespace(name=n, snapshot=at or None) for n, _, at in page] for page in parts]
+        return SimpleNamespace(by_page=lambda: Pages(pages))
+
+    def look(self) -> DeletionEffect:
+        return AzureContainerInspector(lambda: self, "c", "root").look(PREFIXES)
+
+
+def test_azures_accounts_tell_of_soft_delete() -> None:
+    soft = Azure(soft_days=14).look()
     assert (soft.freed, soft.days) == (Freed.LATER, 14)
-    assert azure(SimpleNamespace(enabled=False, days=None)).freed is Freed.UNKNOWN
+    unknown = Azure().look()
+    assert unknown.freed is Freed.UNKNOWN
+    assert unknown.sentence == (
+        "whether deletion frees space is not known: the account has no soft delete; its settings do not tell of versions; "
+        "none of 0 blobs has a snapshot"
+    )
     versions = by_versions("az", ["2026-01-01T00:00:00Z"])
     assert together(soft, versions).freed is Freed.NEVER
     assert together(soft, by_versions("az", [None])) == soft
+
+
+@pytest.mark.parametrize(
+    ("container", "freed", "said"),
+    [
+        (
+            {"has_legal_hold": True},
+            Freed.REFUSED,
+            "container c has a legal hold.*'az storage container legal-hold clear'",
+        ),
+        ({"has_immutability_policy": True}, Freed.REFUSED, "before its retention ends.*immutability-policy show"),
+        ({"has_legal_hold": True, "has_immutability_policy": True}, Freed.REFUSED, "a legal hold"),
+        (
+            {"immutable_storage_with_versioning_enabled": True, "has_immutability_policy": True},
+            Freed.NEVER,
+            "keeps each blob that is deleted as a version.*previous versions",
+        ),
+    ],
+)
+def test_what_a_container_of_azure_refuses_is_told_beforehand(
+    container: dict[str, Any], freed: Freed, said: str
+) -> None:
+    effect = Azure(container, soft_days=14).look()
+    assert (effect.freed, effect.needs_person) == (freed, True)
+    for versions in ([None], ["2026"]):
+        assert together(effect, by_versions("az", versions)) == effect
+    with pytest.raises(HiddenCopiesError, match=rf"{said}.*Nothing is deleted.*'versioned_bucket'"):
+        effect.require_freed(())
+    effect.require_freed({"versioned_bucket"})
+
+
+def test_blobs_with_snapshots_are_named_and_stop_no_other_deletion() -> None:
+    pages = {"root/kp/": [["root/kp/a@1", "root/kp/a@2", "root/kp/a", "root/kp/b"]], "root/old/": [["root/old/c"]]}
+    effect = Azure(pages=pages, soft_days=14).look()
+    assert "1 of 3 blobs have snapshots" in effect.why
+    assert effect.sentence.endswith(
+        ". Azure refuses to delete a blob that has snapshots, such as root/kp/a: delete them by 'az storage blob delete "
+        "--delete-snapshots only'"
+    )
+    assert effect.needs_person
+    assert together(effect, by_versions("az", ["2026"])).refused
+    effect.require_freed(())
+    more = Azure(pages={"root/kp/": [["root/kp/a"], ["root/kp/b@1"]]}, soft_days=14).look()
+    assert "none of the first 1 blobs has a snapshot" in more.why
+    assert not more.needs_person
+
+
+@pytest.mark.parametrize(
+    ("refuses", "said"),
+    [
+        ("container", r"whether container c has a legal hold or an immutability policy is not known .*containers/read"),
+        ("service", r"whether soft delete keeps what is deleted is not known .*blobServices/read"),
+        ("list", r"whether blobs have snapshots is not known .*the right to list"),
+    ],
+)
+def test_what_azure_does_not_let_one_see_is_said_with_the_right(refuses: str, said: str) -> None:
+    effect = Azure(refuses=refuses).look()
+    assert effect.freed is Freed.UNKNOWN
+    assert re.search(said, Azure(refuses=refuses, soft_days=7).look().sentence)
+    assert re.search(said, effect.sentence)
+    assert "(AzureError, AuthorizationPermissionMismatch)" in effect.sentence
+    assert "a text of" not in effect.sentence
+    assert re.search(said, together(effect, by_versions("az", [None])).sentence)
+    effect.require_freed(())
+
+
+def test_without_a_client_of_azure_what_nobody_asks_is_said() -> None:
+    effect = without_settings("az", by_versions("az", [None]))
+    assert "a legal hold, an immutability policy or snapshots" in effect.sentence
+    assert "a connection of type wasb asks" in effect.sentence
+    aws = by_versions("s3", [None])
+    assert without_settings("s3", aws) == aws
 
 
 def test_clients_that_fail_say_only_their_class() -> None:
     def fail() -> Any:
         raise RuntimeError("very-s3cret")
 
-    for inspector in (S3BucketInspector(fail, "b"), GcsBucketInspector(fail), AzureAccountInspector(fail)):
+    for inspector in (S3BucketInspector(fail, "b"), GcsBucketInspector(fail), AzureContainerInspector(fail, "c")):
         effect = inspector.look(PREFIXES)
         assert effect.freed is Freed.UNKNOWN
         assert "RuntimeError" in effect.why
