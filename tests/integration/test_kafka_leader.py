@@ -54,6 +54,7 @@ def test_a_leader_says_what_it_is_and_how_far_it_reaches(kafka: LocalKafka, lead
         cleanup_policy=frozenset({"delete"}),
         retention_ms=86_400_000,
         retention_bytes=-1,
+        segment_ms=604_800_000,
     )
     assert answer.offsets == LeaderOffsets(log_start_offset=5, last_stable_offset=20, high_watermark=27)
     assert last_stable_offset(kafka.bootstrap_servers, topic) == 20

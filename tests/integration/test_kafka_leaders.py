@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError
-from airflow_provider_rlmm.core.log.answers import NotTold, PartitionLook, ServedRecord, TopicLook
+from airflow_provider_rlmm.core.log.answers import NewestRecord, NotTold, PartitionLook, ServedRecord, TopicLook
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.leaders import KafkaLeaders
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
@@ -82,6 +84,32 @@ def test_first_records_are_told_with_their_epochs_and_ends_as_ends(kafka: LocalK
     again = leaders.first_records({tips[0]: 13})
     assert again == {tips[0]: ServedRecord(14, 0)}, "offset 13 is the marker's"
     assert leaders.first_records({tips[0]: 100}) == {tips[0]: None}
+
+
+def test_the_times_of_records_are_told(kafka: LocalKafka, leaders: KafkaLeaders) -> None:
+    topic = create_topic(kafka, 3)
+    topic_id = tiering.topic_ids(kafka)[topic]
+    tips = [TopicIdPartition(topic_id, topic, n) for n in range(3)]
+    begun_ms = int(time.time() * 1_000)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for hours in (5, 1, 3):
+        producer.produce(topic, b"x", partition=0, timestamp=begun_ms - hours * 3_600_000)
+        producer.flush()
+
+    absent = replace(tips[0], topic=f"no-{topic}")
+    newest = leaders.newest_records([*tips, absent])
+
+    assert newest[tips[0]] == NewestRecord(1, begun_ms - 3_600_000)
+    assert (newest[tips[1]], newest[tips[2]]) == (None, None)
+    assert isinstance(newest[absent], NotTold)
+    hours_ago = {4: 1, 6: 0, 0: None}
+    for hours, first in hours_ago.items():
+        assert leaders.first_since({tips[0]: begun_ms - hours * 3_600_000}) == {tips[0]: first}
+    found = leaders.first_since({tips[0]: begun_ms - 6 * 3_600_000, tips[1]: 0})
+    assert found == {tips[0]: 0, tips[1]: None}
+    look = leaders.look(tips)[tips[0]]
+    assert isinstance(look, PartitionLook)
+    assert look.configs.segment_ms == 604_800_000
 
 
 def test_another_cluster_is_not_believed(kafka: LocalKafka, leaders: KafkaLeaders) -> None:

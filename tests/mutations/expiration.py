@@ -30,6 +30,8 @@ def _mutation(name: str, old: str, new: str, test: str = _RECORDED) -> Mutation:
 
 HANGING = "features/retention/hanging_copies.py"
 _HANGING = "features/retention/test_hanging_copies.py::"
+CLOSED = "features/retention/closed_segments.py"
+_CLOSED = "features/retention/test_closed_segments.py::"
 
 EXPIRATION = [
     Mutation(
@@ -60,9 +62,41 @@ EXPIRATION = [
         "hanging copies",
         "takes the active segment for one that hangs",
         HANGING,
-        "return self.waiting > self.usual",
-        "return self.waiting > 0",
+        "self.waiting > self.usual)",
+        "self.waiting > 0)",
         f"{_HANGING}test_as_much_as_three_segments_hold_always_waits",
+    ),
+    Mutation(
+        "hanging copies",
+        "takes a leader whose times are not told for one that goes on",
+        HANGING,
+        "    if not progress.is_behind and (progress.is_closed is not None or before is None):",
+        "    if not progress.is_behind:",
+        f"{_HANGING}test_what_is_remembered_of_a_leader",
+    ),
+    Mutation(
+        "hanging copies",
+        "takes old records of an active segment for ones that should have been copied",
+        CLOSED,
+        "first > waiting[tip].progress.copied_to",
+        "True",
+        f"{_CLOSED}test_old_records_of_an_idle_user_partition_wait_in_its_active_segment",
+    ),
+    Mutation(
+        "hanging copies",
+        "does not see that an idle segment should have been closed",
+        CLOSED,
+        "now_ms - newest.timestamp_ms > idle_ms",
+        "False",
+        f"{_CLOSED}test_old_records_of_an_idle_user_partition_wait_in_its_active_segment",
+    ),
+    Mutation(
+        "hanging copies",
+        "says nothing of leaders that have never copied",
+        "features/retention/leader_sweep.py",
+        " or tip.topic in copied",
+        "",
+        "cli/test_retention.py::test_a_leader_that_has_never_copied_anything_is_told_in_a_later_run",
     ),
     Mutation(
         "hanging copies",

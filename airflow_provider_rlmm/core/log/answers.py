@@ -25,6 +25,7 @@ class CopyConfigs:
     :param diskless_enable: ``diskless.enable`` of Inkless; Kafka's own brokers do not know it.
     :param copy_lag: how long its leaders wait before they copy a closed segment, once they copy again.
     :param local_retention_ms: ``local.retention.ms``, -1 for unlimited, -2 for as long as remote segments are kept.
+    :param segment_ms: ``segment.ms``, after which a segment is closed; ``None`` where it is not told.
     """
 
     remote_storage_enable: bool
@@ -35,6 +36,7 @@ class CopyConfigs:
     diskless_enable: bool = False
     copy_lag: CopyLag = NO_LAG
     local_retention_ms: int = AS_REMOTE
+    segment_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,14 @@ class ServedRecord:
 
     offset: int  # of the record
     leader_epoch: int  # of its batch
+
+
+@dataclass(frozen=True, slots=True)
+class NewestRecord:
+    """The record with the latest timestamp of those that a leader has on its disk."""
+
+    offset: int  # of the record
+    timestamp_ms: int  # of the record: the producer's time or the broker's, ms since the epoch
 
 
 @dataclass(frozen=True, slots=True)

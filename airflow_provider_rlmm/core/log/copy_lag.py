@@ -87,8 +87,8 @@ def hangs_after_ms(local_retention_ms: int, retention_ms: int | None) -> int | N
     :param retention_ms: ``retention.ms``, ``None`` where it is not known.
     :return: ``None`` where the time is unlimited, or not known.
     """
-    kept_ms = _kept_ms(local_retention_ms, retention_ms)
-    return None if kept_ms is None else min(max(kept_ms // 4, _SHORTEST_HANG_MS), LONGEST_HANG_MS)
+    kept = kept_ms(local_retention_ms, retention_ms)
+    return None if kept is None else min(max(kept // 4, _SHORTEST_HANG_MS), LONGEST_HANG_MS)
 
 
 def due_after_ms(lag: CopyLag, local_retention_ms: int, retention_ms: int | None) -> int | None:
@@ -104,9 +104,16 @@ def due_after_ms(lag: CopyLag, local_retention_ms: int, retention_ms: int | None
         return None
     if lag.copies_at_once:
         return 0
-    return _kept_ms(local_retention_ms, retention_ms) if lag.ms == _AT_LOCAL_RETENTION else lag.ms
+    return kept_ms(local_retention_ms, retention_ms) if lag.ms == _AT_LOCAL_RETENTION else lag.ms
 
 
-def _kept_ms(local_retention_ms: int, retention_ms: int | None) -> int | None:
-    kept_ms = retention_ms if local_retention_ms == AS_REMOTE else local_retention_ms
-    return None if kept_ms is None or kept_ms < 0 else kept_ms
+def kept_ms(local_retention_ms: int, retention_ms: int | None) -> int | None:
+    """
+    Return for how long local segments stay, ms.
+
+    :param local_retention_ms: ``local.retention.ms``.
+    :param retention_ms: ``retention.ms``, ``None`` where it is not known.
+    :return: ``None`` where the time is unlimited, or not known.
+    """
+    kept = retention_ms if local_retention_ms == AS_REMOTE else local_retention_ms
+    return None if kept is None or kept < 0 else kept

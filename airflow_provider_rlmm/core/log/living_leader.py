@@ -12,6 +12,7 @@ from typing import Protocol
 from airflow_provider_rlmm.core.log.answers import (
     LeaderAnswer,
     LeaderRecord,
+    NewestRecord,
     NotTold,
     PartitionLook,
     ServedRecord,
@@ -88,4 +89,22 @@ class LivingLeaders(Protocol):
 
         :param offsets: by user partition, inclusive.
         :return: one answer for each of them; ``None`` where the leader says that it serves none.
+        """
+
+    def newest_records(
+        self, partitions: Collection[TopicIdPartition]
+    ) -> Mapping[TopicIdPartition, NewestRecord | NotTold | None]:
+        """
+        Ask for the records with the latest timestamps.
+
+        :param partitions: the user partitions.
+        :return: one answer for each of them; ``None`` where the leader has no record.
+        """
+
+    def first_since(self, times_ms: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, int | NotTold | None]:
+        """
+        Ask for the first offset with a timestamp or a later one, of what is in remote storage, too.
+
+        :param times_ms: by user partition, ms since the epoch.
+        :return: one answer for each of them; ``None`` where no record is as late.
         """

@@ -4,7 +4,8 @@ Which leaders have stopped copying: more waits behind the newest copy than close
 
 A leader whose copying hangs or has ended with an error says so in its log only: local segments that were not copied are kept,
 and its disk fills. What waits in one run and still waits behind the same copy in a later one shows it. So each run remembers
-since when.
+since when. Where little is written, offsets do not tell, and where nothing was ever copied nobody knows how many a segment
+holds: there the times of records tell whether a segment behind the copies is closed.
 """
 
 from __future__ import annotations
@@ -28,20 +29,23 @@ class CopyProgress:
     """
     How far a leader has copied its log.
 
-    :param copied_to: end of what was copied, exclusive.
+    :param copied_to: end of what was copied, exclusive; where no copy is there, where the log begins.
     :param waiting: offsets from there to the high watermark.
     :param usual: offsets that the last segments that were copied hold together, up to three of them, for each missing one
-        the largest of the others.
+        the largest of the others; ``None`` where no copy is there.
+    :param is_closed: whether the times of records show that a segment behind that is closed; ``None`` where nobody has asked
+        for them, or they do not tell.
     """
 
     copied_to: int
     waiting: int
-    usual: int
+    usual: int | None
+    is_closed: bool | None = False
 
     @property
     def is_behind(self) -> bool:
         """Whether more waits than does while copying goes on."""
-        return self.waiting > self.usual
+        return bool(self.is_closed) or (self.usual is not None and self.waiting > self.usual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +93,46 @@ def away_from(leader: int | None) -> str:
 
 def progress_of(look: PartitionLook, segments: Iterable[RemoteLogSegmentMetadata]) -> CopyProgress | None:
     """
-    Tell how far a leader has copied; ``None`` where it copies nothing, or nothing was copied by which that could be told.
+    Tell how far a leader has copied, as far as offsets tell; ``None`` where it copies nothing.
 
     :param look: what the leader answered.
     :param segments: all segments that the log names of the user partition and that are not finished.
     """
-    if not look.configs.remote_storage_enable or look.configs.remote_log_copy_disable:
+    if not copies(look.configs):
         return None
-    copied = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-    ranges = sorted(
-        (s.end_offset + 1, s.start_offset) for s in segments if s.state is copied and s.end_offset < look.high_watermark
-    )
+    ranges = [(s.end_offset + 1, s.start_offset) for s in _copied(look, segments)]
     if not ranges:
-        return None
+        return CopyProgress(look.log_start_offset, look.high_watermark - look.log_start_offset, None)
     copied_to = ranges[-1][0]
     held = [end - start for end, start in ranges[-_LAST_SEGMENTS:]]
     usual = sum(held) + (_LAST_SEGMENTS - len(held)) * max(held)
     return CopyProgress(copied_to, look.high_watermark - copied_to, usual)
+
+
+def newest_copy_ms(look: PartitionLook, segments: Iterable[RemoteLogSegmentMetadata]) -> int | None:
+    """
+    Return the latest timestamp in the newest copy, ms since the epoch; ``None`` where no copy is there.
+
+    :param look: what the leader answered.
+    :param segments: as of :func:`progress_of`.
+    """
+    copied = _copied(look, segments)
+    return copied[-1].max_timestamp_ms if copied else None
+
+
+def _copied(look: PartitionLook, segments: Iterable[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
+    copied = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    found = (s for s in segments if s.state is copied and s.end_offset < look.high_watermark)
+    return sorted(found, key=lambda s: (s.end_offset, s.start_offset))
+
+
+def copies(configs: CopyConfigs) -> bool:
+    """
+    Tell whether the leaders of a topic copy its segments.
+
+    :param configs: of the topic.
+    """
+    return configs.remote_storage_enable and not (configs.remote_log_copy_disable or configs.diskless_enable)
 
 
 def waiting_now(progress: CopyProgress | None, before: WaitingCopies | None, now_ms: int) -> WaitingCopies | None:
@@ -118,7 +145,10 @@ def waiting_now(progress: CopyProgress | None, before: WaitingCopies | None, now
     """
     if progress is None:
         return before
-    if not progress.is_behind:
+    if not progress.is_behind and (progress.is_closed is not None or before is None):
+        return None
+    # A segment that was closed stays closed: where times are not told any more what was known of it holds.
+    if not progress.is_behind and before is not None and before.copied_to != progress.copied_to:
         return None
     if before is not None and before.copied_to == progress.copied_to:
         return WaitingCopies(before.copied_to, min(before.since_ms, now_ms))
@@ -133,10 +163,17 @@ def patience_ms(configs: CopyConfigs) -> int | None:
     :return: ``None`` where nobody can tell when a copy is due.
     """
     due_ms = due_after_ms(configs.copy_lag, configs.local_retention_ms, configs.retention_ms)
-    if due_ms is None:
-        return None
-    hangs_ms = hangs_after_ms(configs.local_retention_ms, configs.retention_ms)
-    return due_ms + (LONGEST_HANG_MS if hangs_ms is None else hangs_ms)
+    return None if due_ms is None else due_ms + hang_ms(configs)
+
+
+def hang_ms(configs: CopyConfigs) -> int:
+    """
+    Return for how long a copy that is due may hang, ms.
+
+    :param configs: of the topic.
+    """
+    found = hangs_after_ms(configs.local_retention_ms, configs.retention_ms)
+    return LONGEST_HANG_MS if found is None else found
 
 
 def in_words(progress: CopyProgress, waited_ms: int) -> str:
@@ -146,7 +183,10 @@ def in_words(progress: CopyProgress, waited_ms: int) -> str:
     :param progress: how far it has come.
     :param waited_ms: for how long nothing was copied, ms.
     """
-    return (
-        f"{progress.waiting:,} offsets wait behind offset {progress.copied_to:,}, where the last segments held "
-        f"{progress.usual:,}, and none was copied for {duration_in_words(waited_ms)}"
-    )
+    waits = f"{progress.waiting:,} offsets wait behind offset {progress.copied_to:,}"
+    if progress.usual is None:
+        waits = f"{progress.waiting:,} offsets wait from offset {progress.copied_to:,} on, of which no copy is there"
+    elif progress.waiting > progress.usual:
+        waits += f", where the last segments held {progress.usual:,}"
+    closed = ", the times of records show a closed segment among them" if progress.is_closed else ""
+    return f"{waits}{closed}, and none was copied for {duration_in_words(waited_ms)}"

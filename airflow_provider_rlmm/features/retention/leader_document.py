@@ -71,8 +71,10 @@ class ReportedHanging:
     since_ms: int  # since when nothing was copied, ms since the epoch
     copied_to: int  # end of what was copied, exclusive
     waiting: int  # offsets behind that
-    usual: int  # offsets that the last segments held
+    usual: int | None  # offsets that the last segments held, ``None`` where no copy is there
     what_to_do: LongText
+    # Whether the times of records show a closed segment among them; an earlier release did not ask for times.
+    is_closed: Annotated[bool | None, AbsentAs(None)] = None
 
     def in_words(self, now_ms: int) -> str:
         """
@@ -80,7 +82,7 @@ class ReportedHanging:
 
         :param now_ms: when it was asked, ms since the epoch.
         """
-        progress = CopyProgress(self.copied_to, self.waiting, self.usual)
+        progress = CopyProgress(self.copied_to, self.waiting, self.usual, self.is_closed)
         return in_words(progress, max(0, now_ms - self.since_ms))
 
 
@@ -346,6 +348,7 @@ def _hanging(found: LeaderRetention) -> Iterator[ReportedHanging]:
             one.progress.waiting,
             one.progress.usual,
             one.what_to_do,
+            one.progress.is_closed,
         )
 
 

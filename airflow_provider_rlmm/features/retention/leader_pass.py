@@ -75,7 +75,8 @@ class PartitionPass:
     :param again: whether nothing is told only because something has changed meanwhile.
     :param dangling: segments whose copy or deletion was begun days ago and has not ended, whatever is told of them.
     :param not_tiered: all segments, where the topic is living and not tiered any more: no leader deletes them.
-    :param copies: how far the leader has copied its log; ``None`` where that is not told, or nothing is copied.
+    :param copies: how far the leader has copied its log; ``None`` where that is not told, or it copies nothing.
+    :param is_named: whether the metadata topic names a segment of it, or nobody can tell.
     """
 
     topic_id_partition: TopicIdPartition
@@ -90,6 +91,7 @@ class PartitionPass:
     dangling: Count = NOTHING
     not_tiered: Count = NOTHING
     copies: CopyProgress | None = None
+    is_named: bool = True
 
     @property
     def by_reason(self) -> Mapping[str, Count]:

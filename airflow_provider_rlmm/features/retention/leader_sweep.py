@@ -9,6 +9,7 @@ changed in that moment is tried once more. What is wrong with one user partition
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -17,6 +18,8 @@ from airflow_provider_rlmm.core.log.answers import NotTold, PartitionLook
 from airflow_provider_rlmm.core.log.living_leader import LivingLeaders
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.features.retention.closed_segments import WaitingRecords, closed_segments
+from airflow_provider_rlmm.features.retention.hanging_copies import newest_copy_ms
 from airflow_provider_rlmm.features.retention.kept_lineages import KeptLineages, still_stands
 from airflow_provider_rlmm.features.retention.leader_lineage import (
     KnownLineage,
@@ -35,6 +38,8 @@ from airflow_provider_rlmm.features.retention.leader_pass import (
     unresolved,
     with_left_over,
 )
+
+logger = logging.getLogger(__name__)
 
 _MOMENTS = 2
 """How often a user partition is told anew that has changed while it was looked at, the first time included."""
@@ -76,24 +81,34 @@ class LeaderSweep:
     found: dict[TopicIdPartition, KnownLineage] = field(default_factory=dict)
     """The lineages that were found by this run, and are to be kept."""
 
-    def passes(self, segments: ReadSegments, partitions: Collection[TopicIdPartition]) -> list[PartitionPass]:
+    def passes(
+        self, segments: ReadSegments, partitions: Collection[TopicIdPartition], copied: Collection[str] = ()
+    ) -> list[PartitionPass]:
         """
         Tell what the leaders of some user partitions delete next.
 
         :param segments: what the metadata topic says about them; it is read here.
         :param partitions: the user partitions; those that it does not name are left out, unless that is in doubt.
+        :param copied: names of topics whose leaders copy: of these all are told, as there may be copies that never began.
         :raises EventLogUnavailableError: if no broker answers.
         :raises EventLogAccessError: if the login fails, or the metadata topic may not be read.
         """
         segments.advance()
         told: dict[TopicIdPartition, PartitionPass] = {}
-        wanted = [tip for tip in partitions if segments.names(tip) or segments.doubt(tip) is not None]
+        wanted = [
+            tip for tip in partitions if segments.names(tip) or segments.doubt(tip) is not None or tip.topic in copied
+        ]
         still_open = [tip for tip in wanted if segments.doubt(tip) is None]
         for _ in range(_MOMENTS):
             if still_open:
                 told |= self._moment(segments, still_open)
                 still_open = [tip for tip in still_open if told[tip].again]
-        return [told.get(tip) or unresolved(tip, str(segments.doubt(tip))) for tip in wanted]
+        found = [told.get(tip) or unresolved(tip, str(segments.doubt(tip))) for tip in wanted]
+        return [one if self._is_named(segments, one) else replace(one, is_named=False) for one in found]
+
+    def _is_named(self, segments: ReadSegments, found: PartitionPass) -> bool:
+        tip = found.topic_id_partition
+        return segments.names(tip) or segments.doubt(tip) is not None
 
     def _moment(
         self, segments: ReadSegments, partitions: Sequence[TopicIdPartition]
@@ -118,7 +133,39 @@ class LeaderSweep:
         def whole(tip: TopicIdPartition) -> PartitionPass:
             return with_left_over(judge(tip), segments.cache(tip).list_remote_log_segments(), before[tip], times.now_ms)
 
-        return {tip: whole(tip) for tip in partitions}
+        return self._with_times(segments, {tip: whole(tip) for tip in partitions}, before, times.now_ms)
+
+    def _with_times(
+        self,
+        segments: ReadSegments,
+        told: dict[TopicIdPartition, PartitionPass],
+        looks: Mapping[TopicIdPartition, PartitionLook | NotTold],
+        now_ms: int,
+    ) -> dict[TopicIdPartition, PartitionPass]:
+        """Add whether a segment that waits to be copied is closed, where offsets do not show that copying has stopped."""
+        waiting: dict[TopicIdPartition, WaitingRecords] = {}
+        for tip, one in told.items():
+            look = looks[tip]
+            if one.copies is not None and isinstance(look, PartitionLook):
+                newest_ms = newest_copy_ms(look, segments.cache(tip).list_remote_log_segments())
+                records = WaitingRecords(one.copies, newest_ms, look.configs)
+                if records.is_worth_asking(now_ms):
+                    waiting[tip] = records
+        answers = closed_segments(waiting, self.leaders, now_ms) if waiting else {}
+        if untold := [(tip, one.why) for tip, one in answers.items() if isinstance(one, NotTold)]:
+            tip, why = untold[0]
+            logger.warning(
+                "of %d user partitions nobody can tell whether what little waits should have been copied, partition %d of %r "
+                "for one: %s",
+                len(untold),
+                tip.partition,
+                tip.topic,
+                why,
+            )
+        for tip, answer in answers.items():
+            is_closed = None if isinstance(answer, NotTold) else answer
+            told[tip] = replace(told[tip], copies=replace(waiting[tip].progress, is_closed=is_closed))
+        return told
 
     def _lineages(
         self, segments: ReadSegments, looks: Mapping[TopicIdPartition, PartitionLook]

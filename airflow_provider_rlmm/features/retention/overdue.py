@@ -156,10 +156,13 @@ def hanging_of(found: PartitionPass, known: DuePartition | None, passed_ms: int)
     :param known: what is remembered, this run's included.
     :param passed_ms: a time that has passed for certain, ms since the epoch.
     """
-    if found.copies is None or not found.copies.is_behind or found.configs is None:
+    if found.copies is None or found.configs is None:
         return None
     waiting, patience = known.waiting if known is not None else None, patience_ms(found.configs)
-    if waiting is None or patience is None or passed_ms - waiting.since_ms < patience:
+    # What is remembered of this run says that it is behind, or was and nobody tells that it is not any more.
+    if waiting is None or waiting.copied_to != found.copies.copied_to:
+        return None
+    if patience is None or passed_ms - waiting.since_ms < patience:
         return None
     return HangingCopies(found.topic_id_partition.partition, found.copies, waiting.since_ms, found.leader)
 

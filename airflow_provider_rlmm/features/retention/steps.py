@@ -65,13 +65,23 @@ def retention_of_leaders(
         if topic is not None:
             _require_topic(session.cluster_id, topic, answers)
         found = _passes(session, leaders, topics, partition, all_topics=topic is None, on_step=on_step)
-    if topic is not None and not found:
-        raise RemoteLogError(f"the metadata topic names no segment of such a partition of {in_quotes(topic)}")
     untold = {name: look.why for name, look in answers.items() if not isinstance(look, TopicLook)}
     # A topic that may not be described is none that is gone.
     living = None if topic is not None or untold else frozenset(look.topic_id for look in topics.values())
     judged = _judge(session, found, living)
-    return LeaderRetention(found, judged.overdue, judged.hanging, judged.why_not, untold)
+    shown = [one for one in found if _says_something(one, judged)]
+    if topic is not None and not shown:
+        raise RemoteLogError(f"the metadata topic names no segment of such a partition of {in_quotes(topic)}")
+    return LeaderRetention(shown, judged.overdue, judged.hanging, judged.why_not, untold)
+
+
+def _says_something(one: PartitionPass, judged: Judged) -> bool:
+    """Tell whether a user partition is told: where nothing was ever copied, only if that is wrong or nobody can tell."""
+    from airflow_provider_rlmm.core.plans.certainty import Certainty
+
+    tip = one.topic_id_partition
+    not_judged = tip.topic in judged.why_not
+    return one.is_named or tip in judged.hanging or not_judged or one.certainty is Certainty.UNRESOLVED
 
 
 def report_leaders(session: CleanerSession, found: LeaderRetention, connection: str) -> ReportedLeaders:
@@ -135,6 +145,7 @@ def _passes(
     from airflow_provider_rlmm.features.retention.leader_sweep import LeaderSweep
 
     places = _places(session.log.partition_count, topics, partition)
+    copied = _copied_topics(topics)
     kept = read_lineages(session.cluster_uri, session.cluster_id)
     sweep = LeaderSweep(leaders, _storage(session), kept, lambda: _times(session.clock), on_step)
     topic_ids = {look.topic_id for look in topics.values()}
@@ -150,7 +161,7 @@ def _passes(
     try:
         for group in groups_of(records, RECORDS_AT_ONCE):
             segments = DoubtedSegments(session.log, group, topic_ids, on_read)
-            found += sweep.passes(segments, [tip for number in group for tip in places[number]])
+            found += sweep.passes(segments, [tip for number in group for tip in places[number]], copied)
             logger.info("%d user partitions told, by %d records of the metadata topic", len(found), read)
     finally:
         # What was found is worth keeping whatever comes of the rest.
@@ -158,6 +169,20 @@ def _passes(
         if lineages != kept:
             keep_lineages(session.cluster_uri, lineages)
     return sorted(found, key=lambda one: (one.topic_id_partition.topic, one.topic_id_partition.partition))
+
+
+def _copied_topics(topics: Mapping[str, TopicLook]) -> frozenset[str]:
+    """Return the topics whose leaders copy; of how many that is not told the log says."""
+    from airflow_provider_rlmm.core.log.answers import NotTold
+    from airflow_provider_rlmm.features.retention.hanging_copies import copies
+
+    untold = {name: look.configs.why for name, look in topics.items() if isinstance(look.configs, NotTold)}
+    if untold:
+        name = min(untold)
+        why = f"{in_quotes(name)} for one: {untold[name]}"
+        logger.warning("of %d topics nobody can tell whether copies of them should have begun, %s", len(untold), why)
+    told = ((name, look.configs) for name, look in topics.items() if not isinstance(look.configs, NotTold))
+    return frozenset(name for name, configs in told if copies(configs))
 
 
 def _places(

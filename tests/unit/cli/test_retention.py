@@ -18,6 +18,7 @@ from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
@@ -340,6 +341,77 @@ def test_a_leader_that_has_stopped_copying_needs_a_person(world: Led, capsys: py
     assert [[one["partition"] for one in topic["hanging"]] for topic in topics if topic["topic"] == "orders"] == [[0]]
     world.lead(0, replace(FOREVER, local_retention_ms=HOUR_MS), end=180)
     assert run(["retention", "orders", "0"]) == 0
+
+
+BY_THE_HOUR = replace(FOREVER, local_retention_ms=HOUR_MS, segment_ms=HOUR_MS)
+
+
+def test_a_leader_that_hangs_where_little_is_written_is_told_by_times(
+    world: Led, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.now_ms += 8 * HOUR_MS
+    world.lead(0, BY_THE_HOUR, end=100)
+    world.leaders.times_ms[ORDERS[0]] = {90: world.now_ms - 3 * HOUR_MS, 99: world.now_ms - MINUTE_MS}
+    assert run(["retention", "orders", "0"]) == 0
+    world.now_ms += HOUR_MS // 4 + MINUTE_MS
+    assert "10 offsets wait behind offset 90, the times of records show a closed" in hanging(capsys, "orders", "0")
+    world.leaders.times_ms[ORDERS[0]] = NotTold("its leader is away")
+    assert "10 offsets wait behind offset 90, and none" in hanging(capsys, "orders", "0"), (
+        "who does not answer has not copied"
+    )
+    world.leaders.times_ms[ORDERS[0]] = {90: world.now_ms - MINUTE_MS}
+    assert run(["retention", "orders", "0"]) == 0
+
+
+def hanging(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert run(["retention", *arguments]) == 4
+    return " ".join(capsys.readouterr().out.split())
+
+
+NEW = TopicIdPartition(UUID(int=4_321), "new", 0)
+
+
+def test_a_leader_that_has_never_copied_anything_is_told_in_a_later_run(
+    world: Led, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.leaders.lead(NEW, BY_THE_HOUR, 0, 20)
+    world.leaders.times_ms[NEW] = {0: world.now_ms - 3 * HOUR_MS, 19: world.now_ms}
+    assert run(["retention"]) == 0
+    assert "new" not in capsys.readouterr().out, "a topic without copies has nothing to delete"
+    assert run(["retention", "new"]) == 1
+    world.now_ms += HOUR_MS // 4 + MINUTE_MS
+    said = hanging(capsys)
+    assert (
+        "new, partition 0: its leader has stopped copying: 20 offsets wait from offset 0 on, of which no copy" in said
+    )
+    assert "partition 0" in hanging(capsys, "new")
+    world.leaders.times_ms[NEW] = NotTold("its leader is away")
+    assert "new, partition 0" in hanging(capsys, "new"), "who does not answer has not copied"
+
+
+@pytest.mark.parametrize("change", [{"remote_storage_enable": False}, {"remote_log_copy_disable": True}])
+def test_a_leader_that_is_not_to_copy_is_not_asked_for_times(
+    world: Led, change: dict[str, bool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.leaders.lead(NEW, replace(BY_THE_HOUR, **change), 0, 20)
+    assert run(["retention"]) == 0
+    assert NEW not in world.leaders.asked_times
+
+
+def test_a_leader_without_copies_that_tells_nothing_needs_a_person(
+    world: Led, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.leaders.lead(NEW, BY_THE_HOUR, 0, 20)
+    looks = world.leaders.looks
+
+    def lose(question: str) -> None:
+        if question == "look":
+            looks[NEW.topic, 0] = NotTold("it has no leader")
+
+    world.leaders.before = lose
+    assert run(["retention"]) == 4
+    assert "it has no leader" in capsys.readouterr().out
 
 
 def test_a_clock_of_this_machine_that_runs_ahead_makes_nothing_overdue(

@@ -31,7 +31,7 @@ from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswe
 
 _INT_SETTINGS = (
     "max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "min.insync.replicas",
-    "retention.bytes", "retention.ms", LOCAL_RETENTION_MS, LAG_MS, LAG_BYTES,
+    "retention.bytes", "retention.ms", "segment.ms", LOCAL_RETENTION_MS, LAG_MS, LAG_BYTES,
 )  # fmt: skip
 _TEXT_SETTINGS = ("cleanup.policy", "message.timestamp.type")
 _DISKLESS = "diskless.enable"

@@ -284,11 +284,12 @@ class KafkaAdmin:
         Ask for one offset per partition, of all partitions in one request; wait out a change of leaders.
 
         :param partitions: (topic, partition) pairs.
-        :param spec: an ``OffsetSpec``.
+        :param spec: an ``OffsetSpec``, or one for each pair.
         :param isolation_level: READ_COMMITTED has the log end where the first open transaction begins.
         :return: per pair an answer with an ``offset``, or the ``KafkaError`` where that one failed.
         """
-        specs = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+        of_each = spec if isinstance(spec, Mapping) else dict.fromkeys(partitions, spec)
+        specs = {TopicPartition(*key): of_each[key] for key in partitions}
         deadline = time.monotonic() + self.request_timeout_s
         while True:
             outcomes = self.results(

@@ -152,6 +152,7 @@ def copy_configs_of(topic: str, settings: TopicSettings) -> CopyConfigs:
         diskless_enable=bool(settings.get("diskless.enable", False)),
         copy_lag=copy_lag_of(settings),
         local_retention_ms=int(settings.get(LOCAL_RETENTION_MS, AS_REMOTE)),
+        segment_ms=None if (segment_ms := settings.get("segment.ms")) is None else int(segment_ms),
     )
 
 

@@ -11,7 +11,14 @@ from uuid import UUID
 from confluent_kafka import Message, TopicPartition
 
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
-from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold, PartitionLook, ServedRecord, TopicLook
+from airflow_provider_rlmm.core.log.answers import (
+    CopyConfigs,
+    NewestRecord,
+    NotTold,
+    PartitionLook,
+    ServedRecord,
+    TopicLook,
+)
 from airflow_provider_rlmm.core.log.kafka.admin import settings_of
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
@@ -196,6 +203,51 @@ class KafkaLeaders(LeaderClients):
                     # The epoch with the end is the leader's own, whether or not it has written anything yet.
                     found[key] = int(outcomes[0].offset), int(outcomes[1].offset), outcomes[1].leader_epoch
         return found
+
+    def newest_records(
+        self, partitions: Collection[TopicIdPartition]
+    ) -> Mapping[TopicIdPartition, NewestRecord | NotTold | None]:
+        """See :class:`~airflow_provider_rlmm.core.log.living_leader.LivingLeaders`."""
+        newest = admin_api.OffsetSpec.max_timestamp()
+        return {
+            tip: one
+            if isinstance(one, NotTold)
+            else NewestRecord(one.offset, one.timestamp)
+            if one.offset >= 0
+            else None
+            for tip, one in self._timed(dict.fromkeys(partitions, newest)).items()
+        }
+
+    def first_since(self, times_ms: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, int | NotTold | None]:
+        """See :class:`~airflow_provider_rlmm.core.log.living_leader.LivingLeaders`."""
+        specs = {tip: admin_api.OffsetSpec.for_timestamp(time_ms) for tip, time_ms in times_ms.items()}
+        return {
+            tip: one if isinstance(one, NotTold) else int(one.offset) if one.offset >= 0 else None
+            for tip, one in self._timed(specs).items()
+        }
+
+    def _timed(self, specs: Mapping[TopicIdPartition, Any]) -> dict[TopicIdPartition, Any]:
+        """Return what leaders answer about times; brokers that are away are not asked for each thousand anew."""
+        tips = {(tip.topic, tip.partition): tip for tip in specs}
+        found: dict[TopicIdPartition, Any] = {}
+        failed, silence = 0, ""
+        for chunk in chunks(sorted(tips)):
+            if failed < _FAILED_IN_ROW:
+                try:
+                    outcomes = self._admin.list_offsets(chunk, {key: specs[tips[key]] for key in chunk})
+                except EventLogUnavailableError as e:
+                    failed, silence = failed + 1, str(e)
+                else:
+                    failed = 0
+                    found |= {tips[key]: self._time_of(outcome) for key, outcome in outcomes.items()}
+                    continue
+            found |= {tips[key]: NotTold(silence) for key in chunk}
+        return found
+
+    def _time_of(self, outcome: Any) -> Any:
+        if is_error(outcome):
+            return NotTold(f"its leader does not tell the times of records: {self._admin.watch.text_of(outcome)}")
+        return outcome
 
     def first_records(
         self, offsets: Mapping[TopicIdPartition, int]

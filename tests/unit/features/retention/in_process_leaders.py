@@ -6,7 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold, PartitionLook, ServedRecord, TopicLook
+from airflow_provider_rlmm.core.log.answers import (
+    CopyConfigs,
+    NewestRecord,
+    NotTold,
+    PartitionLook,
+    ServedRecord,
+    TopicLook,
+)
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 
@@ -25,10 +32,14 @@ class InProcessLeaders:
         """What is answered about the settings of a topic, where that is something else."""
         self.records: dict[TopicIdPartition, Mapping[int, int]] = {}
         """The records that are served: offset → leader epoch."""
+        self.times_ms: dict[TopicIdPartition, Mapping[int, int] | NotTold] = {}
+        """The times of records: offset → ms since the epoch; who has no entry has no record."""
         self.not_told: dict[str, str] = {}
         """Topics that may not be described, and why."""
         self.asked: list[TopicIdPartition] = []
         """Of whom records were asked for."""
+        self.asked_times: list[TopicIdPartition] = []
+        """Of whom times of records were asked for."""
 
     def lead(
         self, tip: TopicIdPartition, configs: CopyConfigs, start: int, end: int, leader_epoch: int | None = None
@@ -56,6 +67,29 @@ class InProcessLeaders:
         self.before("look")
         gone = NotTold("there is no such topic any more")
         return {tip: self.looks.get((tip.topic, tip.partition), gone) for tip in partitions}
+
+    def newest_records(
+        self, partitions: Collection[TopicIdPartition]
+    ) -> Mapping[TopicIdPartition, NewestRecord | NotTold | None]:
+        self.before("newest_records")
+        self.asked_times += partitions
+        return {tip: self._newest(self.times_ms.get(tip, {})) for tip in partitions}
+
+    @staticmethod
+    def _newest(times_ms: Mapping[int, int] | NotTold) -> NewestRecord | NotTold | None:
+        if isinstance(times_ms, NotTold) or not times_ms:
+            return times_ms if isinstance(times_ms, NotTold) else None
+        return NewestRecord(*max(times_ms.items(), key=lambda item: (item[1], -item[0])))
+
+    def first_since(self, times_ms: Mapping[TopicIdPartition, int]) -> Mapping[TopicIdPartition, int | NotTold | None]:
+        self.before("first_since")
+        self.asked_times += times_ms
+        found: dict[TopicIdPartition, int | NotTold | None] = {}
+        for tip, since_ms in times_ms.items():
+            known = self.times_ms.get(tip, {})
+            late = [] if isinstance(known, NotTold) else [o for o, time_ms in known.items() if time_ms >= since_ms]
+            found[tip] = known if isinstance(known, NotTold) else min(late, default=None)
+        return found
 
     def first_records(
         self, offsets: Mapping[TopicIdPartition, int]

@@ -63,7 +63,9 @@ COPIED = [segment(0, 99), segment(100, 299), segment(300, 349), segment(350, 449
         # Of a young partition there are fewer.
         (COPIED[:1], 500, CopyProgress(100, 400, 300)),
         (COPIED[:2], 500, CopyProgress(300, 200, 500)),
-        ([], 500, None),
+        # Where no copy is there all waits, and offsets tell nothing.
+        ([], 500, CopyProgress(0, 500, None)),
+        ([segment(0, 99, S.DELETE_SEGMENT_STARTED)], 500, CopyProgress(0, 500, None)),
     ],
 )
 def test_how_far_a_leader_has_copied(
@@ -93,6 +95,14 @@ def test_what_is_remembered_of_a_leader() -> None:
     assert waiting_now(replace(behind, waiting=10), first, 5_000) is None
     # Not told is not "goes on".
     assert waiting_now(None, first, 5_000) == first
+    # What was closed stays closed, also where times are not told any more; what was not is not taken for closed.
+    closed = CopyProgress(0, 40, None, is_closed=True)
+    known = waiting_now(closed, None, 1_000)
+    assert known == WaitingCopies(0, 1_000)
+    assert waiting_now(replace(closed, is_closed=None), known, 5_000) == known
+    assert waiting_now(replace(closed, is_closed=None, copied_to=30), known, 5_000) is None
+    assert waiting_now(replace(closed, is_closed=None), None, 5_000) is None
+    assert waiting_now(replace(closed, is_closed=False), known, 5_000) is None
     # A clock that has run ahead does not make it wait for ever.
     assert waiting_now(behind, WaitingCopies(450, 9_000), 5_000) == WaitingCopies(450, 5_000)
 
@@ -132,11 +142,25 @@ def test_a_leader_that_is_behind_the_same_copy_for_too_long_hangs() -> None:
     assert in_words(hanging.progress, 30 * MINUTE_MS) == (
         "351 offsets wait behind offset 450, where the last segments held 350, and none was copied for 30 min"
     )
+    # Of the very same copy nobody tells the times any more.
+    untold = found(CopyProgress(450, 20, 350, is_closed=None))
+    assert hanging_of(untold, remembered(untold, known, late), late) is not None
     # It has copied since, is not told, or nobody knows when a copy is due.
-    assert hanging_of(found(CopyProgress(550, 20, 350)), known, late) is None
+    ahead = found(CopyProgress(550, 20, 350))
+    assert hanging_of(ahead, remembered(ahead, known, late), late) is None
+    assert hanging_of(ahead, known, late) is None
     assert hanging_of(found(None), known, late) is None
     withheld = replace(TWO_HOURS, copy_lag=CopyLag(why_unknown="withheld"))
     assert hanging_of(found(CopyProgress(450, 351, 350), withheld), known, late) is None
+
+
+def test_how_far_behind_is_said_without_offsets_to_compare() -> None:
+    closed = "the times of records show a closed segment among them, and none was copied for 30 min"
+    never, little = CopyProgress(0, 40, None, is_closed=True), CopyProgress(450, 40, 350, is_closed=True)
+    assert never.is_behind
+    assert little.is_behind
+    assert in_words(never, 30 * MINUTE_MS) == f"40 offsets wait from offset 0 on, of which no copy is there, {closed}"
+    assert in_words(little, 30 * MINUTE_MS) == f"40 offsets wait behind offset 450, {closed}"
 
 
 def test_what_is_remembered_can_be_read_again_and_was_not_there_before() -> None:

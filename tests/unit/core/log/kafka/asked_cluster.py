@@ -26,6 +26,7 @@ SETTINGS = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
+    "segment.ms": "604800000",
 }
 _LEADERS = "airflow_provider_rlmm.core.log.kafka.leaders"
 
@@ -44,6 +45,8 @@ class AskedCluster:
         self.configs: dict[str, Any] = {}
         self.offsets: dict[tuple[str, int], Any] = {}
         """Log start, end and leader epoch, or an error; where there is none it begins at 0 and ends at 100, in epoch 0."""
+        self.times: dict[tuple[str, int], Any] = {}
+        """The record with the latest timestamp, offset and ms, or an error; where there is none the log is empty."""
         self.silent: set[int] = set()
         """Numbers of the chunks of user partitions of which nobody tells offsets."""
         self.records: dict[tuple[str, int], Sequence[tuple[int, int | None]]] = {}
@@ -110,6 +113,8 @@ class AskedCluster:
 
     def _list_offsets(self, partitions: Sequence[tuple[str, int]], spec: Any) -> dict[tuple[str, int], Any]:
         assert len(partitions) <= 500
+        if isinstance(spec, Mapping):
+            return self._list_times(spec)
         chunk, earliest = self.requests["offsets"] // 2, spec is OffsetSpec.earliest()
         if chunk in self.silent:
             self.requests["offsets"] += 2
@@ -118,6 +123,21 @@ class AskedCluster:
         self.asked_for.append("earliest" if earliest else "latest")
         self.asked_offsets.update(partitions)
         return {key: self._offset(key, earliest) for key in partitions}
+
+    def _list_times(self, specs: Mapping[tuple[str, int], Any]) -> dict[tuple[str, int], Any]:
+        self.requests["times"] += 1
+        if self.requests["times"] - 1 in self.silent:
+            raise EventLogUnavailableError("no answer")
+        return {key: self._time(self.times.get(key, (-1, -1)), spec) for key, spec in specs.items()}
+
+    @staticmethod
+    def _time(told: Any, spec: Any) -> Any:
+        if isinstance(told, KafkaError):
+            return told
+        offset, timestamp_ms = told
+        if spec is not OffsetSpec.max_timestamp() and timestamp_ms < spec._value:
+            offset = timestamp_ms = -1
+        return SimpleNamespace(offset=offset, timestamp=timestamp_ms)
 
     def _offset(self, key: tuple[str, int], earliest: bool) -> Any:
         told = self.offsets.get(key, (0, 100, 0))

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.errors import (
     EventLogUnavailableError,
     MetadataTopicNotFoundError,
 )
-from airflow_provider_rlmm.core.log.answers import NotTold, PartitionLook, ServedRecord, TopicLook
+from airflow_provider_rlmm.core.log.answers import NewestRecord, NotTold, PartitionLook, ServedRecord, TopicLook
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from tests.unit.core.log.kafka.asked_cluster import METADATA_TOPIC, AskedCluster
 
@@ -119,6 +119,32 @@ def test_a_request_without_an_answer_leaves_the_others_and_brokers_that_are_away
     cluster.silent = set(range(10))
     with pytest.raises(EventLogUnavailableError):
         cluster.leaders.look(wide)
+
+
+# -- times
+
+
+def test_the_times_of_records_are_asked_for_many_at_once(cluster: AskedCluster) -> None:
+    cluster.times = {("orders", 0): (70, 5_000), ("orders", 1): DENIED}
+    found = cluster.leaders.newest_records([*ORDERS[:2], PAYMENTS])
+    assert (found[ORDERS[0]], found[PAYMENTS]) == (NewestRecord(70, 5_000), None)
+    denied = found[ORDERS[1]]
+    assert isinstance(denied, NotTold)
+    assert "does not tell the times of records: TOPIC_AUTHORIZATION_FAILED" in denied.why
+    assert cluster.leaders.first_since({ORDERS[0]: 5_000}) == {ORDERS[0]: 70}
+    assert cluster.leaders.first_since({ORDERS[0]: 5_001, PAYMENTS: 0}) == {ORDERS[0]: None, PAYMENTS: None}
+    assert cluster.requests == {"times": 3}
+
+
+def test_brokers_that_tell_no_times_are_not_asked_for_ever(cluster: AskedCluster) -> None:
+    wide = [TopicIdPartition(UUID(int=9), "wide", n) for n in range(5_000)]
+    cluster.silent = {1}
+    found = cluster.leaders.newest_records(wide)
+    assert [isinstance(found[tip], NotTold) for tip in wide] == [500 <= n < 1_000 for n in range(5_000)]
+    cluster.requests.clear()
+    cluster.silent = set(range(100))
+    assert set(cluster.leaders.newest_records(wide).values()) == {NotTold("no answer")}
+    assert cluster.requests == {"times": 3}
 
 
 # -- records
