@@ -102,7 +102,7 @@ COPYING = [
     _guard("takes back a finished copy", "    if state.was_copied(segment_id):"),
     _guard(
         "finishes with more custom metadata than brokers allow",
-        '        if len(event.custom_metadata or b"") > MAX_CUSTOM_METADATA_BYTES:',
+        '        if len(event.custom_metadata or b"") > state.most_custom_metadata:',
     ),
     Mutation(
         "copy guard",
@@ -460,11 +460,27 @@ COPYING = [
         "",
         f"{_COPIER}test_files_that_change_while_they_are_copied_have_the_copy_taken_back",
     ),
+    Mutation(
+        "custom metadata",
+        "announces a copy that may have more custom metadata than brokers take",
+        SEGMENT_COPY,
+        "        self._context.require_custom_metadata(self._announcement(segment, self._context.clock()))\n",
+        "",
+        f"{_COPIER}test_custom_metadata_that_brokers_would_not_take_is_refused_before_the_first_event",
+    ),
+    Mutation(
+        "custom metadata",
+        "takes what some brokers take for what all take",
+        "features/copying/announcing.py",
+        "least = min(told.values(), default=",
+        "least = max(told.values(), default=",
+        "features/copying/test_announcing.py::test_the_least_of_all_brokers_counts",
+    ),
     switched_off(
         SEGMENT_COPY,
         "custom metadata",
         "leaves a copy with too much custom metadata",
-        '        if len(custom_metadata or b"") > MAX_CUSTOM_METADATA_BYTES:',
+        "        if too_large is not None:",
         f"{_COPIER}test_custom_metadata_that_brokers_do_not_take_has_the_copy_taken_back",
     ),
     Mutation(

@@ -18,7 +18,6 @@ from airflow_provider_rlmm.core.log.protocol import MetadataTopic
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
-    MAX_CUSTOM_METADATA_BYTES,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -41,6 +40,10 @@ _BEFORE = {
 
 class ReplayedCopies(Protocol):
     """What the guard must know about a user partition, and about the cluster, to judge a copier's event."""
+
+    @property
+    def most_custom_metadata(self) -> int:
+        """How much custom metadata brokers take, bytes."""
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """Return the segment as of the replay, ``None`` where it is not known or finished."""
@@ -147,7 +150,7 @@ def _check_update(event: RemoteLogSegmentMetadataUpdate, state: ReplayedCopies) 
     if state.was_copied(segment_id):
         raise UnsafeEventError(f"the copy of {segment_id} was finished: a copier never takes it back")
     if event.state is _FINISHED:
-        if len(event.custom_metadata or b"") > MAX_CUSTOM_METADATA_BYTES:
+        if len(event.custom_metadata or b"") > state.most_custom_metadata:
             raise UnsafeEventError(
                 f"{len(event.custom_metadata or b'')} bytes of custom metadata of {segment_id} are too many"
             )

@@ -39,7 +39,7 @@ NOT_SAID = -1
 """What a record of api version 0 says of a leader epoch or an end offset that only version 1 names."""
 
 MAX_CUSTOM_METADATA_BYTES = 128
-"""The most custom metadata that a copier may write (Kafka: ``remote.log.metadata.custom.metadata.max.bytes``)."""
+"""Kafka's default for the most custom metadata of a segment (``remote.log.metadata.custom.metadata.max.bytes``)."""
 
 
 def kafka_uuid_str(value: UUID) -> str:

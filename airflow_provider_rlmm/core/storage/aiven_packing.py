@@ -49,6 +49,9 @@ MAX_CHUNK_BYTES: Final = 2**28
 _CHUNK_SIZE: Final = "chunk.size"
 _COMPRESSION: Final = "compression.enabled"
 _ENCRYPTION: Final = "encryption.enabled"
+_MOST_BESIDE_LOG: Final = 64 * 2**20
+"""Bytes of indexes and manifest of a segment, generously: they count by the digits of a sum."""
+
 _FIELDS: Final = "custom.metadata.fields.include"
 _PROPERTIES: Final = (_CHUNK_SIZE, _COMPRESSION, _ENCRYPTION, _FIELDS)
 _FIELD_NAMES: Final = {"REMOTE_SIZE": "remote_size", "OBJECT_PREFIX": "object_prefix", "OBJECT_KEY": "object_key"}
@@ -202,11 +205,17 @@ class AivenPacker:
         manifest = self._manifest(metadata, places, chunks)
         yield f"{stem}.rsm-manifest", manifest
         log_bytes = sum(chunks) if self._packing.compressed else metadata.segment_size_in_bytes
+        return self._custom_metadata(stem, log_bytes + len(indexes) + len(manifest))
+
+    def most_custom_metadata_bytes(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """See :class:`~airflow_provider_rlmm.core.storage.segment_files.SegmentPacker`; only the size is not known yet."""
+        stem = self._layout.segment_stem(metadata, self._layout.places[0])
+        return len(self._custom_metadata(stem, 2 * metadata.segment_size_in_bytes + _MOST_BESIDE_LOG) or b"")
+
+    def _custom_metadata(self, stem: str, remote_size: int) -> bytes | None:
         whole: dict[str, Any] = {
-            "remote_size": log_bytes + len(indexes) + len(manifest),
-            "object_prefix": self._prefix,
-            "object_key": stem.removeprefix(self._prefix),
-        }
+            "remote_size": remote_size, "object_prefix": self._prefix, "object_key": stem.removeprefix(self._prefix)
+        }  # fmt: skip
         return write_custom_metadata(AivenCustomMetadata(**{name: whole[name] for name in self._packing.kept}))
 
     def _compressed(self, log: Path, sizes: list[int]) -> Iterator[bytes]:

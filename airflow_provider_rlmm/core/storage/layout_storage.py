@@ -165,6 +165,10 @@ class LayoutRemoteStorageManager:
             return str(e)
         return None
 
+    def most_custom_metadata_bytes(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
+        return self._known_packer().most_custom_metadata_bytes(metadata)
+
     def _known_packer(self) -> SegmentPacker:
         return self._packer or self._layout.packer(self._calls.get, ())
 

@@ -109,7 +109,9 @@ class TemplateLayout:
 
     def below(self, key_prefix: str) -> Layout:
         """See :class:`Layout`."""
-        return TemplateLayout(self.name, self._pattern.text, self.suffixes, key_prefixes=(key_prefix,))
+        return TemplateLayout(
+            self.name, self._pattern.text, self.suffixes, key_prefixes=(key_prefix,), files=self._files
+        )
 
     def partition_prefix(self, topic_id_partition: TopicIdPartition, place: Place | None = None) -> str:
         """See :class:`Layout`."""
@@ -469,3 +471,7 @@ class PlainPacker:
             yield self._layout.object_key(metadata, index_type), content
         yield self._layout.object_key(metadata, None), data.log_segment
         return None
+
+    def most_custom_metadata_bytes(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """See :class:`SegmentPacker`: it has none."""
+        return 0

@@ -177,6 +177,14 @@ class RemoteStorageManager(Protocol):
     def obstacle_to_copies(self) -> str | None:
         """Tell why no segment can be copied, and what to do; ``None`` where nothing more has to be known for it."""
 
+    def most_custom_metadata_bytes(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """
+        Return how large the custom metadata of a copy can be, bytes; before anything is copied.
+
+        :param metadata: the segment.
+        :raises ConfigurationError: if there is an :meth:`obstacle_to_copies`.
+        """
+
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> bytes:

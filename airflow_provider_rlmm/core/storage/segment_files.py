@@ -103,3 +103,10 @@ class SegmentPacker(Protocol):
         :return: custom metadata of the copy, ``None`` where the layout has none.
         :raises LogDirectoryError: if a file cannot be read, or is written to meanwhile.
         """
+
+    def most_custom_metadata_bytes(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """
+        Return how large that custom metadata can be, bytes; 0 where the layout has none.
+
+        :param metadata: the segment.
+        """

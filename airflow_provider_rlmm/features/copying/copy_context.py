@@ -12,13 +12,14 @@ from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock, system
 from airflow_provider_rlmm.core.base.errors import CopyRefusedError
 from airflow_provider_rlmm.core.log.living_leader import LivingLeader
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
-from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootCheck, RootExpectation
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
+from airflow_provider_rlmm.features.copying.announcing import CustomMetadataLimit
 from airflow_provider_rlmm.features.copying.questions import COPIER
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
 
@@ -45,6 +46,13 @@ class SeenStorage(Protocol):
     def obstacle_to_copies(self) -> str | None:
         """Tell why no segment can be copied, and what to do; ``None`` where nothing more has to be known for it."""
 
+    def most_custom_metadata_bytes(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """
+        Return how large the custom metadata of a copy can be, bytes.
+
+        :param metadata: the segment, before it is copied.
+        """
+
     def missing_keys(self, keys: Collection[str]) -> frozenset[str]:
         """
         Return those of some keys that are not listed.
@@ -70,6 +78,7 @@ class CopyContext:
     :param clock: time, proven; it goes into the events.
     :param monotonic: ms, only ever growing.
     :param metrics: what is counted.
+    :param custom_metadata: how much custom metadata brokers take.
     """
 
     log: MetadataLogReader
@@ -83,6 +92,7 @@ class CopyContext:
     clock: Clock = system_clock
     monotonic: Clock = monotonic_clock
     metrics: RemoteLogMetrics = field(default_factory=RemoteLogMetrics)
+    custom_metadata: CustomMetadataLimit = field(default_factory=CustomMetadataLimit)
 
     @property
     def gate(self) -> Gate:
@@ -98,3 +108,14 @@ class CopyContext:
         """
         if (obstacle := self.storage.obstacle_to_copies()) is not None:
             raise CopyRefusedError(f"{topic_id_partition} is not copied: {obstacle}")
+
+    def require_custom_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """
+        Refuse a segment whose copy could have more custom metadata than brokers take.
+
+        :param metadata: what is to be announced.
+        :raises CopyRefusedError: naming the setting.
+        """
+        size = self.storage.most_custom_metadata_bytes(metadata)
+        if (obstacle := self.custom_metadata.obstacle(size, metadata.remote_log_segment_id)) is not None:
+            raise CopyRefusedError(obstacle)

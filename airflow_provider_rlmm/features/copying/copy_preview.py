@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from airflow_provider_rlmm.features.copying.announcing import announcement
 from airflow_provider_rlmm.features.copying.copy_context import CopyContext
 from airflow_provider_rlmm.features.copying.copy_source import CopySource
 from airflow_provider_rlmm.features.copying.followed_partition import FollowedPartition
@@ -25,4 +26,6 @@ def preview(context: CopyContext, source: CopySource) -> Candidates:
     context.require_layout(source.topic_id_partition)
     situation = FollowedPartition(context, source).first_look()
     found = situation.candidates()
+    for segment in found.segments[: context.limits.max_segments]:
+        context.require_custom_metadata(announcement(source.topic_id_partition, segment, context.clock()))
     return replace(found, hole=situation.hole(found.segments[: context.limits.max_segments]))

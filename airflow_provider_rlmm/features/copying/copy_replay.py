@@ -17,6 +17,7 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
+    MAX_CUSTOM_METADATA_BYTES,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
@@ -151,10 +152,12 @@ class CopyBelief:
 
     :param replay: the replayed history.
     :param situation: the moment that was put together from it.
+    :param most_custom_metadata: what brokers take, bytes.
     """
 
     replay: CopyReplay
     situation: CopySituation
+    most_custom_metadata: int = MAX_CUSTOM_METADATA_BYTES
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """See :class:`~airflow_provider_rlmm.core.log.copy_guard.ReplayedCopies`."""

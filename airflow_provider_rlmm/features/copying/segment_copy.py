@@ -11,7 +11,6 @@ DELETE_SEGMENT_STARTED, deletes no object where that was a COPY_SEGMENT_FINISHED
 from __future__ import annotations
 
 import logging
-import uuid
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base.errors import (
@@ -24,8 +23,6 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.log.protocol import Failed
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
-    MAX_CUSTOM_METADATA_BYTES,
-    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     SegmentEvent,
@@ -33,6 +30,7 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
+from airflow_provider_rlmm.features.copying.announcing import announcement
 from airflow_provider_rlmm.features.copying.copy_context import CopyContext
 from airflow_provider_rlmm.features.copying.copy_pace import CopyPace
 from airflow_provider_rlmm.features.copying.copy_replay import CopyBelief
@@ -98,6 +96,7 @@ class SegmentCopier(FollowedPartition):
         :return: the segment as it was finished.
         :raises RlmmError: if it was not copied; it was taken back then, or a later run takes it back.
         """
+        self._context.require_custom_metadata(self._announcement(segment, self._context.clock()))
         ready = self._source.verify(segment)
         proof = self._compare(segment, situation)
         situation = self.look(proof.end)
@@ -131,19 +130,7 @@ class SegmentCopier(FollowedPartition):
         return proof
 
     def _announcement(self, segment: LocalSegment, now_ms: int) -> RemoteLogSegmentMetadata:
-        return RemoteLogSegmentMetadata(
-            RemoteLogSegmentId(self._source.topic_id_partition, uuid.uuid4()),
-            segment.base_offset,
-            segment.end_offset,
-            segment.max_timestamp_ms,
-            COPIER_BROKER_ID,
-            now_ms,
-            segment.size_in_bytes,
-            None,
-            _STARTED,
-            segment.leader_epochs,
-            segment.txn_index_empty,
-        )
+        return announcement(self._source.topic_id_partition, segment, now_ms)
 
     def _announce(self, metadata: RemoteLogSegmentMetadata, situation: CopySituation) -> None:
         self._context.metrics.mark(RemoteLogMetric.COPY_REQUESTS)
@@ -168,12 +155,11 @@ class SegmentCopier(FollowedPartition):
         custom_metadata = self._writer.copy(metadata, ready.data, pace)
         ready.check_unchanged()
         update = self._update(metadata, _FINISHED, custom_metadata)
-        if len(custom_metadata or b"") > MAX_CUSTOM_METADATA_BYTES:
+        # It was foretold; who cannot foretell it is not believed.
+        too_large = self._context.custom_metadata.obstacle(len(custom_metadata or b""), metadata.remote_log_segment_id)
+        if too_large is not None:
             self._writer.delete(metadata.with_update(update))
-            raise CopyRefusedError(
-                f"the storage layout makes {len(custom_metadata or b'')} bytes of custom metadata of "
-                f"{metadata.remote_log_segment_id}: brokers take {MAX_CUSTOM_METADATA_BYTES} at most"
-            )
+            raise CopyRefusedError(too_large)
         finished = metadata.with_update(update)
         if missing := storage.missing_keys(storage.layout.required_keys(finished)):
             raise StorageUnavailableError(f"{min(missing)} was copied and is not in storage: copy it again")
@@ -243,7 +229,8 @@ class SegmentCopier(FollowedPartition):
             error.add_note(f"It is not taken back yet, a later run does that: {e}")
 
     def _publish(self, event: SegmentEvent, situation: CopySituation) -> None:
-        outcome = self._writer.publish(event, CopyBelief(self.replay, situation))
+        belief = CopyBelief(self.replay, situation, self._context.custom_metadata.most_bytes)
+        outcome = self._writer.publish(event, belief)
         if isinstance(outcome, Failed):
             raise PublishFailedError(
                 f"{event.state.name} of {event.remote_log_segment_id} was not written: {outcome.reason}"

@@ -75,6 +75,7 @@ def copy_topic(
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
     from airflow_provider_rlmm.core.plans.plan_files import write_document
+    from airflow_provider_rlmm.features.copying.announcing import limit_of_brokers
     from airflow_provider_rlmm.features.copying.copy_context import CopyContext
 
     session.require_running(dry_run=dry_run)
@@ -96,6 +97,7 @@ def copy_topic(
             should_stop=session.should_stop,
             clock=session.clock,
             metrics=metrics,
+            custom_metadata=limit_of_brokers(session.access.get_cluster_topics()),
         )
         wrong_root = _wrong_root(session, replay, storage, context, effects)
         copies = (_copy_partition(effects, context, disk, p, wrong_root) for p in wanted)

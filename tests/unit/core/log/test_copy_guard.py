@@ -50,6 +50,7 @@ class Copies:
     asked: UUID | None = METADATA_TOPIC_ID
     verified: bool = True
     judged: list[RemoteLogSegmentMetadata] = field(default_factory=list)
+    most_custom_metadata: int = 128
 
     def segment(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         return replace(ADD, state=self.state) if self.state is not None else None
@@ -98,6 +99,7 @@ ACCEPTED: list[tuple[Any, Copies]] = [
     (ADD, Copies(None)),
     (step(S.COPY_SEGMENT_FINISHED), Copies()),
     (step(S.COPY_SEGMENT_FINISHED, custom_metadata=b"x" * 128), Copies()),
+    (step(S.COPY_SEGMENT_FINISHED, custom_metadata=b"x" * 144), Copies(most_custom_metadata=144)),
     (step(S.DELETE_SEGMENT_STARTED), Copies()),
     (step(S.DELETE_SEGMENT_FINISHED), Copies(S.DELETE_SEGMENT_STARTED)),
 ]

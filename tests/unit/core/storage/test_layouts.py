@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, UnsafeObj
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.topic_names import is_legal_topic_name
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout, layout_named
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout, TemplateLayout, layout_named
 from tests.contracts.remote_storage import ILLEGAL_TOPIC_NAMES, LAYOUT, segment
 
 REAL_LISTING = Path(__file__).parents[3] / "data" / "real_remote_listing.txt"
@@ -161,6 +161,17 @@ def test_required_keys() -> None:
 @pytest.mark.parametrize("directory", ["", "kafka-tiered-storage/", "kafka-tiered-storage/x", "other/a-0-" + ID])
 def test_foreign_directories_have_no_topic_id(directory: str) -> None:
     assert LAYOUT.topic_id_of_directory(directory) is None
+
+
+def test_a_layout_below_another_prefix_is_the_same_in_all_else() -> None:
+    files = {None: ".log", IndexType.OFFSET: ".index"}
+    template = TemplateLayout(
+        "ours", "{topic}/{topic_id}/{partition}/{segment_id}", {".log": True, ".index": True}, files=files
+    )
+    below = template.below("former/")
+    assert [place.prefix for place in below.places] == ["former/"]
+    for kind in files:
+        assert below.object_key(segment(1), kind) == f"former/{template.object_key(segment(1), kind)}"
 
 
 def test_layouts_are_found_by_name() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -40,9 +41,16 @@ from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteLogMetrics
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.core.storage.layouts import AivenLayout, LayoutOptions, TemplateLayout, layout_named
+from airflow_provider_rlmm.core.storage.layouts import (
+    AivenLayout,
+    LayoutOptions,
+    PlainPacker,
+    TemplateLayout,
+    layout_named,
+)
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.features.copying.announcing import CustomMetadataLimit
 from airflow_provider_rlmm.features.copying.rules import COPY_WITHOUT_LEADER, CopyLimits
 from tests.unit.features.copying.copying import (
     HOUR_MS,
@@ -618,6 +626,23 @@ def test_custom_metadata_that_brokers_do_not_take_has_the_copy_taken_back(
     assert world.said() == SEGMENT_TAKEN_BACK
     assert (report.needs_person, world.objects_of_nobody()) == (True, set())
     assert "129 bytes of custom metadata" in str(report.stopped_by)
+
+
+def test_custom_metadata_that_brokers_would_not_take_is_refused_before_the_first_event(
+    world: CopyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlainPacker, "most_custom_metadata_bytes", lambda *_: 144)
+    report = world.copy()
+    assert (report.copied, world.said(), report.needs_person) == ((), [], True)
+    said = (
+        "up to 144 bytes of custom metadata of .* brokers take 128 at most .Kafka's default.: raise remote.log.metadata"
+    )
+    assert re.search(said, str(report.stopped_by))
+    with pytest.raises(CopyRefusedError, match=said):
+        world.preview()
+    world.options["custom_metadata"] = CustomMetadataLimit(144, "said by the test")
+    assert len(world.preview().segments) == 4
+    assert len(world.copy().copied) == 4
 
 
 @pytest.mark.parametrize("size", [0, 1, 128])

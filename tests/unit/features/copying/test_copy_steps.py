@@ -25,6 +25,8 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.runs.cleaner_session import cleaner_session
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
+from airflow_provider_rlmm.core.storage.layouts import PlainPacker
+from airflow_provider_rlmm.features.copying.announcing import CUSTOM_METADATA_SETTING
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
 from airflow_provider_rlmm.features.copying.steps import copy_topic
 from tests.access import ClusterAccess, source_of
@@ -105,6 +107,20 @@ def test_a_dry_run_says_what_would_go_and_writes_nothing(world: Decommissioned, 
     left = {file for file in recorder.files() if not any(remembered in file for remembered in REMEMBERED)}
     assert left == {"work/run/copy.json"}
     assert told.bytes == sum(len(b.to_bytes()) for start in (0, 30, 60) for b in batches(start))
+
+
+def test_brokers_are_asked_how_much_custom_metadata_they_take(
+    world: Decommissioned, copy: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlainPacker, "most_custom_metadata_bytes", lambda *_: 100)
+    events = world.events
+    world.topics.broker_settings = {1: {CUSTOM_METADATA_SETTING: "100"}, 2: {CUSTOM_METADATA_SETTING: "99"}}
+    for dry_run in (True, False):
+        refused = [p.refused or p.stopped_by for p in copy(dry_run=dry_run).partitions]
+        assert all("brokers take 99 at most" in str(why) for why in refused)
+    assert world.events == events
+    world.topics.broker_settings[2] = {CUSTOM_METADATA_SETTING: "100"}
+    assert copy().segments == 6
 
 
 @pytest.mark.parametrize("settings", [{"allow_writes": True}, {"allow_writes": False}])
