@@ -24,6 +24,22 @@ _PATTERNS = "core/storage/test_key_pattern.py::"
 SEGMENT_STORAGE = [
     Mutation(
         "listings",
+        "believes the order of an account that may have folders",
+        LAYOUT_STORAGE,
+        "            by_key = self.inspector is not None and self.inspector.is_flat()\n",
+        "            pass\n",
+        f"{_ORDER}test_an_account_of_azure_lists_by_key_only_where_it_says_that_it_is_flat",
+    ),
+    Mutation(
+        "listings",
+        "takes an account that does not tell whether it has folders for one without",
+        "core/storage/azure_settings.py",
+        "                return told is False\n        return False\n",
+        "                return told is False\n        return True\n",
+        "core/storage/test_bucket_settings.py::test_an_account_of_azure_is_flat_only_where_it_says_so",
+    ),
+    Mutation(
+        "listings",
         "takes a listing that broke off for a whole one",
         "core/storage/listings_ahead.py",
         "            if isinstance(page, BaseException):\n                raise page\n",
@@ -105,7 +121,7 @@ SEGMENT_STORAGE = [
         "listings",
         "takes any server for one that lists by key",
         LISTING_ORDER,
-        "        and not location.endpoint\n",
+        "        and not _has_address_of_its_own(location)\n",
         "",
         f"{_ORDER}test_only_services_that_say_so_list_by_key",
     ),

@@ -148,6 +148,9 @@ def test_a_blob_with_a_snapshot_is_foretold_and_stays_with_what_to_do(azurite: A
     azurite.fill()
     with BlobServiceClient(azurite.host, KEY) as service, service.get_blob_client(CONTAINER, KEYS[1]) as blob:
         assert "none of" in opened().deletion_effect().why
+        inspector = opened().inspector
+        assert inspector is not None
+        assert inspector.is_flat(), "the emulator has no folders"
         blob.create_snapshot()
         effect = opened().deletion_effect()
         assert f"1 of {len(KEYS)} blobs have snapshots" in effect.why
@@ -169,6 +172,9 @@ def test_what_a_signature_may_not_ask_is_said(azurite: Azurite, connect: Connect
     )
     assert "whether soft delete keeps what is deleted is not known (" in said
     assert "none of 0 blobs has a snapshot" in said
+    inspector = opened().inspector
+    assert inspector is not None
+    assert not inspector.is_flat(), "the emulator tells it of accounts only, which this may not ask"
     assert "sig=" not in said
 
 

@@ -13,6 +13,7 @@ https://learn.microsoft.com/azure/storage/blobs/immutable-container-level-worm-p
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,6 +21,8 @@ from typing import Any, Final
 
 from airflow_provider_rlmm.core.storage.bucket_settings import as_prefix
 from airflow_provider_rlmm.core.storage.hidden_copies import EXPIRE_RULES, DeletionEffect, Freed
+
+logger = logging.getLogger(__name__)
 
 _BLOBS_LOOKED_AT: Final = 5_000
 """Below each prefix: what Azure lists in one page at most."""
@@ -73,6 +76,30 @@ class AzureContainerInspector:
         effect = held or _of_account(service)
         snapshots, refused = self._snapshots(container, [self._root + prefix for prefix in prefixes])
         return replace(effect, why="; ".join(filter(None, [effect.why, unknown, snapshots])), refused=refused)
+
+    def is_flat(self) -> bool:
+        """
+        See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`.
+
+        Get Account Information says it: asked of the account, then of the container, as a signature of the container may.
+        """
+        try:
+            service = self._service()
+            clients = (service, service.get_container_client(self._container))
+        except Exception as e:
+            logger.info(
+                "every listing goes to its end, as nobody can ask whether the account has folders: %s", _failure(e)
+            )
+            return False
+        for client in clients:
+            try:
+                told = client.get_account_information().get("is_hns_enabled")
+            except Exception as e:
+                logger.info("whether the account has folders is not told: %s", _failure(e))
+                continue
+            if told is not None:
+                return told is False
+        return False
 
     def _of_container(self, container: Any) -> tuple[DeletionEffect | None, str]:
         """Return what the container decides, ``None`` where it leaves that to the account; and what it does not tell."""

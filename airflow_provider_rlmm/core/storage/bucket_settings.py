@@ -47,6 +47,10 @@ class S3BucketInspector:
         with _without_debug("botocore"):
             return self._look(prefixes)
 
+    def is_flat(self) -> bool:
+        """See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`; buckets have none."""
+        return True
+
     def _look(self, prefixes: Sequence[str]) -> DeletionEffect:
         try:
             client = self._client()
@@ -132,6 +136,10 @@ class GcsBucketInspector:
         if days is None:
             return DeletionEffect(Freed.NEVER, why, rule=EXPIRE_RULES["gs"], uploads=uploads)
         return DeletionEffect(Freed.LATER, why, days + soft_days, uploads=uploads)
+
+    def is_flat(self) -> bool:
+        """See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`; all are listed by key."""
+        return True
 
 
 @contextmanager

@@ -109,6 +109,9 @@ class BucketInspector(Protocol):
         :param prefixes: where the objects lie, below the storage root.
         """
 
+    def is_flat(self) -> bool:
+        """Tell whether the store is known to have no folders, by which it would list in another order than by key."""
+
 
 EXPIRE_RULES: Final[Mapping[str, str]] = {
     "s3": "set a lifecycle rule for these prefixes with NoncurrentVersionExpiration (NoncurrentDays, without "

@@ -40,7 +40,7 @@ from airflow_provider_rlmm.core.storage.hidden_copies import (
 )
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
-from airflow_provider_rlmm.core.storage.listing_order import ListingOrder, lists_by_key
+from airflow_provider_rlmm.core.storage.listing_order import ONLY_FLAT, ListingOrder, lists_by_key
 from airflow_provider_rlmm.core.storage.object_calls import ObjectCalls
 from airflow_provider_rlmm.core.storage.remote_storage import DeletionReport, Folder, SegmentDeletion, StoredObject
 from airflow_provider_rlmm.core.storage.root import (
@@ -248,7 +248,11 @@ class LayoutRemoteStorageManager:
 
     @cached_property
     def _order(self) -> ListingOrder:
-        return ListingOrder(lists_by_key(self._calls.location(""), self._layout))
+        location = self._calls.location("")
+        by_key = lists_by_key(location, self._layout)
+        if by_key and location.scheme in ONLY_FLAT:
+            by_key = self.inspector is not None and self.inspector.is_flat()
+        return ListingOrder(by_key)
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""

@@ -3,9 +3,9 @@
 Where a listing may end before the end of its folder.
 
 A listing that is ended early shows what is there. It shows what is not there only where a store lists by key, and says so:
-on an S3 bucket of AWS and on Google Cloud Storage. A key below the one before it ends that trust for as long as the storage
-is open, and what had been looked for in this way is looked for again. Every other store lists each folder to its end where
-something is to be absent. Pure: no call is made here.
+on an S3 bucket of AWS, on Google Cloud Storage, and in an account of Azure without a hierarchical namespace. A key below the
+one before it ends that trust for as long as the storage is open, and what had been looked for in this way is looked for
+again. Every other store lists each folder to its end where something is to be absent. Pure: no call is made here.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ logger = logging.getLogger(__name__)
 DOCUMENTED: Final[Mapping[str, str]] = {
     "s3": "https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html",
     "gs": "https://cloud.google.com/storage/docs/json_api/v1/objects/list",
+    "az": "https://learn.microsoft.com/dotnet/api/azure.storage.blobs.blobcontainerclient.getblobsasync",
 }
-"""
-Scheme of a store at its service's own address → where the service says that it lists by key, in the order of UTF-8.
+"""Scheme of a store at its service's own address → where the service says that it lists by key."""
 
-Azure is not in it: accounts with a hierarchical namespace list in another order, and nothing here can tell them apart.
+ONLY_FLAT: Final = frozenset({"az"})
+"""
+Schemes of which that is true only where the store is flat: accounts of Azure with a hierarchical namespace list by folders.
+
+See https://github.com/Azure/azure-sdk-for-go/issues/24210.
 """
 
 _ALIASES: Final = ("s3alias", "--op-s3", "--ol-s3", ".mrap")
@@ -47,10 +51,15 @@ def lists_by_key(location: Location, layout: Layout) -> bool:
     """
     return (
         location.scheme in DOCUMENTED
-        and not location.endpoint
+        and not _has_address_of_its_own(location)
         and not location.bucket.endswith(_ALIASES)
         and not any(suffix.startswith("/") for suffix in layout.suffixes)
     )
+
+
+def _has_address_of_its_own(location: Location) -> bool:
+    # Azure's accounts are part of where a root lies, with or without an address.
+    return "://" in location.endpoint if location.scheme == "az" else bool(location.endpoint)
 
 
 class ListingOrder:

@@ -159,6 +159,9 @@ class Settings:
         assert list(prefixes) == ["kafka-tiered-storage/"]
         return self.effect
 
+    def is_flat(self) -> bool:
+        return True
+
 
 def test_a_bucket_that_keeps_what_is_deleted_stops_the_run_before_anything_is_marked(cluster: Cluster) -> None:
     cluster.storage.inspector = Settings(Freed.NEVER)

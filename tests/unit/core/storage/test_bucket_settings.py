@@ -207,6 +207,7 @@ class Azure:
         nothing = dict.fromkeys(("has_legal_hold", "has_immutability_policy"), False)
         self._properties = nothing | {"immutable_storage_with_versioning_enabled": None} | (container or {})
         self._pages, self._soft_days, self._refuses = pages or {}, soft_days, refuses
+        self.account: dict[str, Any] = {}
 
     def _may(self, call: str) -> None:
         if call in self._refuses:
@@ -231,6 +232,10 @@ class Azure:
         parts = [[blob.partition("@") for blob in page] for page in self._pages.get(name_starts_with, [])]
         pages = [[SimpleNamespace(name=n, snapshot=at or None) for n, _, at in page] for page in parts]
         return SimpleNamespace(by_page=lambda: Pages(pages))
+
+    def get_account_information(self) -> Any:
+        self._may("account")
+        return self.account
 
     def look(self) -> DeletionEffect:
         return AzureContainerInspector(lambda: self, "c", "root").look(PREFIXES)
@@ -312,6 +317,28 @@ def test_what_azure_does_not_let_one_see_is_said_with_the_right(refuses: str, sa
     assert "a text of" not in effect.sentence
     assert re.search(said, together(effect, by_versions("az", [None])).sentence)
     effect.require_freed(())
+
+
+@pytest.mark.parametrize(
+    ("account", "is_flat"), [({"is_hns_enabled": False}, True), ({"is_hns_enabled": True}, False), ({}, False)]
+)
+def test_an_account_of_azure_is_flat_only_where_it_says_so(account: dict[str, Any], is_flat: bool) -> None:
+    for refuses in ("", "account"):
+        service = Azure(refuses=refuses)
+        service.account = account
+        told = AzureContainerInspector(lambda service=service: service, "c").is_flat()
+        assert told == (is_flat and not refuses)
+
+
+def test_a_signature_of_the_container_asks_by_the_container() -> None:
+    container = Azure()
+    container.account = {"is_hns_enabled": False}
+
+    def refuse() -> Any:
+        raise AzureError("a text of the server's")
+
+    service = SimpleNamespace(get_account_information=refuse, get_container_client=lambda _: container)
+    assert AzureContainerInspector(lambda: service, "c").is_flat()
 
 
 def test_without_a_client_of_azure_what_nobody_asks_is_said() -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import StorageUnavailableError
 from airflow_provider_rlmm.core.storage import layout_storage
 from airflow_provider_rlmm.core.storage.deletion import Lookup
+from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, LocalTieredStorageLayout
@@ -100,13 +101,16 @@ def test_one_stem_may_begin_another() -> None:
         ("s3://bucket", {"aws_endpoint": "https://minio.example:9000"}, False),
         ("s3://some-abcdefghij-s3alias", {"aws_region": "eu-central-1"}, False),
         ("s3://some-outpost--op-s3", {"aws_region": "eu-central-1"}, False),
-        ("az://container", {"account_name": "account"}, False),
+        ("az://container", {"account_name": "account"}, True),
+        ("abfss://container@account.dfs.core.windows.net/x", {}, True),
+        ("az://container", {"account_name": "account", "endpoint": "https://ours.example"}, False),
+        ("abfss://container@account.dfs.core.chinacloudapi.cn", {}, False),
     ],
 )
 def test_only_services_that_say_so_list_by_key(
     uri: str, options: dict[str, str], by_key: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
     location = location_of(open_store(uri, {**options, "skip_signature": "true"}), "")
     assert lists_by_key(location, LAYOUT) == by_key
@@ -121,6 +125,33 @@ def test_segments_with_folders_of_their_own_are_listed_to_the_end() -> None:
     assert lists_by_key(Location("s3", bucket="bucket"), AivenLayout("tiered/"))
     assert not lists_by_key(Location("s3", bucket="bucket"), in_house_template())
     assert not lists_by_key(Location("file"), LAYOUT)
+
+
+class Namespace:
+    """The settings of an account of Azure, as far as listings are concerned."""
+
+    tells_versions = False
+
+    def __init__(self, flat: bool) -> None:
+        self._flat = flat
+
+    def look(self, prefixes: Sequence[str]) -> DeletionEffect:
+        return DeletionEffect(Freed.UNKNOWN, "")
+
+    def is_flat(self) -> bool:
+        return self._flat
+
+
+@pytest.mark.parametrize(("inspector", "after"), [(Namespace(flat=True), 1), (Namespace(flat=False), 450), (None, 450)])
+def test_an_account_of_azure_lists_by_key_only_where_it_says_that_it_is_flat(
+    inspector: Namespace | None, after: int
+) -> None:
+    memory = Memory(LAYOUT, documented=True)
+    memory.manager.where, memory.manager.inspector = Location("az", "account", "container"), inspector
+    memory.place(range(100))
+    report = memory.manager.delete_log_segments([segment(number) for number in range(10)], others=())
+    assert {deletion.outcome for deletion in report.segments} == {GONE}
+    assert memory.listed == 51 + after
 
 
 class Memory:
