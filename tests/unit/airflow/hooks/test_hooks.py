@@ -389,16 +389,32 @@ def test_a_root_of_this_cluster_is_recognised(hook: RemoteLogMetadataHook, tmp_p
     assert f"Its root id is {stamp.root_id} at file://" in hook.test_connection()[1]
 
 
-def test_a_bucket_that_keeps_what_is_deleted_is_a_finding(
-    hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("effect", "said"),
+    [
+        (
+            DeletionEffect(Freed.NEVER, "it has versions", rule="set a rule", uploads="uploads are kept"),
+            "Deleted objects are hidden, never freed: it has versions; set a rule. uploads are kept.",
+        ),
+        (
+            DeletionEffect(Freed.REFUSED, "it is held", rule="have that ended"),
+            "The store refuses deletion: it is held; have that ended.",
+        ),
+        (
+            DeletionEffect(Freed.AT_ONCE, "it keeps nothing", refused="a blob has snapshots"),
+            "Deletion frees space at once: it keeps nothing. a blob has snapshots.",
+        ),
+    ],
+)
+def test_what_deletion_cannot_do_in_a_bucket_is_a_finding(
+    hook: RemoteLogMetadataHook, monkeypatch: pytest.MonkeyPatch, effect: DeletionEffect, said: str
 ) -> None:
     manager = RemoteStorageHook().get_storage_manager()
-    effect = DeletionEffect(Freed.NEVER, "it has versions", rule="set a rule", uploads="uploads are kept")
     monkeypatch.setattr(manager, "deletion_effect", lambda: effect)
     monkeypatch.setattr(RemoteStorageHook, "get_storage_manager", lambda self: manager)
     good, text = hook.test_connection()
     assert not good
-    assert "Deleted objects are hidden, never freed: it has versions; set a rule. uploads are kept." in text
+    assert said in text
 
 
 def test_another_root_than_the_expected_one_is_a_finding(
