@@ -335,3 +335,56 @@ def test_a_leader_that_does_not_get_on_is_named_hours_later(
     deleted_of(leading, topic_id, before, 2)
     await_condition(lambda: ask("stuck")[0]["segments"] == 0, "the leader gets on", 60)
     assert ask("stuck")[0]["overdue_segments"] == 0
+
+
+def test_a_leader_that_cannot_copy_is_told_by_the_times_of_its_records(
+    leading: Leading, ask: Ask, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Little is written: one record in a segment that time has closed, one in the active segment."""
+    by_the_hour = {"segment.ms": str(HOUR_MS), "local.retention.ms": str(HOUR_MS)}
+    # The times of its copies show which time has passed.
+    other_id = tiering.create_tiered_topic(leading.kafka, "not-hanging", 1)
+    write(leading, "not-hanging", [0] * 2)
+    copied(leading, "not-hanging", other_id, 1)
+    leading.faults.fail("copy")
+    try:
+        topic_id = tiering.create_tiered_topic(leading.kafka, "hanging", 2, **by_the_hour)
+        produce_aged(leading, "hanging", 0, 5 * HOUR_MS, 0)
+        produce_aged(leading, "hanging", 1, HOUR_MS // 2)
+        # It begins its copy, fails, and takes it back, again and again.
+        await_condition(lambda: run(["retention", "hanging", "0"]) == 0, "a copy was begun", 60)
+        capsys.readouterr()
+        assert ask("hanging", "0")[0]["hanging"] is None
+        (document,) = (tmp_path / "work").glob(f"cluster-*/retention/{kafka_uuid_str(topic_id)}.json")
+        due = DueSegments.from_json(document.read_text())
+        assert due.partitions.keys() == {0}, "what waits in an active segment is nothing to remember"
+        waiting = due.partitions[0].waiting
+        assert waiting is not None
+        earlier = replace(due.partitions[0], waiting=replace(waiting, since_ms=waiting.since_ms - HOUR_MS))
+        document.write_text(replace(due, partitions={0: earlier}).to_json())
+        (row,) = ask("hanging", "0", code=4)
+        assert (row["hanging"]["copied_to"], row["hanging"]["waiting_offsets"]) == (0, 2)
+    finally:
+        leading.faults.heal()
+    copied(leading, "hanging", topic_id, 1)
+    await_condition(lambda: ask("hanging", "0")[0]["hanging"] is None, "the leader gets on", 60)
+
+
+@pytest.mark.rare
+def test_an_idle_leader_closes_its_active_segment_at_the_end_of_local_retention(leading: Leading) -> None:
+    """That is what an idle user partition is judged by: nothing is appended any more, and its segment is copied."""
+    hours = {"segment.ms": str(100 * HOUR_MS), "local.retention.ms": str(2 * HOUR_MS)}
+    topic_id = tiering.create_tiered_topic(leading.kafka, "idle-and-old", 2, **hours)
+    produce_aged(leading, "idle-and-old", 1, HOUR_MS)
+    produce_aged(leading, "idle-and-old", 0, 3 * HOUR_MS)
+    copied(leading, "idle-and-old", topic_id, 1)
+    assert leading.segments(topic_id, 1) == {}, "its record is younger than local retention"
+
+
+def produce_aged(leading: Leading, topic: str, partition: int, *ages_ms: int) -> None:
+    """Write a record for each age, each a batch of its own."""
+    now_ms = int(time.time() * 1000)
+    producer = Producer(leading.kafka.client_config(linger_ms=0, batch_num_messages=1))
+    for age_ms in ages_ms:
+        producer.produce(topic, b"x", b"0", partition, timestamp=now_ms - age_ms)
+        assert producer.flush(60) == 0
