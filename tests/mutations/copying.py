@@ -464,7 +464,7 @@ COPYING = [
         "custom metadata",
         "announces a copy that may have more custom metadata than brokers take",
         SEGMENT_COPY,
-        "        self._context.require_custom_metadata(self._announcement(segment, self._context.clock()))\n",
+        "        self._context.require_custom_metadata(metadata)\n",
         "",
         f"{_COPIER}test_custom_metadata_that_brokers_would_not_take_is_refused_before_the_first_event",
     ),

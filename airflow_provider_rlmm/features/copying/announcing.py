@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
+from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
@@ -90,16 +90,19 @@ def limit_of_brokers(brokers: AskedBrokers) -> CustomMetadataLimit:
     return limit
 
 
-def announcement(tip: TopicIdPartition, segment: LocalSegment, now_ms: int) -> RemoteLogSegmentMetadata:
+def announcement(
+    tip: TopicIdPartition, segment: LocalSegment, segment_id: UUID, now_ms: int
+) -> RemoteLogSegmentMetadata:
     """
-    Return the first event about a copy, COPY_SEGMENT_STARTED, under an id of its own.
+    Return the first event about a copy, COPY_SEGMENT_STARTED.
 
     :param tip: the user partition.
     :param segment: the local segment.
+    :param segment_id: the id of the copy, its own.
     :param now_ms: ms since the epoch.
     """
     return RemoteLogSegmentMetadata(
-        RemoteLogSegmentId(tip, uuid.uuid4()),
+        RemoteLogSegmentId(tip, segment_id),
         segment.base_offset,
         segment.end_offset,
         segment.max_timestamp_ms,

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
+from uuid import UUID
 
 from airflow_provider_rlmm.features.copying.announcing import announcement
 from airflow_provider_rlmm.features.copying.copy_context import CopyContext
 from airflow_provider_rlmm.features.copying.copy_source import CopySource
 from airflow_provider_rlmm.features.copying.followed_partition import FollowedPartition
 from airflow_provider_rlmm.features.copying.rules import Candidates
+
+_NO_ID: Final = UUID(int=0)
+"""Stands for the id of a copy that is not made: all ids are as long in a key."""
 
 
 def preview(context: CopyContext, source: CopySource) -> Candidates:
@@ -27,5 +32,5 @@ def preview(context: CopyContext, source: CopySource) -> Candidates:
     situation = FollowedPartition(context, source).first_look()
     found = situation.candidates()
     for segment in found.segments[: context.limits.max_segments]:
-        context.require_custom_metadata(announcement(source.topic_id_partition, segment, context.clock()))
+        context.require_custom_metadata(announcement(source.topic_id_partition, segment, _NO_ID, context.clock()))
     return replace(found, hole=situation.hole(found.segments[: context.limits.max_segments]))

@@ -11,6 +11,7 @@ DELETE_SEGMENT_STARTED, deletes no object where that was a COPY_SEGMENT_FINISHED
 from __future__ import annotations
 
 import logging
+import uuid
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base.errors import (
@@ -96,12 +97,12 @@ class SegmentCopier(FollowedPartition):
         :return: the segment as it was finished.
         :raises RlmmError: if it was not copied; it was taken back then, or a later run takes it back.
         """
-        self._context.require_custom_metadata(self._announcement(segment, self._context.clock()))
         ready = self._source.verify(segment)
         proof = self._compare(segment, situation)
         situation = self.look(proof.end)
         lease = _Lease(self._context, self._context.clock(), self._context.monotonic())
-        metadata = self._announcement(segment, lease.began_ms)
+        metadata = announcement(self._source.topic_id_partition, segment, uuid.uuid4(), lease.began_ms)
+        self._context.require_custom_metadata(metadata)
         self._announce(metadata, situation)
         update: RemoteLogSegmentMetadataUpdate | None = None
         try:
@@ -128,9 +129,6 @@ class SegmentCopier(FollowedPartition):
         proof = compare_with_leader(self._source, segment, self._context.leader, situation.answer.offsets)
         _require(proof.obstacle)
         return proof
-
-    def _announcement(self, segment: LocalSegment, now_ms: int) -> RemoteLogSegmentMetadata:
-        return announcement(self._source.topic_id_partition, segment, now_ms)
 
     def _announce(self, metadata: RemoteLogSegmentMetadata, situation: CopySituation) -> None:
         self._context.metrics.mark(RemoteLogMetric.COPY_REQUESTS)
