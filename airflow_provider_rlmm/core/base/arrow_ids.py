@@ -8,9 +8,10 @@ looks at ten million of them: what is found this way is a hint, and whoever need
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_rlmm.core.base.arrow_arrays import binary_buffers
+from airflow_provider_rlmm.core.base.arrow_arrays import binary_buffers, numpy_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _ID_BYTES: Final = 16
 _PARTS: Final = 64
+_MIX: Final = 0x9E3779B97F4A7C15
 
 
 class IdSet:
@@ -33,9 +35,17 @@ class IdSet:
 
         :param ids: binary array or chunked array, of 16 bytes each; nulls are left out.
         """
+        self.add_folded(folded(ids))
+
+    def add_folded(self, keys: Array) -> None:
+        """
+        Add what stands for ids, or for several together.
+
+        :param keys: what :func:`folded` or :func:`folded_together` returned.
+        """
         import numpy as np
 
-        self._parts.append(np.unique(folded(ids)))
+        self._parts.append(np.unique(keys))
         if len(self._parts) >= _PARTS:
             self._parts = [self._known()]
 
@@ -113,3 +123,18 @@ def folded(ids: Any) -> Array:
         raise ValueError(f"an id has {_ID_BYTES} bytes")
     pairs = data[ends[0] : ends[-1]].reshape(-1, _ID_BYTES).copy().view(np.uint64)
     return pairs[:, 0] ^ pairs[:, 1]
+
+
+def folded_together(ids: Sequence[Any], number: Any) -> Array:
+    """
+    Return one number for several ids and a number of each row: such as topic id, segment id and partition.
+
+    :param ids: columns, each as of :meth:`IdSet.add`, without null.
+    :param number: a column of integers, without null.
+    """
+    import numpy as np
+
+    mixed = numpy_of(number).astype(np.uint64)
+    for column in ids:
+        mixed = (mixed * np.uint64(_MIX)) ^ folded(column)
+    return mixed

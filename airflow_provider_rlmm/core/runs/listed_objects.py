@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of, empty_table, is_among
-from airflow_provider_rlmm.core.base.arrow_ids import IdSet
+from airflow_provider_rlmm.core.base.arrow_ids import IdSet, folded_together
 from airflow_provider_rlmm.core.base.spool import SPOOLED_ROWS, Spool
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
@@ -34,8 +34,8 @@ LISTED_COLUMNS: tuple[tuple[str, str], ...] = (
     ("bytes", "int64"),
     ("last_modified_ms", "int64"),
     ("is_whole", "bool"),  # whether all of its folder was listed
-    # name of the place; this and what follows is null where the layout would never build the key, but for the topic where the
-    # folder names one that is known
+    # name of the place; this and what follows is null where the key names no segment, but for the topic where the folder
+    # names one that is known
     ("place", "string"),
     ("suffix", "string"),
     ("topic_id", "binary"),  # 16 bytes
@@ -43,6 +43,10 @@ LISTED_COLUMNS: tuple[tuple[str, str], ...] = (
     ("partition", "int32"),
     ("segment_id", "binary"),  # 16 bytes
     ("home", "int32"),  # the metadata partition that holds the events of the user partition
+    (
+        "is_of_layout",
+        "bool",
+    ),  # whether the layout builds the key; false, too, for a file of an unknown suffix beside a segment
     ("is_folder", "bool"),  # whether it is empty and stands for a folder: by its name, or as others lie below it
 )
 """Name and Arrow type of every column of a listing."""
@@ -79,7 +83,9 @@ class ListedObjects:
         self._since_folder = 0
         self._again: list[_Again] = []
         self.segment_ids = IdSet()
-        """The ids of all segments of which an object was listed."""
+        """The ids of all segments that a key names."""
+        self.stored_segments = IdSet()
+        """Of these, the ones of which an object was listed."""
         self.broken: dict[str, str] = {}
         """Folder → why not all of it was listed."""
         self.foreign: list[str] = []
@@ -121,17 +127,22 @@ class ListedObjects:
 
     def _readings(self, key: str) -> list[_Reading]:
         parts = ((place, self._layout.parts(key, place)) for place in self._layout.places)
-        # A file whose suffix the layout does not know is none of its objects, whatever the rest of its name says.
-        return [(place, *found) for place, found in parts if found is not None and found[1] in self._layout.suffixes]
+        found = [(place, *part) for place, part in parts if part is not None]
+        # A file whose suffix the layout does not know lies beside its objects, and is none of them.
+        return [reading for reading in found if self._is_of_layout(reading)] or found
+
+    def _is_of_layout(self, reading: _Reading) -> bool:
+        return reading[2] in self._layout.suffixes
 
     def _append(self, stored: StoredObject, reading: _Reading | None) -> None:
         self._rows.append(self._row(stored, reading))
-        if reading is None and stored.size == 0:
+        if stored.size == 0 and (reading is None or not self._is_of_layout(reading)):
             self._empty.append(stored.key)
         if len(self._rows) >= SPOOLED_ROWS:
             self._flush()
 
     def _row(self, stored: StoredObject, reading: _Reading | None) -> tuple[Any, ...]:
+        is_of_layout = reading is not None and self._is_of_layout(reading)
         if reading is None:
             parts = self._parts_elsewhere(stored.key)
         else:
@@ -140,7 +151,7 @@ class ListedObjects:
             parts = (
                 place.name, suffix, tip.topic_id.bytes, tip.topic, tip.partition, segment.id.bytes, self._home(tip),
             )  # fmt: skip
-        return stored.key, stored.size, stored.last_modified_ms, True, *parts, False
+        return stored.key, stored.size, stored.last_modified_ms, True, *parts, is_of_layout, False
 
     def _parts_elsewhere(self, key: str) -> tuple[Any, ...]:
         """Return what is known of a key that the layout would not build: a topic, where it lies in a folder of one."""
@@ -157,15 +168,21 @@ class ListedObjects:
 
     def _flush(self) -> None:
         rows = _table(self._rows)
-        self.segment_ids.add(rows.column("segment_id"))
+        self._note_segments(rows)
         self._spool.append(rows)
         self._rows = []
+
+    def _note_segments(self, rows: pa.Table) -> None:
+        self.segment_ids.add(rows.column("segment_id"))
+        stored = rows.filter(rows.column("is_of_layout"))
+        ids = [stored.column(name) for name in ("topic_id", "segment_id")]
+        self.stored_segments.add_folded(folded_together(ids, stored.column("partition")))
 
     def end(self) -> None:
         """Take note that the walk has ended: nothing is added after that."""
         self._flush()
-        ids = [segment.id.bytes for _, readings in self._ambiguous.values() for _, segment, _ in readings]
-        self.segment_ids.add(array_of(ids, _types()["binary"]))
+        for stored, readings in self._ambiguous.values():
+            self._note_segments(_table([self._row(stored, reading) for reading in readings]))
         self._folders = self._folders_among(self._empty)
         self._empty = []
 

@@ -56,6 +56,9 @@ LISTING_ENDED = "the listing of its folder ended early"
 ELSEWHERE = "its folder names a topic id that the log knows, at a place that the connection does not name"
 """Why nothing can be told of an object in a folder that the layout would not build."""
 
+BESIDE_FINISHED = "a file of an unknown suffix beside a finished segment; delete it by the store's own means"
+"""Why a file stays whose name begins as those of a finished segment do."""
+
 FOLDER_STUB = "an empty object that a console or a file system has made for a folder; delete the folder there"
 """Why an object is of no layout that shows as its folder's own name, empty."""
 
@@ -87,6 +90,7 @@ def classify_objects(listed: pa.Table, log: LogView, said: pa.Table, wrong_size:
     long_ago = _true(pc.less(offset, _below(said["metadata_partition"], log.before)))
     late = _true(pc.invert(at_least(said["event_timestamp_ms"], log.copying_since_ms)))
     copying = pc.and_(_true(equals(state, _COPYING)), pc.and_(long_ago, late))
+    beside = pc.and_(pc.is_valid(rows["segment_id"]), pc.invert(rows["is_of_layout"]))
     mentioned = np.zeros(rows.num_rows, bool)
     has_segment = numpy_of(pc.is_valid(rows["segment_id"]))
     mentioned[has_segment] = log.mentioned.holds(rows["segment_id"])
@@ -98,6 +102,8 @@ def classify_objects(listed: pa.Table, log: LogView, said: pa.Table, wrong_size:
         (pc.invert(rows["is_whole"]), ScrubClass.UNKNOWN, LISTING_ENDED),
         (_at_home(rows, log.closed), ScrubClass.UNKNOWN, LOST),
         (other_name, ScrubClass.UNKNOWN, "the log knows its topic id under another name"),
+        (pc.and_(beside, finished), ScrubClass.NOT_OF_THIS_LAYOUT, BESIDE_FINISHED),
+        (pc.and_(beside, is_known), ScrubClass.IN_USE, "a file of an unknown suffix beside a segment that is not finished"),
         (pc.and_(finished, long_ago), ScrubClass.FINISHED, "its segment was finished before it was listed"),
         (finished, ScrubClass.IN_USE, "its segment was finished while storage was listed"),
         (copying, ScrubClass.COPY_NEVER_FINISHED, "the copy of its segment began and did not end"),
@@ -105,6 +111,7 @@ def classify_objects(listed: pa.Table, log: LogView, said: pa.Table, wrong_size:
         (is_known, ScrubClass.IN_USE, "its segment is not finished"),
         (mentioned, ScrubClass.UNKNOWN, "records name its segment and cannot be applied"),
         (_at_home(rows, log.doubtful), ScrubClass.UNKNOWN, "records of its metadata partition are lost or cannot be applied"),
+        (beside, ScrubClass.NOT_OF_THIS_LAYOUT, "a file of an unknown suffix beside a segment that no record names"),
         (pc.invert(id_named), ScrubClass.UNKNOWN_TOPIC_ID, "the log never named its topic id"),
     ]  # fmt: skip
     masks = [mask if isinstance(mask, np.ndarray) else numpy_of(mask) for mask, _, _ in cases]
@@ -119,7 +126,7 @@ def _folder_stubs(rows: pa.Table) -> Any:
     """Tell of each object whether it is of no layout, empty, and stands for a folder."""
     import pyarrow.compute as pc
 
-    return pc.and_(pc.is_null(rows["topic_id"]), rows["is_folder"])
+    return pc.and_(pc.invert(rows["is_of_layout"]), rows["is_folder"])
 
 
 def _at_home(rows: pa.Table, metadata_partitions: Collection[int]) -> Any:

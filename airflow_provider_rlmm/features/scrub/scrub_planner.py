@@ -12,7 +12,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals
 from airflow_provider_rlmm.core.base.arrow_groups import groups_of
-from airflow_provider_rlmm.core.base.arrow_ids import IdSet
+from airflow_provider_rlmm.core.base.arrow_ids import IdSet, folded_together
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion, early_deletion
@@ -116,7 +116,8 @@ class _PlanTally:
         for kind in pc.unique(rows.column("class")).to_pylist():
             mine = Amount.of(rows.filter(equals(rows.column("class"), kind)))
             self.classes[kind] = self.classes.get(kind, Amount(0, 0)) + mine
-        self._segments.add(rows.column("segment_id"))
+        ids = [rows.column(name) for name in ("topic_id", "segment_id")]
+        self._segments.add_folded(folded_together(ids, rows.column("partition")))
         return rows
 
 
@@ -169,7 +170,8 @@ def topics_of(rows: ScrubTable) -> list[PlannedTopic]:
         )
         for number, (topic, topic_id, size, oldest_ms) in enumerate(zip(*columns, strict=True)):
             key = topic, topic_id
-            segments[key].add(table.column("segment_id").filter(array_of(groups.of_row == number)))
+            mine = table.filter(array_of(groups.of_row == number))
+            segments[key].add_folded(folded_together([mine.column("segment_id")], mine.column("partition")))
             sizes[key] += size
             oldest[key] = min(oldest.get(key, oldest_ms), oldest_ms)
     topics = [

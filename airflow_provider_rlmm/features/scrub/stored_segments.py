@@ -71,7 +71,7 @@ class StoredSegments:
         """
         import numpy as np
 
-        at = np.flatnonzero(segments >= 0)
+        at = np.flatnonzero((segments >= 0) & numpy_of(listed.column("is_of_layout")))
         objects, rows = listed.select(["place", "suffix", "bytes"]).take(array_of(at)), segments.take(at)
         sizes, bits = numpy_of(objects.column("bytes")), self._bits_of(objects.column("suffix"))
         counted = (self._said.take(rows) & bits) != 0

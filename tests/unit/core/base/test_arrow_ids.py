@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base import arrow_ids
-from airflow_provider_rlmm.core.base.arrow_ids import IdSet, RowsOfIds, folded
+from airflow_provider_rlmm.core.base.arrow_ids import IdSet, RowsOfIds, folded, folded_together
 
 # Of few halves, so that many ids have the same exclusive or.
 IDS = st.builds(lambda high, low: bytes([high] * 8 + [low] * 8), st.integers(0, 3), st.integers(0, 3))
@@ -57,3 +57,15 @@ def test_ids_of_chunks_and_of_slices() -> None:
 def test_an_id_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="an id has 16 bytes"):
         IdSet().add(array([b"short"]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(IDS, IDS, st.integers(0, 2)), max_size=12))
+def test_several_ids_and_a_number_are_told_apart(rows: list[tuple[bytes, bytes, int]]) -> None:
+    first, second, number = zip(*rows, strict=True) if rows else ((), (), ())
+    keys = folded_together([array(list(first)), array(list(second))], pa.array(number, pa.int32()))
+    expected = {(fold(one), fold(other), n) for one, other, n in rows}
+    assert len(set(keys.tolist())) == len(expected)
+    found = IdSet()
+    found.add_folded(keys)
+    assert len(found) == len(expected)

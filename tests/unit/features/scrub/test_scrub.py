@@ -131,6 +131,45 @@ def test_empty_objects_that_stand_for_folders_are_told_apart(cluster: Cluster) -
     assert told == stubs
 
 
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        (S.COPY_SEGMENT_STARTED, None),
+        (S.COPY_SEGMENT_FINISHED, None),
+        (S.DELETE_SEGMENT_STARTED, None),
+        (S.DELETE_SEGMENT_FINISHED, ScrubClass.NOT_OF_THIS_LAYOUT),
+    ],
+)
+def test_a_file_beside_a_segment_is_in_use_as_long_as_that_is(
+    cluster: Cluster, state: S, kind: ScrubClass | None
+) -> None:
+    keys = cluster.layout.required_keys(cluster.segment(TOPIC, 0, state))
+    backup = f"{max(keys)}.bak"
+    cluster.storage.put_object(backup, b"x" * 100)
+    found = scrubbed(cluster)
+    assert {k for k, names in classes(found).items() if backup in names} == ({kind} if kind else set())
+    assert missing_of(found) == []
+    assert found.listed_segments == 2, "a file beside objects makes no segment"
+    assert ScrubClass.SIZE_DIFFERS not in classes(found)
+
+
+def test_a_file_beside_what_no_record_names_is_no_leak(cluster: Cluster) -> None:
+    backup = f"{min(cluster.layout.required_keys(add(TOPIC, 5)))}.bak"
+    cluster.storage.put_object(backup, b"x")
+    found = scrubbed(cluster)
+    assert classes(found) == {ScrubClass.NOT_OF_THIS_LAYOUT: {backup}}
+    assert found.listed_segments == 1
+
+
+def test_a_file_beside_objects_stands_for_none_of_them(cluster: Cluster) -> None:
+    metadata = cluster.segment(TOPIC, 0)
+    drop(cluster, metadata, ".log")
+    (log,) = (key for key in cluster.layout.required_keys(metadata) if key.endswith(".log"))
+    cluster.storage.put_object(f"{log}.bak", b"x")
+    [row] = missing_of(scrubbed(cluster))
+    assert row["why"].startswith("2 of 3 objects are there")
+
+
 def test_another_name_of_a_known_topic_id_tells_nothing(cluster: Cluster) -> None:
     cluster.segment(TOPIC, 0)
     keys = put(cluster, add(tip("renamed", 0, 7), 1))
