@@ -286,8 +286,8 @@ SCRUBS = [
         "I13",
         "deletes a file of an unknown suffix with the finished segment beside which it lies",
         RULES,
-        "        (pc.and_(beside, finished), ScrubClass.NOT_OF_THIS_LAYOUT, BESIDE_FINISHED),\n",
-        "",
+        "(pc.and_(beside, finished), ScrubClass.NOT_OF_THIS_LAYOUT, BESIDE_FINISHED)",
+        "(pc.and_(beside, finished), ScrubClass.FINISHED, BESIDE_FINISHED)",
         _PLAN_TEST + "test_objects_that_the_layout_does_not_know_stay",
     ),
     Mutation(
