@@ -47,6 +47,8 @@ _STORE_PREFIX: Final = re.compile(r"(aws|s3|google|gcs|azure)_")
 _ACCOUNT: Final = re.compile(r"(azure_)?(storage_)?account_name", re.I)
 _ENDPOINT: Final = re.compile(r"(azure_)?(storage_)?endpoint", re.I)
 
+_S3_ENDPOINT: Final = re.compile(r"(aws_)?endpoint(_url)?", re.I)
+
 _DIRECTORY_BUCKET: Final = re.compile(r"--x-s3(\.|$)")
 """What the names of S3's directory buckets end with, and no other may."""
 
@@ -91,6 +93,8 @@ def open_store(
             f"the storage at {uri} is a directory bucket (S3 Express One Zone): it lists objects in no order, and nothing "
             "here was tried on one; use a general purpose bucket"
         )
+    if where.kind == "s3":
+        endpoint_of_s3(given)
     client: Any = _client_options(given)
     # The keys differ per store; obstore checks them itself.
     config: Any = _with_account(where, {key: value for key, value in given.items() if _client_option(key) is None})
@@ -103,6 +107,25 @@ def open_store(
         )
     except (BaseError, ValueError, TypeError, PanicError) as e:
         raise ConfigurationError(f"cannot open the storage at {uri}: {safe_text(e, secrets_in(given))}") from None
+
+
+def endpoint_of_s3(options: Mapping[str, str]) -> str:
+    """
+    Return the address that obstore asks instead of AWS's own, empty where none is named.
+
+    :param options: obstore's for the store.
+    :raises ConfigurationError: if two are named: obstore takes ``AWS_ENDPOINT_URL_S3`` before any option, and of two others
+        in the environment whichever it finds last.
+    """
+    first, *others = _FROM_ENVIRONMENT["s3"]
+    told = {name: os.environ[name] for name in (first, *others) if os.environ.get(name)}
+    found = {key: value for key, value in options.items() if _S3_ENDPOINT.fullmatch(key)}
+    if first in told:
+        found[first] = told[first]
+    found = found or told
+    if len({value.rstrip("/") for value in found.values()}) > 1:
+        raise ConfigurationError(f"{' and '.join(found)} name different endpoints of S3: keep one of them")
+    return next(iter(found.values()), "")
 
 
 def _with_account(where: StoreUri, options: Mapping[str, str]) -> Mapping[str, str]:

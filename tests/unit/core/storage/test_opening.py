@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from obstore.store import LocalStore, MemoryStore
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.storage.opening import location_of, open_store
+from airflow_provider_rlmm.core.storage.opening import endpoint_of_s3, location_of, open_store
 from tests.examples import examples
 
 URIS = [
@@ -46,6 +46,32 @@ STORE_OPTIONS = {
     "https": {"azure_skip_signature": "true"},
 }
 PREFIXES = ["", "aws_", "google_", "azure_"]
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "endpoint"),
+    [
+        ({}, {}, ""),
+        ({"AWS_ENDPOINT": "http://a"}, {"AWS_ENDPOINT_URL": "http://b", "AWS_ENDPOINT": "http://c"}, "http://a"),
+        ({}, {"AWS_ENDPOINT_URL_S3": "http://a", "AWS_ENDPOINT_URL": "http://b"}, "http://a"),
+        ({"endpoint_url": "http://a/"}, {"AWS_ENDPOINT_URL_S3": "http://a"}, "http://a/"),
+        ({"endpoint": "http://a"}, {"AWS_ENDPOINT_URL_S3": "http://b"}, None),
+        ({}, {"AWS_ENDPOINT_URL": "http://a", "AWS_ENDPOINT": "http://b"}, None),
+    ],
+)
+def test_an_s3_store_has_one_endpoint(
+    options: dict[str, str], environment: dict[str, str], endpoint: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    if endpoint is None:
+        with pytest.raises(ConfigurationError, match="name different endpoints of S3: keep one"):
+            open_store("s3://bucket/prefix", {"skip_signature": "true", **options})
+    else:
+        assert endpoint_of_s3(options) == endpoint
+        assert location_of(open_store("s3://bucket", options), "").endpoint == endpoint.rstrip("/")
 
 
 def spelled(name: str, prefix: str, case: int) -> str:
