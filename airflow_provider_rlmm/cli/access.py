@@ -58,10 +58,13 @@ def storage_of_command(configuration: CommandConfiguration) -> StorageAccess:
 
 
 def _store_access(configuration: CommandConfiguration, uri: str) -> tuple[StoreAccess, BucketInspector | None]:
-    """Return the options and the login; nobody reads the settings of the bucket."""
+    """Return the options with the login, and what reads the settings of the bucket by the same login."""
+    from airflow_provider_rlmm.core.storage.logins.inspecting import inspector_of_login
     from airflow_provider_rlmm.core.storage.logins.login import with_login
 
-    return with_login(uri, configuration.store_options), None
+    options = configuration.store_options
+    access = with_login(uri, options)
+    return access, inspector_of_login(uri, options, access)
 
 
 def _client_config(configuration: CommandConfiguration) -> KafkaClientConfig:

@@ -42,10 +42,11 @@ def _s3_client(conn_id: str) -> Any:
     from airflow.providers.amazon.aws.hooks.s3 import S3Hook
     from botocore.config import Config
 
+    from airflow_provider_rlmm.core.storage.bucket_settings import BOUNDED_CALLS
+
     hook = S3Hook(aws_conn_id=conn_id)
-    # By default botocore asks an address that does not answer for minutes. What the connection says counts.
-    bounded = Config(connect_timeout=5, read_timeout=30, retries={"max_attempts": 2})
-    return hook.get_client_type(config=bounded.merge(hook.config))
+    # What the connection says counts.
+    return hook.get_client_type(config=Config(**BOUNDED_CALLS).merge(hook.config))
 
 
 def _gcs_bucket(conn_id: str, bucket: str) -> Any:

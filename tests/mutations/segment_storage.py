@@ -8,7 +8,9 @@ from tests.mutations.mutation import LAYOUT_STORAGE, Mutation, switched_off
 AIVEN_MANIFEST = "core/storage/aiven_manifest.py"
 AIVEN_FILES = "core/storage/aiven_files.py"
 
+CLI_ACCESS = "cli/access.py"
 AWS_LOGIN = "core/storage/logins/aws.py"
+AWS_CLIENT = "core/storage/logins/aws_client.py"
 LISTING_ORDER = "core/storage/listing_order.py"
 LOCAL_FILES = "core/storage/local_files.py"
 OBJECT_STORE = "core/storage/object_store.py"
@@ -17,6 +19,7 @@ UPLOADS = "core/storage/uploads.py"
 _FOLDERS = "core/storage/test_object_store.py::"
 _MANIFESTS = "core/storage/test_aiven_manifest.py::"
 _LOGINS = "core/storage/test_logins.py::"
+_LOGIN_SETTINGS = "core/storage/test_login_settings.py::"
 _ORDER = "core/storage/test_listing_order.py::"
 _PACKING = "core/storage/test_aiven_packing.py::"
 _PATTERNS = "core/storage/test_key_pattern.py::"
@@ -85,6 +88,30 @@ SEGMENT_STORAGE = [
         '    session.register("before-send", tell)\n',
         "",
         f"{_LOGINS}test_a_role_of_a_profile_is_assumed_and_the_host_is_told",
+    ),
+    Mutation(
+        "logins",
+        "asks for a bucket's settings where an answer leads, and not where the store is",
+        AWS_CLIENT,
+        "    _stay_at(client, bucket)\n",
+        "",
+        f"{_LOGIN_SETTINGS}test_no_other_host_is_asked_than_the_store",
+    ),
+    Mutation(
+        "logins",
+        "asks the machine for its role to read a bucket's settings",
+        AWS_CLIENT,
+        "    if not instance_metadata or option(",
+        "    if option(",
+        f"{_LOGIN_SETTINGS}test_the_machine_is_asked_for_its_role_only_where_that_is_allowed",
+    ),
+    Mutation(
+        "hidden copies",
+        "reads no settings of a bucket by the login of the command",
+        CLI_ACCESS,
+        "    return access, inspector_of_login(uri, options, access)",
+        "    return access, None",
+        "cli/test_login.py::test_check_tells_by_the_login_of_the_store_whether_deletion_frees_space",
     ),
     Mutation(
         "listings",

@@ -86,6 +86,14 @@ STORES = [
     ),
     Mutation(
         "hidden copies",
+        "takes an object lock that may not be read for none",
+        BUCKET_SETTINGS,
+        "        if problem := lock.get(_PROBLEM):",
+        "        if problem := None:",
+        "core/storage/test_login_settings.py::test_a_lock_that_may_not_be_read_is_not_taken_for_none",
+    ),
+    Mutation(
+        "hidden copies",
         "takes a rule that keeps the newest versions for one that frees them",
         BUCKET_SETTINGS,
         '    return None if expiry.get("NewerNoncurrentVersions") else expiry',

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What the settings of a bucket say about deletion, read through the clients that the official Airflow providers open.
+What the settings of a bucket say about deletion, read through a client of the vendor's library.
 
-obstore reads no settings. Each inspector is given a function that returns a client, and makes a few calls; what it may not
-read it says. Texts of servers are left out, codes and classes are enough.
+obstore reads no settings. Each inspector is given a function that returns a client, opened by a connection or by the login of
+the machine, and makes a few calls; what it may not read it says. Texts of servers are left out, codes and classes are enough.
 """
 
 from __future__ import annotations
@@ -13,10 +13,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.storage.hidden_copies import EXPIRE_RULES, DeletionEffect, Freed
 
 _PROBLEM: Final = "problem"
 _DAY_S: Final = 86_400
+
+BOUNDED_CALLS: Final[Mapping[str, Any]] = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 2}}
+"""Settings of a botocore client in seconds and tries: by default it asks an address that does not answer for minutes."""
+
+_RIGHTS: Final[Mapping[str, str]] = {
+    "get_bucket_versioning": "s3:GetBucketVersioning",
+    "get_bucket_lifecycle_configuration": "s3:GetLifecycleConfiguration",
+    "get_object_lock_configuration": "s3:GetBucketObjectLockConfiguration",
+}
+_REFUSED: Final = frozenset({"AccessDenied", "403", "Forbidden"})
 
 MFA_DELETE: Final = (
     "switch MFA delete off and set a lifecycle rule with NoncurrentVersionExpiration, or delete versions by hand"
@@ -26,11 +37,11 @@ MFA_DELETE: Final = (
 
 class S3BucketInspector:
     """
-    A :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector` on boto3.
+    A :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector` on botocore.
 
     It needs s3:GetBucketVersioning, s3:GetLifecycleConfiguration and s3:GetBucketObjectLockConfiguration.
 
-    :param client: returns boto3's S3 client.
+    :param client: returns botocore's or boto3's S3 client; what it raises of this package is told.
     :param bucket: the bucket.
     :param root: prefix of the storage root in the bucket.
     """
@@ -54,6 +65,8 @@ class S3BucketInspector:
     def _look(self, prefixes: Sequence[str]) -> DeletionEffect:
         try:
             client = self._client()
+        except RlmmError as e:
+            return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {e}")
         except Exception as e:
             # Whatever class of the provider's or botocore's.
             return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {type(e).__name__}")
@@ -69,9 +82,12 @@ class S3BucketInspector:
         if status is None:
             return DeletionEffect(Freed.AT_ONCE, f"bucket {self._bucket} has never kept versions", uploads=uploads)
         why = f"versioning of bucket {self._bucket} is {status.lower()}"
-        locked = _lock_days(self._ask(client, "get_object_lock_configuration", "ObjectLockConfigurationNotFoundError"))
+        lock = self._ask(client, "get_object_lock_configuration", "ObjectLockConfigurationNotFoundError")
+        locked = _lock_days(lock)
         if locked:
             why += f", and object lock keeps each version for {locked} days"
+        if problem := lock.get(_PROBLEM):
+            why += f", and whether object lock keeps versions for longer is not known ({problem})"
         if versioning.get("MFADelete") == "Enabled":
             # S3 takes no lifecycle rules there.
             why += " with MFA delete, under which only a person with a token deletes a version"
@@ -92,7 +108,10 @@ class S3BucketInspector:
             answer: Mapping[str, Any] = getattr(client, call)(Bucket=self._bucket)
         except ClientError as e:
             code = str(e.response.get("Error", {}).get("Code", "no code"))
-            return {} if code == nothing else {_PROBLEM: f"{call} is answered with {code[:100]}"}
+            needed = f", as it needs {_RIGHTS[call]}" if code in _REFUSED else ""
+            return {} if code == nothing else {_PROBLEM: f"{call} is answered with {code[:100]}{needed}"}
+        except RlmmError as e:
+            return {_PROBLEM: f"{call} fails: {e}"}
         except BotoCoreError as e:
             return {_PROBLEM: f"{call} fails with {type(e).__name__}"}
         return answer

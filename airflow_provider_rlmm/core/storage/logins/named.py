@@ -27,6 +27,17 @@ def option(options: Mapping[str, str], names: Collection[str], prefixes: Collect
     return next((options[name] for name, plain in _plain(options, prefixes) if plain in names), None)
 
 
+def option_or_environment(options: Mapping[str, str], names: Collection[str], prefixes: Sequence[str]) -> str | None:
+    """
+    Return the value of an option, or what the environment says of it, as obstore reads both; ``None`` where neither does.
+
+    :param options: as :func:`option`.
+    :param names: likewise.
+    :param prefixes: as :func:`in_environment`.
+    """
+    return option(options, names, prefixes) or option(_environment(prefixes), names, prefixes) or None
+
+
 def in_environment(names: Collection[str], prefixes: Sequence[str]) -> bool:
     """
     Tell whether the environment names one of some options of obstore.
@@ -34,8 +45,11 @@ def in_environment(names: Collection[str], prefixes: Sequence[str]) -> bool:
     :param names: as :func:`option`.
     :param prefixes: without the first of them nothing in the environment is meant.
     """
-    told = {name: value for name, value in os.environ.items() if name.lower().startswith(prefixes[0])}
-    return bool(option(told, names, prefixes))
+    return bool(option(_environment(prefixes), names, prefixes))
+
+
+def _environment(prefixes: Sequence[str]) -> Mapping[str, str]:
+    return {name: value for name, value in os.environ.items() if name.lower().startswith(prefixes[0])}
 
 
 def _plain(options: Mapping[str, str], prefixes: Collection[str]) -> Iterator[tuple[str, str]]:
