@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from airflow_provider_rlmm.core.base.errors import RlmmError
+from airflow_provider_rlmm.core.base.errors import RlmmError, StorageUnavailableError
 from airflow_provider_rlmm.core.storage.hidden_copies import EXPIRE_RULES, DeletionEffect, Freed
 
 _PROBLEM: Final = "problem"
@@ -74,6 +74,7 @@ class S3BucketInspector:
         lifecycle = self._ask(client, "get_bucket_lifecycle_configuration", "NoSuchLifecycleConfiguration")
         rules = lifecycle.get("Rules", ())
         uploads = _uploads_in_words(_days(rules, below, _abort_days), lifecycle.get(_PROBLEM))
+        client.meta.events.register("after-call.s3.GetBucketVersioning", _refuse_listing, "rlmm-listing")
         versioning = self._ask(client, "get_bucket_versioning")
         if problem := versioning.get(_PROBLEM):
             return DeletionEffect(Freed.UNKNOWN, f"bucket {self._bucket}: {problem}", uploads=uploads)
@@ -115,6 +116,12 @@ class S3BucketInspector:
         except BotoCoreError as e:
             return {_PROBLEM: f"{call} fails with {type(e).__name__}"}
         return answer
+
+
+def _refuse_listing(http_response: Any, **_: object) -> None:
+    """Refuse what a gateway says that does not know the question: botocore takes it for a bucket without versions."""
+    if b"<ListBucketResult" in http_response.content:
+        raise StorageUnavailableError("this store answers with a listing: it knows no such question")
 
 
 class GcsBucketInspector:

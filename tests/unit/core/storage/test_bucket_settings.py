@@ -28,6 +28,7 @@ class S3Client:
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
+        self.meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
 
     def __getattr__(self, call: str) -> Any:
         from botocore.exceptions import ClientError, EndpointConnectionError

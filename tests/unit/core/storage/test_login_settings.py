@@ -237,3 +237,15 @@ def test_authorities_of_the_options_count(home: Path) -> None:
 @pytest.mark.parametrize("uri", ["gs://bucket/x", "az://container/x", "file:///mnt/x"])
 def test_other_stores_have_no_client_here(uri: str) -> None:
     assert inspector_of_login(uri, {}, StoreAccess()) is None
+
+
+def test_a_gateway_that_answers_another_question_tells_nothing(s3: MotoS3) -> None:
+    bucket = s3.bucket()
+    s3.fault = lambda request: (
+        Answer(200, f"<ListBucketResult><Name>{bucket}</Name></ListBucketResult>")
+        if "versioning" in request.query
+        else None
+    )
+    effect = look(bucket, s3.options)
+    assert effect.freed is Freed.UNKNOWN
+    assert "get_bucket_versioning fails: this store answers with a listing: it knows no such question" in effect.why
