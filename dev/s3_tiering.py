@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from dev import ensure_java_classes
 from dev.broker import LocalKafka
 from dev.faults import StorageFaults
 from dev.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, S3Server
+
+ENCRYPTION_KEY: Final = b"a key for tests, kept by brokers"
+ENCRYPTED: Final[Mapping[str, str]] = {
+    "rsm.config.encryption.enabled": "true",
+    "rsm.config.encryption.key": base64.b64encode(ENCRYPTION_KEY).decode(),
+}
+"""Properties of a broker whose plugin encrypts, as ``dev/java/s3/AivenEncryption.java`` has it."""
 
 
 class S3Kafka(LocalKafka):

@@ -11,16 +11,21 @@ import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.util.Base64;
 import java.util.EnumMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.Supplier;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import javax.crypto.SecretKey;
+import javax.crypto.spec.SecretKeySpec;
 
 import org.apache.kafka.server.log.remote.storage.LogSegmentData;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
@@ -37,7 +42,9 @@ import rlmm.dev.s3.AivenManifest.Place;
  *
  * <p>Three objects per segment, {@code .log}, {@code .indexes}, {@code .rsm-manifest}, are put in this order. Copying, deleting
  * and reading the manifest go by the configured prefix; reading log and indexes by that of the custom metadata, where it is there.
- * Manifests are {@link AivenManifest}s: chunks as they are, or with {@code compression.enabled} as zstd frames.
+ * Manifests are {@link AivenManifest}s: chunks as they are, or with {@code compression.enabled} as zstd frames. With
+ * {@code encryption.enabled} log and indexes are encrypted as {@link AivenEncryption} says, under {@code encryption.key}, 32
+ * bytes in base64: a property that only this plugin has.
  *
  * <p>The file {@code <suffix>.linger.ms} in the folder of the property {@code faults.dir} holds a number of milliseconds to wait
  * after the put of an object with that suffix: {@code log.linger.ms}.
@@ -51,6 +58,8 @@ public final class AivenKeysRemoteStorageManager implements RemoteStorageManager
     private Path faults;
     private int chunkSize;
     private boolean compressed;
+    private Optional<SecretKey> key;
+    private boolean encrypts;
 
     @Override
     public void configure(Map<String, ?> configs) {
@@ -60,6 +69,12 @@ public final class AivenKeysRemoteStorageManager implements RemoteStorageManager
         faults = Path.of(text(configs, "faults.dir", ""));
         chunkSize = Integer.parseInt(text(configs, "chunk.size", "4194304"));
         compressed = Boolean.parseBoolean(text(configs, "compression.enabled", "false"));
+        String given = text(configs, "encryption.key", "");
+        key = given.isEmpty() ? Optional.empty() : Optional.of(new SecretKeySpec(Base64.getDecoder().decode(given), "AES"));
+        encrypts = Boolean.parseBoolean(text(configs, "encryption.enabled", "false"));
+        if (encrypts && key.isEmpty()) {
+            throw new IllegalArgumentException("encryption.enabled without encryption.key");
+        }
         Map<String, Integer> known = Map.of("REMOTE_SIZE", AivenCustomMetadata.REMOTE_SIZE,
             "OBJECT_PREFIX", AivenCustomMetadata.OBJECT_PREFIX, "OBJECT_KEY", AivenCustomMetadata.OBJECT_KEY);
         fields = Pattern.compile(",").splitAsStream(text(configs, "custom.metadata.fields.include", ""))
@@ -77,14 +92,14 @@ public final class AivenKeysRemoteStorageManager implements RemoteStorageManager
         try {
             var indexes = new ByteArrayOutputStream();
             var parts = new EnumMap<IndexType, Place>(IndexType.class);
-            append(IndexType.OFFSET, Files.readAllBytes(data.offsetIndex()), indexes, parts);
-            append(IndexType.TIMESTAMP, Files.readAllBytes(data.timeIndex()), indexes, parts);
-            append(IndexType.PRODUCER_SNAPSHOT, Files.readAllBytes(data.producerSnapshotIndex()), indexes, parts);
-            append(IndexType.LEADER_EPOCH, bytes(data.leaderEpochIndex()), indexes, parts);
-            if (data.transactionIndex().isPresent()) {
-                append(IndexType.TRANSACTION, Files.readAllBytes(data.transactionIndex().get()), indexes, parts);
+            Optional<AivenEncryption> encryption = key.filter(it -> encrypts).map(AivenEncryption::fresh);
+            for (var index : indexes(data).entrySet()) {
+                byte[] stored = encryption.map(how -> how.encrypted(index.getValue())).orElse(index.getValue());
+                parts.put(index.getKey(), new Place(indexes.size(), stored.length));
+                indexes.writeBytes(stored);
             }
-            var packed = AivenManifest.pack(metadata, Files.readAllBytes(data.logSegment()), parts, chunkSize, compressed);
+            var packed = AivenManifest.pack(
+                metadata, Files.readAllBytes(data.logSegment()), parts, chunkSize, compressed, encryption);
             List<byte[]> objects = List.of(packed.log(), indexes.toByteArray(), packed.manifest());
             for (int i = 0; i < objects.size(); i++) {
                 bucket.put(prefix + mainPath(metadata) + "." + SUFFIXES.get(i), objects.get(i));
@@ -97,9 +112,17 @@ public final class AivenKeysRemoteStorageManager implements RemoteStorageManager
         }
     }
 
-    private static void append(IndexType type, byte[] index, ByteArrayOutputStream indexes, Map<IndexType, Place> parts) {
-        parts.put(type, new Place(indexes.size(), index.length));
-        indexes.writeBytes(index);
+    /** In the order in which they are stored. */
+    private static Map<IndexType, byte[]> indexes(LogSegmentData data) throws IOException {
+        var found = new LinkedHashMap<IndexType, byte[]>();
+        found.put(IndexType.OFFSET, Files.readAllBytes(data.offsetIndex()));
+        found.put(IndexType.TIMESTAMP, Files.readAllBytes(data.timeIndex()));
+        found.put(IndexType.PRODUCER_SNAPSHOT, Files.readAllBytes(data.producerSnapshotIndex()));
+        found.put(IndexType.LEADER_EPOCH, bytes(data.leaderEpochIndex()));
+        if (data.transactionIndex().isPresent()) {
+            found.put(IndexType.TRANSACTION, Files.readAllBytes(data.transactionIndex().get()));
+        }
+        return found;
     }
 
     private static byte[] bytes(ByteBuffer buffer) {
@@ -137,23 +160,37 @@ public final class AivenKeysRemoteStorageManager implements RemoteStorageManager
             return InputStream.nullInputStream();
         }
         String range = stored.get()[0] + "-" + stored.get()[1];
-        return new ByteArrayInputStream(manifest.log(part(metadata, "log", range), start, end));
+        byte[] chunks = part(metadata, "log", range);
+        return read(metadata, () -> manifest.log(chunks, start, end));
     }
 
     @Override
     public InputStream fetchIndex(RemoteLogSegmentMetadata metadata, IndexType type) throws RemoteStorageException {
-        Place place = manifest(metadata).indexes.get(type);
+        AivenManifest manifest = manifest(metadata);
+        Place place = manifest.indexes.get(type);
         if (place == null) {
             throw new RemoteResourceNotFoundException("segment " + metadata.remoteLogSegmentId() + " has no index " + type);
         }
-        return place.size() == 0 ? InputStream.nullInputStream() : new ByteArrayInputStream(
-            part(metadata, "indexes", place.position() + "-" + (place.position() + place.size() - 1)));
+        if (place.size() == 0) {
+            return InputStream.nullInputStream();
+        }
+        byte[] stored = part(metadata, "indexes", place.position() + "-" + (place.position() + place.size() - 1));
+        return read(metadata, () -> manifest.plain(stored));
+    }
+
+    private static InputStream read(RemoteLogSegmentMetadata metadata, Supplier<byte[]> content)
+            throws RemoteStorageException {
+        try {
+            return new ByteArrayInputStream(content.get());
+        } catch (RuntimeException e) {
+            throw new RemoteStorageException("objects of " + metadata.remoteLogSegmentId() + " are not what was copied", e);
+        }
     }
 
     private AivenManifest manifest(RemoteLogSegmentMetadata metadata) throws RemoteStorageException {
         try {
-            return AivenManifest.read(read(prefix + mainPath(metadata) + ".rsm-manifest", ""));
-        } catch (IOException e) {
+            return AivenManifest.read(read(prefix + mainPath(metadata) + ".rsm-manifest", ""), key);
+        } catch (IOException | IllegalArgumentException e) {
             throw new RemoteStorageException("the manifest of " + metadata.remoteLogSegmentId() + " is none", e);
         }
     }

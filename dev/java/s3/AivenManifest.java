@@ -12,6 +12,7 @@ import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import javax.crypto.SecretKey;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -22,8 +23,8 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageManager.IndexType;
 
 /**
- * The manifest that Aiven's plugin keeps with a segment, as far as segments without encryption need it: how the log is cut into
- * chunks, whether these are zstd frames, and where each index lies. It was written from what that one had left in a bucket.
+ * The manifest that Aiven's plugin keeps with a segment: how the log is cut into chunks, whether these are zstd frames, whether
+ * they and the indexes are encrypted, and where each index lies. It was written from what that one had left in a bucket.
  */
 public final class AivenManifest {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -37,14 +38,17 @@ public final class AivenManifest {
     public final int size;
     final int chunkSize;
     final boolean compressed;
+    private final Optional<AivenEncryption> encryption;
     /** First byte of each chunk in the object of the log, and the first one behind the last. */
     final int[] begins;
     public final Map<IndexType, Place> indexes = new EnumMap<>(IndexType.class);
 
-    private AivenManifest(JsonNode document) {
-        if (!document.path("version").asText().equals("1") || document.hasNonNull("encryption")) {
-            throw new IllegalArgumentException("no manifest of version 1 without encryption: " + document);
+    private AivenManifest(JsonNode document, Optional<SecretKey> key) {
+        if (!document.path("version").asText().equals("1")) {
+            throw new IllegalArgumentException("no manifest of version 1: " + document);
         }
+        encryption = !document.hasNonNull("encryption") ? Optional.empty() : Optional.of(AivenEncryption.of(
+            document.get("encryption"), key.orElseThrow(() -> new IllegalArgumentException("encrypted, and there is no key"))));
         JsonNode index = document.get("chunkIndex");
         size = index.get("originalFileSize").intValue();
         chunkSize = index.get("originalChunkSize").intValue();
@@ -64,7 +68,12 @@ public final class AivenManifest {
     }
 
     public static AivenManifest read(byte[] bytes) throws IOException {
-        return new AivenManifest(JSON.readTree(bytes));
+        return read(bytes, Optional.empty());
+    }
+
+    /** With the brokers' key, by which the data keys of encrypted segments are wrapped. */
+    static AivenManifest read(byte[] bytes, Optional<SecretKey> key) throws IOException {
+        return new AivenManifest(JSON.readTree(bytes), key);
     }
 
     private static int[] fixed(JsonNode index, int size, int chunkSize) {
@@ -109,12 +118,13 @@ public final class AivenManifest {
     record Packed(byte[] log, byte[] manifest) { }
 
     static Packed pack(RemoteLogSegmentMetadata metadata, byte[] log, Map<IndexType, Place> indexes, int chunkSize,
-            boolean compressed) throws IOException {
+            boolean compressed, Optional<AivenEncryption> encryption) throws IOException {
         var sizes = new ArrayList<Integer>();
         var stored = new ByteArrayOutputStream();
         for (int at = 0; at < log.length; at += chunkSize) {
             byte[] chunk = Arrays.copyOfRange(log, at, Math.min(at + chunkSize, log.length));
-            byte[] frame = compressed ? Zstd.compress(chunk) : chunk;
+            byte[] packed = compressed ? Zstd.compress(chunk) : chunk;
+            byte[] frame = encryption.map(how -> how.encrypted(packed)).orElse(packed);
             sizes.add(frame.length);
             stored.writeBytes(frame);
         }
@@ -124,7 +134,8 @@ public final class AivenManifest {
         if (compressed) {
             index.put("transformedChunks", Base64.getEncoder().encodeToString(packed(sizes)));
         } else {
-            index.put("transformedChunkSize", chunkSize).put("finalTransformedChunkSize", sizes.get(sizes.size() - 1));
+            int transformed = chunkSize + (encryption.isPresent() ? AivenEncryption.OVERHEAD : 0);
+            index.put("transformedChunkSize", transformed).put("finalTransformedChunkSize", sizes.get(sizes.size() - 1));
         }
         ObjectNode places = document.putObject("segmentIndexes");
         for (IndexType type : List.of(IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT,
@@ -137,6 +148,7 @@ public final class AivenManifest {
             }
         }
         document.put("compression", compressed);
+        encryption.ifPresent(how -> how.say(document.putObject("encryption")));
         addSegment(document.putObject("remoteLogSegmentMetadata"), metadata);
         return new Packed(stored.toByteArray(), JSON.writeValueAsBytes(document));
     }
@@ -166,14 +178,14 @@ public final class AivenManifest {
         if (start >= stop(end)) {
             return Optional.empty();
         }
-        return Optional.of(compressed
+        return Optional.of(compressed || encryption.isPresent()
             ? new int[] {begins[start / chunkSize], begins[(stop(end) - 1) / chunkSize + 1] - 1}
             : new int[] {start, stop(end) - 1});
     }
 
     /** The bytes of the log from one to another, both inclusive, out of those of its object that {@link #stored} names. */
     public byte[] log(byte[] stored, int start, int end) {
-        if (!compressed) {
+        if (!compressed && encryption.isEmpty()) {
             return stored;
         }
         int stop = stop(end);
@@ -182,10 +194,16 @@ public final class AivenManifest {
             int at = begins[chunk] - begins[start / chunkSize];
             byte[] frame = Arrays.copyOfRange(stored, at, at + begins[chunk + 1] - begins[chunk]);
             int begin = chunk * chunkSize;
-            byte[] content = Zstd.decompress(frame, Math.min(chunkSize, size - begin));
+            byte[] packed = plain(frame);
+            byte[] content = compressed ? Zstd.decompress(packed, Math.min(chunkSize, size - begin)) : packed;
             int from = Math.max(start - begin, 0);
             found.put(content, from, Math.min(stop - begin, content.length) - from);
         }
         return found.array();
+    }
+
+    /** A stored chunk, or an index, without its encryption. */
+    byte[] plain(byte[] stored) {
+        return encryption.map(how -> how.decrypted(stored)).orElse(stored);
     }
 }

@@ -22,13 +22,14 @@ from airflow_provider_rlmm.core.storage.aiven_metadata import read_custom_metada
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from dev import tiering
 from dev.broker import await_condition
-from dev.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, MotoServer
+from dev.s3 import MotoServer
 from dev.s3_tiering import S3Kafka
 from tests.integration.copying.adopting import await_all_remote, enable_copying, read_everything
 from tests.integration.copying.copies import segments_of
 from tests.integration.copying.copy_command import CopyCommand
 from tests.integration.copying.world import World, living_topic, make_world, not_copied_topic, snapshot_of
 from tests.integration.copying.writing import TIMEOUT_S
+from tests.integration.s3_environment import environment_of
 from tests.scrub import scrub
 
 pytestmark = [pytest.mark.integration, pytest.mark.copying]
@@ -63,18 +64,9 @@ class Disk:
     @property
     def command(self) -> CopyCommand:
         """What copies it into the bucket."""
-        storage = {
-            "RLMM_STORAGE_URI": f"s3://{BUCKET}",
-            "RLMM_LAYOUT": "aiven",
-            "RLMM_KEY_PREFIX": PREFIX,
-            "RLMM_EXPECTED_ROOT": f"s3://{BUCKET}/kafka?endpoint={self.kafka.endpoint}",
-            "AWS_ENDPOINT_URL": self.kafka.endpoint,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-        }
-        return CopyCommand(self.kafka, self.home, self.snapshot, TOPIC, ("--lease-ms", str(LEASE_MS)), storage)
+        return CopyCommand(
+            self.kafka, self.home, self.snapshot, TOPIC, ("--lease-ms", str(LEASE_MS)), environment_of(self.kafka)
+        )
 
     def objects(self, segment_id: str) -> set[str]:
         """Return what lies there of a segment: the ends of its keys."""

@@ -32,9 +32,10 @@ from tests.unit.docs.pages import EXAMPLES, Example, output_of
 from tests.unit.docs.world import DAY_MS, FORGOTTEN, ORDERS, PAYMENTS, UNMARKED, World, run_dag
 
 DAGS = [e for e in EXAMPLES if e.is_dag]
-OF_SPARK = "how-to/spark-data-frames.md"
-"""A page whose programs need Spark: tests/spark/test_frames.py runs them."""
-PROGRAMS = [e for e in EXAMPLES if e.language == "python" and not e.is_dag and e.page != OF_SPARK]
+ELSEWHERE = ("how-to/archive.md", "how-to/spark-data-frames.md")
+"""Pages whose programs need a broker's encrypted segments or Spark: tests/integration/test_encrypted_archive.py and
+tests/spark/test_frames.py run them."""
+PROGRAMS = [e for e in EXAMPLES if e.language == "python" and not e.is_dag and e.page not in ELSEWHERE]
 DOCUMENTS = [e for e in EXAMPLES if e.language == "json"]
 COMMANDS = [
     (example, line) for example in EXAMPLES if example.language == "console"
