@@ -55,8 +55,8 @@ def archive_command(invocation: Invocation, topic_id: str, partitions: tuple[int
         invocation.output.document({"archive": run.name, "partitions": rows})
         return ExitCode.DONE
     columns = {
-        "topic": "topic", "partition": "partition", "segments": "segments", "not_whole": "not whole", "records": "records",
-        "bytes": "size", "records_sha256": "SHA-256 of the records",
+        "topic": "topic", "partition": "partition", "segments": "segments", "not_whole": "not whole", "as_is": "encrypted",
+        "records": "records", "bytes": "size", "records_sha256": "SHA-256 of the records",
     }  # fmt: skip
     invocation.output.rows(rows, columns, "archived")
     for found in archived:

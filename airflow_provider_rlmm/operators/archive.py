@@ -118,7 +118,8 @@ class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`; ``allowed_quarantine``
         counts here.
     :return: the ``archive`` (its name), and for each user partition in ``partitions``: ``partition``, ``segments``,
-        ``not_whole``, ``records``, ``records_sha256``, ``bytes``, ``manifest``, ``manifest_sha256``.
+        ``not_whole``, ``as_is`` (encrypted ones), ``records``, ``records_sha256``, ``bytes``, ``manifest``,
+        ``manifest_sha256``.
     :raises ConfigurationError: if the connection names no ``archive_uri``.
     :raises TopicNeverNamedError: if the metadata topic has never named the topic id.
     :raises ArchiveError: if something does not compare, or the archive cannot be written or read.

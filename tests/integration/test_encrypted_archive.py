@@ -153,7 +153,7 @@ def check_archived(world: World, objects: Mapping[str, bytes]) -> Path:
     """Archive the topic, compare each file and what its manifest says with the bucket, and return the archive's folder."""
     assert "archive_encrypted = as_is" in world.rlmm("archive", code=1)
     (said,) = world.archive()["partitions"]
-    assert said["segments"] == len(objects) / OBJECTS >= 4
+    assert said["as_is"] == said["segments"] == len(objects) / OBJECTS >= 4
     assert (said["not_whole"], said["records"]) == (0, 0)
     manifest = Path(said["manifest"])
     folder, segments = manifest.parents[1], json.loads(manifest.read_text())["segments"]

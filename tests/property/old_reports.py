@@ -87,7 +87,9 @@ _ARCHIVED = _record(
     {
         **_each(_text, "topic", "topic_id", "manifest", "manifest_sha256", "records_sha256"),
         **_each(strict.integer, "partition", "segments", "not_whole", "bytes", "records"),
+        "as_is": strict.optional(strict.integer),
     },
+    {"as_is": None},
 )
 _ARCHIVE = _record(
     ReportedArchive,

@@ -78,7 +78,7 @@ _REPORTED_ARCHIVE: Final[Plain] = {
     "partitions": [
         {
             "topic": "gone", "topic_id": _ID, "partition": 0, "segments": 2, "not_whole": 1, "bytes": 10, "records": 5,
-            "records_sha256": _SHA, "manifest": "file:///archive/gone/a.json", "manifest_sha256": _SHA,
+            "records_sha256": _SHA, "manifest": "file:///archive/gone/a.json", "manifest_sha256": _SHA, "as_is": 1,
         }
     ],
 }  # fmt: skip

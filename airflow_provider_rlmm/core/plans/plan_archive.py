@@ -66,7 +66,9 @@ class ArchivedUserPartition:
 
     def to_report(self) -> dict[str, Any]:
         """Return what a report says of it, as plain JSON types."""
-        named = ("topic", "topic_id", "partition", "segments", "not_whole", "bytes", "records", "records_sha256")
+        named = (
+            "topic", "topic_id", "partition", "segments", "not_whole", "as_is", "bytes", "records", "records_sha256",
+        )  # fmt: skip
         manifest = {"manifest": f"{self.folder}/{self.manifest}", "manifest_sha256": self.manifest_sha256}
         return {name: getattr(self, name) for name in named} | manifest
 

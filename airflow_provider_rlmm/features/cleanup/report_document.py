@@ -65,6 +65,7 @@ class ReportedArchivePartition:
     records_sha256: LongText
     manifest: LongText  # its URI
     manifest_sha256: LongText
+    as_is: Annotated[int | None, AbsentAs(None)] = None  # encrypted ones; earlier releases tell of none
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ def test_objects_are_kept_as_they_are_deleted_and_put_back(cluster: ArchivingClu
     assert archive.counts() | {"bytes": 0} == {
         "partitions": 1, "segments": 3, "not_whole": 0, "as_is": 3, "records": 0, "bytes": 0, "refused_topics": 0,
     }  # fmt: skip
+    assert [told["as_is"] for told in archive.to_report()["partitions"]] == [3]
     report = run.clean(archive)
     assert [(p.outcome.value, p.segments_deleted) for p in report.partitions] == [("FINISHED", 3)]
     assert cluster.keys_of(GONE) == set()
