@@ -84,8 +84,9 @@ class ListedObjects:
         self._again: list[_Again] = []
         self.segment_ids = IdSet()
         """The ids of all segments that a key names."""
-        self.stored_segments = IdSet()
-        """Of these, the ones of which an object was listed."""
+        self.segments = 0
+        """How many of these have an object, once the walk has ended."""
+        self._stored = IdSet()
         self.broken: dict[str, str] = {}
         """Folder → why not all of it was listed."""
         self.foreign: list[str] = []
@@ -176,13 +177,15 @@ class ListedObjects:
         self.segment_ids.add(rows.column("segment_id"))
         stored = rows.filter(rows.column("is_of_layout"))
         ids = [stored.column(name) for name in ("topic_id", "segment_id")]
-        self.stored_segments.add_folded(folded_together(ids, stored.column("partition")))
+        self._stored.add_folded(folded_together(ids, stored.column("partition")))
 
     def end(self) -> None:
         """Take note that the walk has ended: nothing is added after that."""
         self._flush()
         for stored, readings in self._ambiguous.values():
             self._note_segments(_table([self._row(stored, reading) for reading in readings]))
+        # They are not asked for again: what remembers millions of them is let go.
+        self.segments, self._stored = len(self._stored), IdSet()
         self._folders = self._folders_among(self._empty)
         self._empty = []
 

@@ -147,7 +147,7 @@ def scrub(
     logger.info("scrub: %d objects and %d records", judged.listed.objects, reading.records)
     return Scrub(
         judged.listed,
-        len(listed.stored_segments),
+        listed.segments,
         judged.in_use,
         judged.found,
         judged.unnamed.observed(reading, topics, log),
