@@ -54,6 +54,7 @@ def read_configuration(
     environment: Mapping[str, str] = os.environ,
     allow_writes: bool = False,
     allow_copy: bool = False,
+    has_cluster: bool = True,
 ) -> CommandConfiguration:
     """
     Put together what options, environment and configuration file say.
@@ -63,6 +64,7 @@ def read_configuration(
     :param environment: ``RLMM_`` and a name in upper case → value.
     :param allow_writes: whether the command may write and delete.
     :param allow_copy: whether it may copy segments of living topics.
+    :param has_cluster: whether there is a cluster to be asked; without one no broker need be named, and none is.
     :raises ConfigurationError: naming the file and the field.
     """
     named = options.get("config") or environment.get(CONFIG_VARIABLE) or None
@@ -79,7 +81,7 @@ def read_configuration(
     settings.check()
     return CommandConfiguration(
         settings,
-        _client_properties(others["bootstrap_server"], others["command_config"]),
+        _client_properties(others["bootstrap_server"], others["command_config"]) if has_cluster else {},
         _plain_if_named({**_store_table(stored), **store_options}, environment),
         str(others["work_uri"] or _default_work_folder(environment)).rstrip("/"),
     )

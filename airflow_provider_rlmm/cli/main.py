@@ -16,6 +16,7 @@ from airflow_provider_rlmm.cli import (
     copying,
     health,
     reading,
+    recovering,
     remote_log,
     retention,
     scrubbing,
@@ -87,7 +88,7 @@ class _WaitingHandler(logging.Handler):
         _say("rlmm", self.format(record))
 
 
-_GROUPS = (reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, copying, spark)
+_GROUPS = (reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, recovering, copying, spark)
 for _command in (command for group in _GROUPS for command in group.COMMANDS):
     rlmm.add_command(_command)
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import click
 
-from airflow_provider_rlmm.cli.access import access_of_command
+from airflow_provider_rlmm.cli.access import access_of_command, storage_of_command
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
 from airflow_provider_rlmm.cli.output import Output
 from airflow_provider_rlmm.core.base.declarations import (
@@ -33,6 +33,7 @@ from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.runs import connection_fields as connection
 from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
+from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.storage.logins.login import INSTANCE_METADATA
 
 Command = Callable[..., Any]
@@ -103,6 +104,10 @@ def _unit(declared: Declared[Any]) -> str:
     return ", ms" if isinstance(declared.kind, Duration) or declared.kind == Whole(unit="ms") else ""
 
 
+_CONFIG = click.option(
+    "--config", metavar="FILE", help="Configuration file in TOML.  [default: ~/.config/rlmm/config.toml]"
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 _CLUSTER = (
     click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to ask first."),
     click.option(
@@ -110,7 +115,7 @@ _CLUSTER = (
         metavar="FILE",
         help="Properties of a Java client, as Kafka's own tools take them: security protocol, login, certificates in PEM.",
     ),
-    click.option("--config", metavar="FILE", help="Configuration file in TOML.  [default: ~/.config/rlmm/config.toml]"),
+    _CONFIG,
     option_of(connection.METADATA_TOPIC, "Name of the metadata topic", metavar="NAME"),
     option_of(
         connection.EXPECTED_CLUSTER_ID, "Refuse any other cluster than this one", option="--cluster-id", metavar="ID"
@@ -121,9 +126,9 @@ _CLUSTER = (
         metavar="FOLDER",
         help="Where plans and reports go, and what runs remember: a folder or its URI.  [default: ~/.local/state/rlmm]",
     ),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
+    _JSON,
 )
-_STORAGE = (
+_STORE = (
     option_of(
         connection.STORAGE_URI,
         option="--storage",
@@ -157,6 +162,9 @@ _STORAGE = (
         is_flag=True,
         help="Allow to ask 169.254.169.254 for the role of this machine, where nothing else logs in to the object store.",
     ),
+)
+_STORAGE = (
+    *_STORE,
     option_of(connection.EXPECTED_ROOT, metavar="LIST"),
     option_of(connection.CLOCK_TOPIC, "Topic with LogAppendTime, to read a broker's clock by a record", metavar="NAME"),
     option_of(connection.HOLD, "Topics that are never touched: names, patterns, ids, by commas", metavar="LIST"),
@@ -233,6 +241,14 @@ class Invocation:
         """
         return self.configuration().work_uri
 
+    def storage_access(self) -> StorageAccess:
+        """
+        Return what opens the storage, where there is no cluster.
+
+        :raises ConfigurationError: naming the field.
+        """
+        return storage_of_command(read_configuration(self.options, self.store_options, has_cluster=False))
+
     def access(self, *, allow_writes: bool = False, allow_copy: bool = False) -> RemoteLogAccess:
         """
         Return what opens cluster and storage.
@@ -252,6 +268,11 @@ def with_cluster(command: Command) -> Command:
 def with_storage(command: Command) -> Command:
     """Give a command the options of a cluster and its storage; it gets an :class:`Invocation`."""
     return _taking((*_CLUSTER, *_STORAGE))(_invoked(command))
+
+
+def with_storage_only(command: Command) -> Command:
+    """Give a command the options of a storage whose cluster is not asked; it gets an :class:`Invocation`."""
+    return _taking((*_STORE, _CONFIG, _JSON))(_invoked(command))
 
 
 def with_limits(command: Command) -> Command:

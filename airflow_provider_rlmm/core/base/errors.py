@@ -14,6 +14,7 @@ __all__ = [
     "ArchiveError",
     "AuditError",
     "BlastRadiusError",
+    "CatalogueError",
     "ClockSkewError",
     "ClusterMismatchError",
     "ConfigurationError",
@@ -429,6 +430,10 @@ class CopyCancelledError(RemoteLogError):
 
 class ArchiveError(RemoteLogError):
     """Raised when an archive is incomplete or does not compare with what was archived: what it holds must not be deleted."""
+
+
+class CatalogueError(RemoteLogError):
+    """Raised when a catalogue of copied segments cannot be written where it is to be, or is not as it was written."""
 
 
 class RestoreError(RemoteLogError):

@@ -85,54 +85,85 @@ def read_manifest(data: bytes, location: str, metadata: RemoteLogSegmentMetadata
     :raises DamagedObjectError: if the plugin has not written it, or not for this segment.
     :raises UnsupportedMessageFormatError: if the segment is encrypted, or packed in a way that is not known here.
     """
-    return _Reading(location).manifest(data, metadata)
+    return ManifestReading(location).manifest(data, metadata)
 
 
-class _Reading:
-    """Reads one manifest and names it in every error."""
+class ManifestReading:
+    """
+    Reads one manifest and names it in every error.
+
+    :param location: its key.
+    """
 
     def __init__(self, location: str) -> None:
         self._location = location
 
     def manifest(self, data: bytes, metadata: RemoteLogSegmentMetadata) -> AivenManifest:
-        if data.startswith(_PUFFIN):
-            raise self._unsupported(
-                "is an Iceberg one: the records lie in the files of a table; read that table instead"
-            )
-        if len(data) > MAX_MANIFEST_BYTES:
-            self._damaged(f"has more than {MAX_MANIFEST_BYTES} bytes")
-        try:
-            document = json.loads(data)
-        except (ValueError, RecursionError) as e:
-            self._damaged(f"is no JSON ({e})", getattr(e, "pos", 0))
-        version = self._field(document, "version", str)
-        if version != "1":
-            raise self._unsupported(f"is of version {in_quotes(version)}, and only version 1 is known here")
+        """See :func:`read_manifest`."""
+        document = self.document(data)
         if document.get("encryption") is not None:
             raise EncryptedSegmentError(
                 f"manifest {self._location} says that the segment is encrypted: its key is with the brokers, so read it "
                 "through one of them"
             )
         self._require_segment(document, metadata)
-        compressed = self._field(document, "compression", bool)
-        index = self._field(document, "chunkIndex", dict)
+        packing = self.packing(document)
+        if packing.log_size != metadata.segment_size_in_bytes:
+            self.refuse(
+                f"is of a log of {packing.log_size} bytes, and the segment has {metadata.segment_size_in_bytes}"
+            )
+        return packing
+
+    def document(self, data: bytes) -> dict[str, Any]:
+        """
+        Return what a manifest of the known version holds, unchecked.
+
+        :param data: its bytes.
+        :raises DamagedObjectError: if it is no such document.
+        :raises UnsupportedMessageFormatError: if it is of another version or kind.
+        """
+        if data.startswith(_PUFFIN):
+            raise self._unsupported(
+                "is an Iceberg one: the records lie in the files of a table; read that table instead"
+            )
+        if len(data) > MAX_MANIFEST_BYTES:
+            self.refuse(f"has more than {MAX_MANIFEST_BYTES} bytes")
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError) as e:
+            self.refuse(f"is no JSON ({e})", getattr(e, "pos", 0))
+        version = self.field(document, "version", str)
+        if version != "1":
+            raise self._unsupported(f"is of version {in_quotes(version)}, and only version 1 is known here")
+        found: dict[str, Any] = document
+        return found
+
+    def packing(self, document: dict[str, Any]) -> AivenManifest:
+        """
+        Return how the objects of the segment are packed; of an encrypted one, too.
+
+        :param document: what :meth:`document` returned.
+        :raises DamagedObjectError: if the plugin cannot have written it.
+        :raises UnsupportedMessageFormatError: if it names a chunk index of an unknown type.
+        """
+        compressed = self.field(document, "compression", bool)
+        index = self.field(document, "chunkIndex", dict)
         log_size, chunk_size = self._number(index, "originalFileSize"), self._number(index, "originalChunkSize")
-        if log_size != metadata.segment_size_in_bytes:
-            self._damaged(f"is of a log of {log_size} bytes, and the segment has {metadata.segment_size_in_bytes}")
         if log_size > chunk_size * _MAX_CHUNKS:
-            self._damaged(f"cuts {log_size} bytes into chunks of {chunk_size}: more than {_MAX_CHUNKS} of them")
+            self.refuse(f"cuts {log_size} bytes into chunks of {chunk_size}: more than {_MAX_CHUNKS} of them")
         sizes = self._chunk_sizes(index, -(-log_size // chunk_size) if log_size else 0)
         if 0 in sizes:
-            self._damaged(f"says that chunk {sizes.index(0)} of the log has no bytes")
+            self.refuse(f"says that chunk {sizes.index(0)} of the log has no bytes")
         ends = tuple(accumulate(sizes))
-        if not compressed and (ends[-1] if ends else 0) != log_size:
-            self._damaged(f"says that {log_size} bytes are stored as they are, in chunks of {ends[-1] if ends else 0}")
+        as_it_is = not compressed and document.get("encryption") is None
+        if as_it_is and (ends[-1] if ends else 0) != log_size:
+            self.refuse(f"says that {log_size} bytes are stored as they are, in chunks of {ends[-1] if ends else 0}")
         return AivenManifest(log_size, chunk_size, ends, compressed, self._indexes(document))
 
     def _require_segment(self, document: Any, metadata: RemoteLogSegmentMetadata) -> None:
-        named = self._field(document, "remoteLogSegmentMetadata", dict)
-        segment = self._field(named, "remoteLogSegmentId", dict)
-        partition = self._field(segment, "topicIdPartition", dict)
+        named = self.field(document, "remoteLogSegmentMetadata", dict)
+        segment = self.field(named, "remoteLogSegmentId", dict)
+        partition = self.field(segment, "topicIdPartition", dict)
         expected = metadata.remote_log_segment_id
         found = (segment.get("id"), partition.get("topicId"), named.get("startOffset"), named.get("endOffset"))
         wanted = (
@@ -142,20 +173,18 @@ class _Reading:
             metadata.end_offset,
         )
         if found != wanted:
-            self._damaged(
-                f"is of segment {in_quotes(str(found))}, not of {wanted} (id, topic id, first and last offset)"
-            )
+            self.refuse(f"is of segment {in_quotes(str(found))}, not of {wanted} (id, topic id, first and last offset)")
 
     def _chunk_sizes(self, index: dict[str, Any], count: int) -> list[int]:
-        kind = self._field(index, "type", str)
+        kind = self.field(index, "type", str)
         if kind == "fixed":
             size, last = self._number(index, "transformedChunkSize"), self._number(index, "finalTransformedChunkSize")
             return [*[size] * (count - 1), last] if count else []
         if kind != "variable":
             raise self._unsupported(f"has a chunk index of type {in_quotes(kind)}; known are fixed and variable")
-        sizes = self._unpacked_sizes(self._field(index, "transformedChunks", str))
+        sizes = self._unpacked_sizes(self.field(index, "transformedChunks", str))
         if len(sizes) != count:
-            self._damaged(f"names {len(sizes)} chunks of the log, which has {count}")
+            self.refuse(f"names {len(sizes)} chunks of the log, which has {count}")
         return sizes
 
     def _unpacked_sizes(self, text: str) -> list[int]:
@@ -166,9 +195,9 @@ class _Reading:
             stream = pa.input_stream(pa.BufferReader(packed), compression="zstd")
             data = stream.read(_MAX_CHUNK_SIZES_BYTES + 1)
         except (binascii.Error, ValueError, OSError) as e:
-            self._damaged(f"has a chunk index that cannot be unpacked ({e})")
+            self.refuse(f"has a chunk index that cannot be unpacked ({e})")
         if len(data) > _MAX_CHUNK_SIZES_BYTES:
-            self._damaged(f"has a chunk index of more than {_MAX_CHUNK_SIZES_BYTES} bytes")
+            self.refuse(f"has a chunk index of more than {_MAX_CHUNK_SIZES_BYTES} bytes")
         return self._sizes(data)
 
     def _sizes(self, data: bytes) -> list[int]:
@@ -180,38 +209,53 @@ class _Reading:
             return [self._size(int.from_bytes(data[4:]))]
         base, width = int.from_bytes(data[4:8]), data[8] if len(data) > 8 else 0
         if count < 2 or not 1 <= width <= 4 or len(data) != 9 + (count - 1) * width + 4:
-            self._damaged(f"has a chunk index of {len(data)} bytes for {count} chunks")
+            self.refuse(f"has a chunk index of {len(data)} bytes for {count} chunks")
         rest = (int.from_bytes(data[at : at + width]) for at in range(9, len(data) - 4, width))
         return [*(self._size(base + value) for value in rest), self._size(int.from_bytes(data[-4:]))]
 
     def _size(self, value: int) -> int:
         if value > _MAX_INT:
-            self._damaged(f"has a chunk of {value} bytes")
+            self.refuse(f"has a chunk of {value} bytes")
         return value
 
     def _indexes(self, document: Any) -> Mapping[IndexType, tuple[int, int]]:
-        named = self._field(document, "segmentIndexes", dict)
+        named = self.field(document, "segmentIndexes", dict)
         found = {}
         for name, index_type in INDEX_NAMES.items():
             if index_type is IndexType.TRANSACTION and named.get(name) is None:
                 continue
-            index = self._field(named, name, dict)
+            index = self.field(named, name, dict)
             found[index_type] = self._number(index, "position"), self._number(index, "size")
         return MappingProxyType(found)
 
-    def _field(self, document: Any, name: str, kind: type) -> Any:
+    def field(self, document: Any, name: str, kind: type) -> Any:
+        """
+        Return a field of an object.
+
+        :param document: the object.
+        :param name: of the field.
+        :param kind: what it must be.
+        :raises DamagedObjectError: if it is not.
+        """
         value = document.get(name) if isinstance(document, dict) else None
         if not isinstance(value, kind):
-            self._damaged(f"has no {kind.__name__} named {name}")
+            self.refuse(f"has no {kind.__name__} named {name}")
         return value
 
     def _number(self, document: dict[str, Any], name: str) -> int:
         value = document.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_INT:
-            self._damaged(f"has no number from 0 to {_MAX_INT} named {name}")
+            self.refuse(f"has no number from 0 to {_MAX_INT} named {name}")
         return value
 
-    def _damaged(self, what: str, position: int = 0) -> NoReturn:
+    def refuse(self, what: str, position: int = 0) -> NoReturn:
+        """
+        Refuse the manifest.
+
+        :param what: what is wrong, as it follows its name.
+        :param position: first byte that is in doubt.
+        :raises DamagedObjectError: always.
+        """
         raise DamagedObjectError(f"manifest {self._location} {what}", self._location, position)
 
     def _unsupported(self, what: str) -> UnsupportedMessageFormatError:

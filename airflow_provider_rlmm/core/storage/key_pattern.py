@@ -206,6 +206,12 @@ class KeyPattern:
         tip = TopicIdPartition(topic_id, said["topic"], partition)
         return RemoteLogSegmentId(tip, segment_id), said["suffix"]
 
+    def start_offset(self, key: str) -> int | None:
+        """Return the first offset that a key names; ``None`` for a key that is never built, or a pattern without it."""
+        match = self._whole.fullmatch(key)
+        said = match.groupdict().get("start_offset") if match else None
+        return None if said is None else int(said)
+
     def topic_id_of_folder(self, name: str) -> UUID | None:
         """
         Return the topic id that a first folder belongs to.

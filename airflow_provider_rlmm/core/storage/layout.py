@@ -126,6 +126,15 @@ class Layout(Protocol):
         :return: ``None`` as :meth:`parse`.
         """
 
+    def start_offset(self, key: str, place: Place) -> int | None:
+        """
+        Return the first offset of a segment, as the key of one of its objects names it.
+
+        :param key: the object's key, below the storage root.
+        :param place: as a key of this place.
+        :return: ``None`` as :meth:`parse`, and where keys of this layout name no offset.
+        """
+
     def recorded_size(self, log_bytes: int, custom_metadata: bytes | None) -> tuple[frozenset[str], int] | None:
         """
         Return how large objects of a segment are, as far as its metadata says so.

@@ -366,6 +366,11 @@ class LayoutRemoteStorageManager:
         with self._steady():
             return self._stamps.stamp(place.place, check)
 
+    def stamped_clusters(self) -> Mapping[str, bool]:
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
+        with self._steady():
+            return self._stamps.clusters()
+
     def stamped_topics(self, cluster_id: str) -> Mapping[str, UUID]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         with self._steady():

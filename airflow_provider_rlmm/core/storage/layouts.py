@@ -144,6 +144,10 @@ class TemplateLayout:
         found = self._pattern.parse(key[len(prefix) :]) if key.startswith(prefix) else None
         return found if found is not None and is_suffix(found[1], self.suffixes) else None
 
+    def start_offset(self, key: str, place: Place) -> int | None:
+        """See :class:`Layout`."""
+        return None if self.parts(key, place) is None else self._pattern.start_offset(key[len(self._prefixes[place]) :])
+
     def recorded_size(self, log_bytes: int, custom_metadata: bytes | None) -> tuple[frozenset[str], int] | None:
         """See :class:`Layout`; what a plugin does to the bytes is not known here."""
         return None

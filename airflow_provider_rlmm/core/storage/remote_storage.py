@@ -338,6 +338,15 @@ class RemoteStorageManager(Protocol):
         :raises StorageRootError: if the root is gone, or a stamp that names another location has appeared.
         """
 
+    def stamped_clusters(self) -> Mapping[str, bool]:
+        """
+        Return the clusters that have left a stamp below this root.
+
+        :return: cluster id → whether a stamp of it says that a place of the layout lies where it does. Of another one the
+            root may be a copy.
+        :raises StorageError: if the stamps cannot be listed or read.
+        """
+
     def stamped_topics(self, cluster_id: str) -> Mapping[str, UUID]:
         """
         Return with which metadata topics runs have worked below this root, whatever work folder they had.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import RemoteObjectNotFoundError, StorageError, StorageRootError
@@ -11,7 +12,7 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.object_calls import ObjectCalls
 from airflow_provider_rlmm.core.storage.root import Place, PlaceLook, RootCheck, StampOutcome, StampResult
-from airflow_provider_rlmm.core.storage.stamps import Stamp, stamp_key
+from airflow_provider_rlmm.core.storage.stamps import STAMP_FOLDER, Stamp, cluster_in, stamp_key
 
 
 class Stamps:
@@ -37,6 +38,24 @@ class Stamps:
         except RemoteObjectNotFoundError:
             raw = None
         return PlaceLook(cluster_id, self._layout.name, place, self._calls.location(place.prefix), raw)
+
+    def clusters(self) -> Mapping[str, bool]:
+        """
+        Return the clusters of which a stamp of this layout lies here: cluster id → whether one may be believed, as it says
+        that it lies where it does.
+
+        :raises StorageError: if they cannot be listed or read.
+        """
+        named = {cluster_in(stored.key) for stored in self._calls.objects(STAMP_FOLDER)}
+        return {cluster: self._is_believed(cluster) for cluster in sorted(filter(None, named))}
+
+    def _is_believed(self, cluster_id: str) -> bool:
+        for look in [self.look_at(place, cluster_id) for place in self._layout.places]:
+            # Of a stamp of another location, cluster or layout it says why; here that it is one is enough.
+            with suppress(StorageRootError):
+                if look.stamp() is not None:
+                    return True
+        return False
 
     def stamp(self, place: Place, check: RootCheck) -> StampResult:
         """

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
@@ -129,6 +129,17 @@ def stamp_key(cluster_id: str, place: str) -> str:
     # A dot may walk a path, whatever quote() thinks of it.
     quoted = (quote(name, safe="").replace(".", "%2E") for name in (cluster_id, place))
     return f"{STAMP_FOLDER}{'/'.join(quoted)}.json"
+
+
+def cluster_in(key: str) -> str | None:
+    """
+    Return the cluster whose stamp a key is, ``None`` for any other key.
+
+    :param key: key below the root.
+    """
+    folder, _, name = key.removeprefix(STAMP_FOLDER).partition("/")
+    cluster_id, place = unquote(folder), unquote(name.removesuffix(".json"))
+    return cluster_id if cluster_id and key == stamp_key(cluster_id, place) else None
 
 
 def is_stamp(key: str) -> bool:

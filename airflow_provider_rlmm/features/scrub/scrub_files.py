@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.plans.plan_files import read_document, write_doc
 from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Attention
+from airflow_provider_rlmm.core.runs.table_pairs import write_pair
 from airflow_provider_rlmm.features.scrub.comparison import Scrub
 from airflow_provider_rlmm.features.scrub.first_seen import FirstSeen
 from airflow_provider_rlmm.features.scrub.rules import LISTING_ENDED, LOST, ScrubClass
@@ -38,7 +39,7 @@ from airflow_provider_rlmm.features.scrub.scrub_summary import (
     Told,
     problems,
 )
-from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable, open_table, scrub_schema, write_pair
+from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable, open_table, scrub_schema
 from airflow_provider_rlmm.features.scrub.scrub_tally import ScrubTally
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def write_scrub(uri: str, scrub: Scrub, origin: ScrubOrigin, earlier: ScrubTable
     def summary(file: PlanFile) -> ScrubSummary:
         return _summary_of(scrub, tally, origin, file)
 
-    written: ScrubSummary = write_pair(uri, SCRUB_TABLE, rows(), (SCRUB_DOCUMENT, summary))
+    written: ScrubSummary = write_pair(uri, (SCRUB_TABLE, scrub_schema()), rows(), (SCRUB_DOCUMENT, summary))
     return written
 
 

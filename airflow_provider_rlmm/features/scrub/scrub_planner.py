@@ -20,6 +20,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic, read_document
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.table_pairs import write_pair
 from airflow_provider_rlmm.features.scrub.scrub_files import open_scrub
 from airflow_provider_rlmm.features.scrub.scrub_plan import (
     SCRUB_PLAN_DOCUMENT,
@@ -30,7 +31,7 @@ from airflow_provider_rlmm.features.scrub.scrub_plan import (
     ScrubPlan,
 )
 from airflow_provider_rlmm.features.scrub.scrub_summary import Amount, ScrubSummary
-from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable, open_table, write_pair
+from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable, open_table, scrub_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +94,10 @@ def plan_scrub(
         ).judged_by(blast_radius)
 
     written: ScrubPlan = write_pair(
-        uri, SCRUB_PLAN_TABLE, map(tally.noted, chosen.rows.tables()), (SCRUB_PLAN_DOCUMENT, document)
+        uri,
+        (SCRUB_PLAN_TABLE, scrub_schema()),
+        map(tally.noted, chosen.rows.tables()),
+        (SCRUB_PLAN_DOCUMENT, document),
     )
     return written
 

@@ -8,16 +8,15 @@ Rows are ordered by class and, within it, by key; so a few row groups tell all o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from tempfile import SpooledTemporaryFile
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.arrow_arrays import at_least, equals
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
-from airflow_provider_rlmm.core.base.file_systems import reading_in_order, remove_file, replacing
-from airflow_provider_rlmm.core.plans.plan import MAX_PLAN_FILE_BYTES, ROW_GROUP_ROWS, PlanFile
-from airflow_provider_rlmm.core.plans.plan_files import write_document
+from airflow_provider_rlmm.core.base.file_systems import reading_in_order
+from airflow_provider_rlmm.core.plans.plan import MAX_PLAN_FILE_BYTES, PlanFile
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_AGAIN, SCRUB_COLUMNS
 
 if TYPE_CHECKING:
@@ -103,40 +102,6 @@ class ScrubTable:
             return self._parquet.read_row_group(number).replace_schema_metadata(None)
         except (OSError, pa.ArrowException) as e:
             raise PlanError(f"the table of a scrub cannot be read ({e}); {SCRUB_AGAIN}") from e
-
-
-def write_pair(uri: str, name: str, rows: Iterable[pa.Table], document: tuple[str, Any]) -> Any:
-    """
-    Write a table and the document that names it: the older document goes first, the new one comes last.
-
-    :param uri: of the folder.
-    :param name: of the table.
-    :param rows: with the columns of a scrub, in their order; what reads them may count them.
-    :param document: its name, and what makes it of the file as it was written: it has ``to_json``.
-    :return: the document.
-    :raises PlanError: if the URI is not understood.
-    :raises OSError: if they cannot be written; there is no such document then.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from airflow_provider_rlmm.core.generations.files import HashedFile
-
-    document_name, made_of = document
-    try:
-        remove_file(f"{uri}/{document_name}")
-        with replacing(f"{uri}/{name}") as stream:
-            file, count = HashedFile(name, stream), 0
-            with pq.ParquetWriter(pa.PythonFile(file, "w"), scrub_schema()) as writer:
-                for table in rows:
-                    writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
-                    count += table.num_rows
-    except ConfigurationError as e:
-        raise PlanError(str(e)) from e
-    written = file.described()
-    made = made_of(PlanFile(name, count, written.bytes, written.sha256))
-    write_document(uri, document_name, made.to_json())
-    return made
 
 
 @contextmanager

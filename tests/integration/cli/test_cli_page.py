@@ -19,8 +19,8 @@ from tests.scrub import scrub
 
 pytestmark = pytest.mark.integration
 
-NOT_RUN_HERE = ("rlmm copy ", "rlmm what-if ")
-"""The one needs a stopped broker, the other one what a Spark job has read."""
+NOT_RUN_HERE = ("rlmm copy ", "rlmm what-if ", "rlmm recover ")
+"""They need a stopped broker, what a Spark job has read, and objects of Aiven's plugin."""
 PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
 
 

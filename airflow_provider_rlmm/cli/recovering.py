@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command of the way back: what lies in storage, without the cluster that wrote it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.options import Invocation, option_of, with_storage_only
+from airflow_provider_rlmm.cli.output import Output, working
+from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
+from airflow_provider_rlmm.core.runs import connection_fields as connection
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.recovery.catalogue_document import Catalogue
+
+
+@click.command()
+@click.option("--output", required=True, metavar="FOLDER", help="Folder for the catalogue, empty, or its URI.")
+@click.option("--topic", "topics", metavar="NAME|ID", multiple=True, help="Only this topic; several times.")
+@option_of(
+    connection.EXPECTED_CLUSTER_ID,
+    "Of which cluster the segments are, where no stamp beside them says it",
+    option="--cluster-id",
+    metavar="ID",
+)
+@click.option(
+    "--manifests-per-second", type=click.IntRange(1), metavar="NUMBER", help="The most that are read in a second."
+)
+@with_storage_only
+def recover(invocation: Invocation, output: str, topics: tuple[str, ...], manifests_per_second: int | None) -> int:
+    """
+    Make a catalogue of all copied segments in storage; no broker is asked, and nothing is written there.
+
+    It says what was copied, never what is alive. The layout must be aiven, whose manifests hold nearly the whole record.
+    """
+    from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
+
+    access = invocation.storage_access()
+    settings = access.get_connection_settings()
+    request = CatalogueRequest(
+        storage_uri=settings.required_storage_uri(),
+        output=output,
+        topics=topics,
+        cluster_id=settings.expected_cluster_id,
+        manifests_per_second=manifests_per_second,
+    )
+    with working() as shown:
+        catalogue = make_catalogue(access.get_storage_manager(), request, shown.on_step)
+    problems = list(catalogue.problems())
+    if invocation.output.as_json:
+        invocation.output.document(json.loads(catalogue.to_json()))
+    for problem in problems:
+        invocation.output.problem(f"needs a person: {problem}")
+    _say(invocation.output, catalogue, output)
+    return ExitCode.NEEDS_A_PERSON if problems else ExitCode.DONE
+
+
+def _say(output: Output, catalogue: Catalogue, where: str) -> None:
+    if output.as_json:
+        return
+    kinds = {kind: amount for kind, amount in catalogue.kinds.items() if amount.rows}
+    output.rows(
+        [{"kind": k, "rows": a.rows, "objects": a.objects, "bytes": a.bytes} for k, a in kinds.items()],
+        {"kind": "kind", "rows": "rows", "objects": "objects", "bytes": "size"},
+        "found",
+    )
+    topics = [
+        {
+            "topic": topic.topic,
+            "topic_id": topic.topic_id,
+            "segments": topic.whole.rows,
+            "log_bytes": topic.log_bytes,
+            "needs_person": topic.needs_person,
+        }
+        for topic in catalogue.topics
+    ]
+    columns = {
+        "topic": "topic", "topic_id": "topic id", "segments": "whole segments", "log_bytes": "size of the logs",
+        "needs_person": "need a person",
+    }  # fmt: skip
+    output.rows(topics, columns, "topics")
+    if catalogue.topics_left_out:
+        output.line(f"and {catalogue.topics_left_out:,} more topics")
+    if catalogue.several_ids:
+        names = ", ".join(map(in_quotes, catalogue.several_ids))
+        output.line(f"Several topic ids have these names, as topics of one name were made anew: {names}.")
+    listed, left = catalogue.listed, catalogue.left_out
+    output.line(
+        f"{listed.objects:,} objects, {human_bytes(listed.bytes)} were listed; {left.objects:,} of them were not asked for. "
+        f"{catalogue.foreign_folders:,} folders of no topic were not looked into."
+    )
+    output.line(f"The cluster is {_cluster(catalogue)}.")
+    for sentence in catalogue.says:
+        output.line(sentence)
+    output.line(f"The catalogue is {where}")
+
+
+def _cluster(catalogue: Catalogue) -> str:
+    if catalogue.cluster_id is not None:
+        return f"{in_quotes(catalogue.cluster_id)}, {_SAID_BY[catalogue.cluster_id_from]}"
+    return "unknown: no stamp beside the places says it, and no --cluster-id does"
+
+
+_SAID_BY = {
+    "STAMP": "as the stamp beside the places says",
+    "PERSON": "as --cluster-id says",
+}
+
+COMMANDS = (recover,)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The small JSON document of a catalogue: where it was made, what it counts, and what it does not say.
+
+It names the table with its size, rows and SHA-256 and carries a SHA-256 of itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final
+
+from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of, value_of
+from airflow_provider_rlmm.core.base.errors import CatalogueError
+from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
+from airflow_provider_rlmm.core.plans.plan import PlanFile
+from airflow_provider_rlmm.features.recovery.catalogue_rows import RowKind
+
+CATALOGUE_FORMAT: Final = 1
+"""Version of the document; one of another version is not read."""
+
+CATALOGUE_DOCUMENT: Final = "catalogue.json"
+CATALOGUE_TABLE: Final = "catalogue.parquet"
+
+MAX_LISTED: Final = 1_000
+"""Topics and folders that the document lists; all are counted."""
+
+SAYS: Final = (
+    "It says what was copied, never what is alive: storage cannot know what retention, DeleteRecords or a person deleted.",
+    "Two clusters that write to one place are told apart by their topic ids only.",
+    "State and custom metadata of a segment are in none of its objects: they are unknown.",
+)
+"""What whoever reads a catalogue has to know."""
+
+RECOVER_AGAIN: Final = "recover again"
+
+
+class ClusterIdFrom(StrEnum):
+    """What says of which cluster the segments are."""
+
+    STAMP = "STAMP"  # the only stamp that lies beside the places, and says that it lies there
+    PERSON = "PERSON"  # the person who made the catalogue
+    UNKNOWN = "UNKNOWN"  # nothing
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueAmount:
+    """How much there is of something."""
+
+    rows: int = 0  # segments, holes, or objects of no segment
+    objects: int = 0
+    bytes: int = 0  # sizes of the objects, summed
+
+    def __add__(self, other: CatalogueAmount) -> CatalogueAmount:
+        return CatalogueAmount(self.rows + other.rows, self.objects + other.objects, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueTopic:
+    """What there is of one topic id."""
+
+    topic: Text | None  # its name; ``None`` where keys can be read as of several
+    topic_id: Text  # Kafka's base64 form
+    whole: CatalogueAmount  # whole segments
+    log_bytes: int  # sizes of their logs as they lay on the brokers' disks, summed
+    needs_person: int  # rows that need a person
+
+
+@dataclass(frozen=True, slots=True)
+class UnlistedFolder:
+    """A folder that was not listed whole."""
+
+    folder: Text
+    why: Text  # what the store said
+    seen: CatalogueAmount  # objects that were listed below it all the same, in rows of kind CANNOT_TELL or FOREIGN
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """
+    The document of a catalogue.
+
+    :param made_at_ms: when the listing began, ms since the epoch by the clock of this machine.
+    :param layout: name of the layout.
+    :param storage: where the storage root lies.
+    :param places: names of the places that were listed.
+    :param cluster_id: of which cluster the segments are, ``None`` where that is not known.
+    :param cluster_id_from: who says so.
+    :param stamps: clusters whose stamps lie beside the places, believed or not.
+    :param says: what whoever reads it has to know.
+    :param asked_for: topics that were asked for, names and ids; none for all.
+    :param not_found: those of them of which nothing was seen.
+    :param listed: everything that was listed below the places.
+    :param left_out: objects of other topics than those that were asked for, and of none.
+    :param kinds: rows per :class:`~airflow_provider_rlmm.features.recovery.catalogue_rows.RowKind`, all of them.
+    :param topics: by name, at most :data:`MAX_LISTED`.
+    :param topics_left_out: how many more there are.
+    :param several_ids: names that more than one topic id has.
+    :param incomplete: folders that were not listed whole, at most :data:`MAX_LISTED`.
+    :param incomplete_left_out: how many more there are.
+    :param foreign_folders: folders of no topic, which were not looked into.
+    :param foreign: the first of them.
+    :param file: the table.
+    """
+
+    made_at_ms: int
+    layout: Text
+    storage: Text
+    places: tuple[Text, ...]
+    cluster_id: Text | None
+    cluster_id_from: ClusterIdFrom
+    stamps: tuple[Text, ...]
+    says: tuple[Text, ...]
+    asked_for: tuple[Text, ...]
+    not_found: tuple[Text, ...]
+    listed: CatalogueAmount
+    left_out: CatalogueAmount
+    kinds: Mapping[Annotated[str, value_of(RowKind)], CatalogueAmount]
+    topics: tuple[CatalogueTopic, ...]
+    topics_left_out: int
+    several_ids: tuple[Text, ...]
+    incomplete: tuple[UnlistedFolder, ...]
+    incomplete_left_out: int
+    foreign_folders: int
+    foreign: tuple[Text, ...]
+    file: PlanFile
+
+    def to_json(self) -> str:
+        """
+        Return the document.
+
+        :raises CatalogueError: if it does not read back as it was written.
+        """
+        text = json.dumps(strict.sealed(plain_of(self), CATALOGUE_FORMAT), indent=2, sort_keys=True)
+        if self.from_json(text) != self:
+            raise CatalogueError(f"the catalogue of {self.storage} does not read back as it was written")
+        return text
+
+    @classmethod
+    def from_json(cls, text: str) -> Catalogue:
+        """
+        Read the document.
+
+        :param text: what :meth:`to_json` returned.
+        :raises CatalogueError: if it is not, to the letter.
+        """
+        try:
+            return _READ(strict.unsealed(text, CATALOGUE_FORMAT), "catalogue")
+        except ValueError as e:
+            raise CatalogueError(f"the document of a catalogue cannot be read ({e}); {RECOVER_AGAIN}") from e
+
+    def problems(self) -> Iterator[str]:
+        """Yield what needs a person, and what to do."""
+        for kind, advice in _ADVICE.items():
+            if rows := self.kinds[kind].rows:
+                yield f"{rows:,} {kind}: {advice}"
+        count = len(self.incomplete) + self.incomplete_left_out
+        if count:
+            shown = "; ".join(f"{in_quotes(one.folder)}: {one.why}" for one in self.incomplete[:3])
+            yield (
+                f"{count:,} folders were not listed whole, so segments and holes below them are not told ({shown}): mend "
+                f"that, then {RECOVER_AGAIN}"
+            )
+        if self.not_found:
+            yield f"nothing was seen of {list_in_quotes(self.not_found)}: look whether name or id is right"
+        if not self.not_found and not any(self.kinds[kind].rows for kind in _OF_SEGMENTS):
+            yield (
+                "no object of any segment was seen: look whether --storage, --layout and --key-prefix are what the brokers "
+                "had"
+            )
+
+
+_READ = reader_of(Catalogue)
+
+_OF_SEGMENTS: Final = tuple(kind for kind in RowKind if kind not in (RowKind.FOREIGN, RowKind.HOLE))
+
+_ADVICE: Final[Mapping[RowKind, str]] = {
+    RowKind.DAMAGED: "the manifest cannot be read or contradicts its key or sizes; the column why says which",
+    RowKind.CONFLICT: "segments share offsets and no leader epoch tells which is the later; the column partners names them",
+    RowKind.HOLE: "no whole segment has these offsets; the column partners names the segments beside them",
+    RowKind.CANNOT_TELL: f"not all could be seen; the column why says what to mend, then {RECOVER_AGAIN}",
+}
+"""Kinds that need a person → what they mean."""

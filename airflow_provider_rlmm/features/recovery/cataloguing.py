@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+The way from a listing to the rows of a catalogue.
+
+What grows with the storage lies on the local disk: the listing by key, then the rows by user partition and offset. These are
+read twice, first to find the segments that share offsets, then to say it and to find holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
+from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
+from airflow_provider_rlmm.core.base.spool import SPOOLED_ROWS, OrderedSpool
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.features.recovery.catalogue_document import CatalogueAmount
+from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow
+from airflow_provider_rlmm.features.recovery.catalogue_table import catalogue_schema, rows_of, table_of
+from airflow_provider_rlmm.features.recovery.lineages import Conflicts, Holes
+from airflow_provider_rlmm.features.recovery.listing import gathered, in_order
+from airflow_provider_rlmm.features.recovery.manifest_reads import ManifestReads
+from airflow_provider_rlmm.features.recovery.rules import Found, ListedSegment, row_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ORDER: Final = "order"
+_LAST: Final = "~"
+"""Comes behind every topic id."""
+
+OnStep = Callable[[str, int, int], None]
+"""What is being done, how much of it is done, and of how much."""
+
+
+class Asked:
+    """
+    Tells of segments whether they were asked for, and which topics were seen.
+
+    :param topics: names and ids in Kafka's form; none for all.
+    """
+
+    def __init__(self, topics: Collection[str]) -> None:
+        self._topics = frozenset(topics)
+        self._seen = set[str]()
+        self.left_out = CatalogueAmount()
+        """Objects that were not asked for."""
+
+    def takes(self, found: Found) -> bool:
+        """
+        Tell whether something is asked for; what is not is counted.
+
+        :param found: a segment, or an object of none.
+        """
+        if not self._topics:
+            return True
+        readings = found.readings if isinstance(found, ListedSegment) else ()
+        tips = [reading.segment.topic_id_partition for reading in readings]
+        named = self._topics & {text for tip in tips for text in (tip.topic, kafka_uuid_str(tip.topic_id))}
+        self._seen |= named
+        if not named:
+            self.left_out += CatalogueAmount(1, len(found.keys), found.bytes)
+        return bool(named)
+
+    def not_found(self) -> list[str]:
+        """Return what was asked for and not seen, sorted."""
+        return sorted(self._topics - self._seen)
+
+
+class Cataloguing:
+    """
+    Makes the rows of one catalogue.
+
+    :param listed: everything below the places.
+    :param layout: where objects lie.
+    :param asked: what is asked for.
+    :param reads: reads manifests.
+    :param on_step: told how far it is.
+    """
+
+    def __init__(
+        self, listed: ListedObjects, layout: Layout, asked: Asked, reads: ManifestReads, on_step: OnStep
+    ) -> None:
+        self._listed = listed
+        self._layout = layout
+        self._asked = asked
+        self._reads = reads
+        self._on_step = on_step
+        self.objects = CatalogueAmount()
+        """Everything that was listed; its rows are segments and objects of none."""
+
+    def rows(self) -> Iterator[CatalogueRow]:
+        """
+        Yield all rows: by topic id, user partition and offset, objects of no segment last.
+
+        :raises StorageError: if storage does not answer; what was yielded is then no catalogue.
+        :raises RoomError: if the local disk has no room.
+        """
+        spool, conflicts, holes = self._drafts(), Conflicts(), Holes()
+        for row in _rows(spool):
+            conflicts.add(row)
+        whole = lru_cache(maxsize=1024)(self._is_whole)
+        for draft in _rows(spool):
+            row = conflicts.judged(draft)
+            hole = holes.before(row)
+            # Where not all of a user partition was seen, what covers the hole may be there.
+            if hole is not None and whole(hole.topic_id, hole.topic, hole.partition):
+                yield hole
+            yield row
+
+    def _drafts(self) -> OrderedSpool:
+        """Return the rows as each segment alone tells them, by user partition and offset."""
+        import pyarrow as pa
+
+        spool = OrderedSpool(catalogue_schema().append(pa.field(_ORDER, pa.string())), _ORDER)
+        for rows in _parts(self._each()):
+            order = array_of([_order_of(row) for row in rows], pa.string())
+            spool.append(table_of(rows).append_column(_ORDER, order))
+        return spool
+
+    def _each(self) -> Iterator[CatalogueRow]:
+        total = len(self._listed.stored_segments)
+        for done, (found, said) in enumerate(self._reads.of(self._found()), 1):
+            self._on_step("reading manifests", done, max(total, done))
+            yield row_of(found, said, self._layout)
+
+    def _found(self) -> Iterator[Found]:
+        """Yield what was listed and is asked for; all is counted."""
+        for found in gathered(in_order(self._listed).tables(), self._layout):
+            self.objects += CatalogueAmount(1, len(found.keys), found.bytes)
+            if self._asked.takes(found):
+                yield found
+
+    def _is_whole(self, topic_id: object, topic: object, partition: object) -> bool:
+        """Tell whether all places were listed whole where objects of a user partition can lie."""
+        tip = TopicIdPartition(topic_id, topic, partition)  # type: ignore[arg-type] # of a whole segment all are known
+        try:
+            folders = [self._layout.partition_prefix(tip, place) for place in self._layout.places]
+        except UnsafeObjectKeyError:
+            return False
+        return all(map(self._listed.is_whole, folders))
+
+
+def _parts(rows: Iterable[CatalogueRow]) -> Iterator[list[CatalogueRow]]:
+    """Yield rows, some ten thousand at a time."""
+    left = iter(rows)
+    while part := list(islice(left, SPOOLED_ROWS)):
+        yield part
+
+
+def _rows(spool: OrderedSpool) -> Iterator[CatalogueRow]:
+    for table in spool.tables():
+        yield from rows_of(table)
+
+
+def _order_of(row: CatalogueRow) -> str:
+    """Return what rows are ordered by: text, as numbers of one length."""
+    if row.topic_id is None or row.partition is None:
+        return f"{_LAST}{row.keys[0]}"
+    return f"{kafka_uuid_str(row.topic_id)}/{row.partition:010}/{row.start_offset or 0:020}/{row.keys[0]}"
+
+
+def tables_of(rows: Iterable[CatalogueRow], note: Callable[[CatalogueRow], None]) -> Iterator[pa.Table]:
+    """
+    Yield rows as tables of some ten thousands.
+
+    :param rows: the rows.
+    :param note: told of each.
+    """
+    for some in _parts(rows):
+        for row in some:
+            note(row)
+        yield table_of(some)

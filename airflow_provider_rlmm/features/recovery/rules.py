@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What the objects of one segment and its manifest prove of it. Pure: nothing is read here, and nothing is guessed.
+
+A manifest counts only if all of the segment's objects were listed, their keys are those that the plugin builds of what the
+manifest says, and their sizes are the ones that it names. Otherwise not one of its fields is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
+from airflow_provider_rlmm.core.storage.aiven_record import INDEXES, LOG, MANIFEST, RecordedSegment
+from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.storage.root import Place
+from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow, ProvedBy, RowKind
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReading:
+    """What the keys of a segment can mean."""
+
+    place: Place  # at which place it lies
+    segment: RemoteLogSegmentId  # which segment it is
+    start_offset: int | None  # first offset; ``None`` where keys name none
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSegment:
+    """The objects of one segment as they were listed."""
+
+    stem: str  # what their keys have in common
+    # One, or several where a prefix that is no folder reads as the beginning of a topic's name, too.
+    readings: tuple[KeyReading, ...]
+    sizes: Mapping[str, int]  # suffix → bytes
+    is_whole: bool  # whether all that lies beside them was listed
+
+    @property
+    def bytes(self) -> int:
+        """Sizes of its objects, summed."""
+        return sum(self.sizes.values())
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Keys of all its objects, sorted."""
+        return tuple(sorted(self.stem + suffix for suffix in self.sizes))
+
+    def missing(self, layout: Layout) -> list[str]:
+        """
+        Return the suffixes of the objects that it lacks.
+
+        :param layout: its layout.
+        """
+        return [suffix for suffix, required in layout.suffixes.items() if required and suffix not in self.sizes]
+
+    def asks_for_manifest(self, layout: Layout) -> bool:
+        """
+        Tell whether its manifest can prove anything.
+
+        :param layout: its layout.
+        """
+        return self.is_whole and not self.missing(layout)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherObject:
+    """An object of no segment."""
+
+    key: str
+    bytes: int
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Its key."""
+        return (self.key,)
+
+
+Found = ListedSegment | OtherObject
+"""What objects are gathered to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Why a manifest says nothing."""
+
+    why: str  # the reason, naming the object
+    damaged: bool  # whether it was read and cannot be what the plugin wrote; otherwise nobody can tell
+
+
+def row_of(listed: Found, said: RecordedSegment | Unread | None, layout: Layout) -> CatalogueRow:
+    """
+    Tell what a segment is, or an object of none.
+
+    :param listed: its objects.
+    :param said: what its manifest says, or why it says nothing; ``None`` where it was not asked.
+    :param layout: where objects lie.
+    """
+    if isinstance(listed, OtherObject):
+        return CatalogueRow(
+            kind=RowKind.FOREIGN,
+            proved_by=ProvedBy.LISTING,
+            stored_bytes=listed.bytes,
+            keys=listed.keys,
+            why="the layout does not build its key",
+        )
+    if not listed.is_whole:
+        return _by_key(
+            listed, RowKind.CANNOT_TELL, "the listing of its folder broke off: further objects may lie there"
+        )
+    if missing := listed.missing(layout):
+        return _by_key(listed, RowKind.UNFINISHED, f"it lacks {', '.join(missing)}")
+    if said is None:
+        return _by_key(listed, RowKind.CANNOT_TELL, "its manifest was not read")
+    if isinstance(said, Unread):
+        return _by_key(listed, RowKind.DAMAGED if said.damaged else RowKind.CANNOT_TELL, said.why)
+    place = _place_of(listed, said, layout)
+    if place is None:
+        named = said.remote_log_segment_id
+        why = f"its manifest is of segment {named}, start offset {said.start_offset}, whose key is another one"
+        return _by_key(listed, RowKind.DAMAGED, why)
+    for suffix, size in ((LOG, said.log_bytes), (INDEXES, said.index_bytes)):
+        if listed.sizes[suffix] != size:
+            why = f"its {suffix} has {listed.sizes[suffix]} bytes, and its manifest names {size}"
+            return _by_key(listed, RowKind.DAMAGED, why)
+    return _by_manifest(listed, said, place)
+
+
+def _place_of(listed: ListedSegment, said: RecordedSegment, layout: Layout) -> Place | None:
+    """Return the place at which a segment lies as its manifest names it, ``None`` where that has other keys."""
+    begun = said.as_begun()
+    try:
+        return next((r.place for r in listed.readings if layout.segment_stem(begun, r.place) == listed.stem), None)
+    except UnsafeObjectKeyError:
+        # A topic that Kafka would not allow: the plugin has built no key of it.
+        return None
+
+
+def _by_key(listed: ListedSegment, kind: RowKind, why: str) -> CatalogueRow:
+    """Return a row with what all readings of the keys agree on, and nothing else."""
+    return CatalogueRow(
+        kind=kind,
+        proved_by=ProvedBy.KEY,
+        topic_id=_agreed({r.segment.topic_id_partition.topic_id for r in listed.readings}),
+        topic=_agreed({r.segment.topic_id_partition.topic for r in listed.readings}),
+        partition=_agreed({r.segment.topic_id_partition.partition for r in listed.readings}),
+        segment_id=_agreed({r.segment.id for r in listed.readings}),
+        start_offset=_agreed({r.start_offset for r in listed.readings}),
+        place=_agreed({r.place.name for r in listed.readings}),
+        stored_bytes=listed.bytes,
+        keys=listed.keys,
+        why=why,
+    )
+
+
+def _agreed(values: set[Any]) -> Any:
+    return values.copy().pop() if len(values) == 1 else None
+
+
+def _by_manifest(listed: ListedSegment, said: RecordedSegment, place: Place) -> CatalogueRow:
+    segment = said.remote_log_segment_id
+    tip = segment.topic_id_partition
+    return CatalogueRow(
+        kind=RowKind.ENCRYPTED if said.encrypted else RowKind.COPIED,
+        proved_by=ProvedBy.MANIFEST,
+        topic_id=tip.topic_id,
+        topic=tip.topic,
+        partition=tip.partition,
+        segment_id=segment.id,
+        start_offset=said.start_offset,
+        end_offset=said.end_offset,
+        segment_leader_epochs=said.segment_leader_epochs,
+        segment_size_in_bytes=said.segment_size_in_bytes,
+        max_timestamp_ms=said.max_timestamp_ms,
+        event_timestamp_ms=said.event_timestamp_ms,
+        broker_id=said.broker_id,
+        txn_idx_empty=said.txn_idx_empty,
+        compressed=said.compressed,
+        encrypted=said.encrypted,
+        place=place.name,
+        stored_bytes=listed.bytes,
+        keys=listed.keys,
+        why="its objects are encrypted: only brokers can read them" if said.encrypted else None,
+    )
+
+
+def manifest_key(listed: ListedSegment) -> str:
+    """
+    Return the key of a segment's manifest.
+
+    :param listed: the segment.
+    """
+    return listed.stem + MANIFEST

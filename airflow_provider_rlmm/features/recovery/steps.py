@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step that makes a catalogue: what lies in storage, without the cluster that wrote it. It only reads there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from airflow_provider_rlmm.core.base.clock import Clock, system_clock
+from airflow_provider_rlmm.core.base.errors import CatalogueError, ConfigurationError
+from airflow_provider_rlmm.core.base.file_systems import files_below, local_path
+from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
+from airflow_provider_rlmm.core.plans.plan import PlanFile
+from airflow_provider_rlmm.core.runs.table_pairs import write_pair
+from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.features.recovery.catalogue_document import (
+    CATALOGUE_DOCUMENT,
+    CATALOGUE_TABLE,
+    MAX_LISTED,
+    SAYS,
+    Catalogue,
+    ClusterIdFrom,
+)
+from airflow_provider_rlmm.features.recovery.catalogue_table import catalogue_schema
+from airflow_provider_rlmm.features.recovery.cataloguing import Asked, Cataloguing, OnStep, tables_of
+from airflow_provider_rlmm.features.recovery.listing import list_all
+from airflow_provider_rlmm.features.recovery.manifest_reads import READ_AT_ONCE, ManifestReads
+from airflow_provider_rlmm.features.recovery.tally import CatalogueTally
+
+PATIENCE_S: Final = 60.0
+"""Seconds for which a storage that does not answer is asked again for one manifest."""
+
+_MAX_FOREIGN: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueRequest:
+    """
+    What a person asks for.
+
+    :param storage_uri: of the storage root, as it may be shown.
+    :param output: path or URI of a folder for the catalogue.
+    :param topics: names and ids in Kafka's form; none for all.
+    :param cluster_id: of which cluster the segments are, as the person says it; ``None`` where nobody does.
+    :param manifests_per_second: the most that are read in a second, ``None`` for as many as the storage hands out.
+    :param at_once: how many are read at once.
+    """
+
+    storage_uri: str
+    output: str
+    topics: Collection[str] = ()
+    cluster_id: str | None = None
+    manifests_per_second: int | None = None
+    at_once: int = READ_AT_ONCE
+
+
+def make_catalogue(
+    storage: RemoteStorageManager,
+    request: CatalogueRequest,
+    on_step: OnStep = lambda *_: None,
+    *,
+    clock: Clock = system_clock,
+    patience: StoragePatience | None = None,
+) -> Catalogue:
+    """
+    List the storage, read the manifests, and write what they prove.
+
+    :param storage: the storage; it is only read.
+    :param request: what is asked for.
+    :param on_step: told how far it is.
+    :param clock: ms since the epoch.
+    :param patience: for how long a storage that does not answer is asked again.
+    :return: the document, as it was written.
+    :raises ConfigurationError: if the layout has no catalogue yet.
+    :raises CatalogueError: if the folder holds something else or lies in the storage, or the storage is stamped as another
+        cluster's than the person says.
+    :raises StorageError: if storage does not answer; there is no catalogue then.
+    :raises OSError: if the catalogue cannot be written; there is none then.
+    """
+    layout = storage.layout
+    if layout.name != AivenLayout.name:
+        raise ConfigurationError(
+            f"the storage layout {layout.name} has no catalogue yet: only {AivenLayout.name} keeps a manifest beside each "
+            "segment, which is read here"
+        )
+    _require_free(request)
+    made_at_ms = clock()
+    cluster_id, said_by, stamps = _cluster_of(storage, request.cluster_id)
+    listed = list_all(storage, lambda count: on_step("listing objects", count, count))
+    asked, tally = Asked(request.topics), CatalogueTally(listed.broken)
+    pace = ByteQuota(request.manifests_per_second)  # a manifest counts as one
+    reads = ManifestReads(storage.fetch_object, layout, pace, patience or StoragePatience(PATIENCE_S), request.at_once)
+    work = Cataloguing(listed, layout, asked, reads, on_step)
+
+    def document(file: PlanFile) -> Catalogue:
+        topics, incomplete = tally.topics(), tally.incomplete()
+        return Catalogue(
+            made_at_ms=made_at_ms,
+            layout=layout.name,
+            storage=request.storage_uri,
+            places=tuple(place.name for place in layout.places),
+            cluster_id=cluster_id,
+            cluster_id_from=said_by,
+            stamps=tuple(stamps),
+            says=SAYS,
+            asked_for=tuple(sorted(request.topics)),
+            not_found=tuple(asked.not_found()),
+            listed=work.objects,
+            left_out=asked.left_out,
+            kinds=tally.kinds,
+            topics=tuple(topics[:MAX_LISTED]),
+            topics_left_out=max(0, len(topics) - MAX_LISTED),
+            several_ids=tuple(tally.several_ids()[:MAX_LISTED]),
+            incomplete=tuple(incomplete[:MAX_LISTED]),
+            incomplete_left_out=max(0, len(incomplete) - MAX_LISTED),
+            foreign_folders=len(listed.foreign),
+            foreign=tuple(sorted(listed.foreign)[:_MAX_FOREIGN]),
+            file=file,
+        )
+
+    table = (CATALOGUE_TABLE, catalogue_schema())
+    written: Catalogue = write_pair(
+        request.output.rstrip("/"), table, tables_of(work.rows(), tally.note), (CATALOGUE_DOCUMENT, document)
+    )
+    return written
+
+
+def _require_free(request: CatalogueRequest) -> None:
+    """Refuse a folder in which something else lies, and one in the storage itself."""
+    try:
+        target, root = local_path(request.output), _local_root(request.storage_uri)
+        found = files_below(request.output.rstrip("/"))
+    except ConfigurationError as e:
+        raise CatalogueError(str(e)) from e
+    if target is not None and root is not None and target.resolve().is_relative_to(root):
+        raise CatalogueError(
+            f"{in_quotes(request.output)} lies in the storage itself: a catalogue is written outside of it"
+        )
+    # A table without its document is what a run has left that did not come to its end.
+    if others := [name for name in found if name != CATALOGUE_TABLE or CATALOGUE_DOCUMENT in found]:
+        raise CatalogueError(
+            f"{in_quotes(request.output)} already holds {list_in_quotes(others)}: a catalogue is written into an empty "
+            "folder, so that none is lost; name another one"
+        )
+
+
+def _local_root(storage_uri: str) -> Path | None:
+    path = local_path(storage_uri) if storage_uri.startswith("file:") else None
+    return None if path is None else path.resolve()
+
+
+def _cluster_of(storage: RemoteStorageManager, said: str | None) -> tuple[str | None, ClusterIdFrom, list[str]]:
+    """Return of which cluster the segments are, who says so, and the clusters of all stamps."""
+    stamps = storage.stamped_clusters()
+    believed = [cluster for cluster, is_believed in stamps.items() if is_believed]
+    if said is not None:
+        if believed and said not in believed:
+            raise CatalogueError(
+                f"the storage is stamped as that of cluster {list_in_quotes(believed)}, and --cluster-id names "
+                f"{in_quotes(said)}: correct it, or leave it out"
+            )
+        return said, ClusterIdFrom.PERSON, sorted(stamps)
+    if len(stamps) == 1 and believed:
+        return believed[0], ClusterIdFrom.STAMP, sorted(stamps)
+    return None, ClusterIdFrom.UNKNOWN, sorted(stamps)

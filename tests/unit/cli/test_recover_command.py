@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rlmm recover` on objects in a folder; no broker is named, and none is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.core.base.clock import system_clock
+from tests.recovery import Bucket, recorded_bucket, rows_in, segment
+
+
+def put_into(folder: Path, bucket: Bucket) -> str:
+    """Write the objects of a bucket into a folder, and return its URI."""
+    for key in bucket.storage.keys:
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(bucket.storage.fetch_object(key))
+    return folder.as_uri()
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("RLMM_BOOTSTRAP_SERVER", raising=False)
+
+
+def test_recorded_objects_become_a_catalogue_without_a_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = put_into(tmp_path / "bucket", recorded_bucket()[0])
+    before = {file: file.stat().st_mtime_ns for file in (tmp_path / "bucket").rglob("*")}
+    output = tmp_path / "catalogue"
+    assert run(["recover", "--storage", storage, "--layout", "aiven", "--output", str(output)]) == 0
+    printed = capsys.readouterr().out
+    assert "It says what was copied, never what is alive" in printed
+    assert "The cluster is unknown" in printed
+    assert "p2-live" in printed
+    assert len(rows_in(str(output))) == 18
+    assert before == {file: file.stat().st_mtime_ns for file in (tmp_path / "bucket").rglob("*")}
+
+
+def test_what_needs_a_person_comes_first_and_has_an_exit_code_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket, began = Bucket(), system_clock()
+    bucket.copy(segment(1, 0, 9))
+    bucket.copy(segment(3, 20, 29))
+    storage = put_into(tmp_path / "bucket", bucket)
+    asked = ["recover", "--storage", storage, "--layout", "aiven", "--key-prefix", "kp/", "--cluster-id", "mine"]
+    assert run([*asked, "--output", str(tmp_path / "1")]) == 4
+    printed = capsys.readouterr().out
+    assert printed.startswith("needs a person: 1 HOLE: ")
+    assert "The cluster is 'mine', as --cluster-id says" in printed
+    assert run([*asked, "--output", str(tmp_path / "2"), "--json"]) == 4
+    answered = capsys.readouterr()
+    document = json.loads(answered.out)
+    assert (document["kinds"]["HOLE"]["rows"], document["cluster_id"]) == (1, "mine")
+    assert began <= document["made_at_ms"] <= system_clock()
+    assert "needs a person: 1 HOLE" in answered.err
+
+
+def test_an_answer_that_does_not_come_is_no_catalogue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = (tmp_path / "nothing").as_uri()
+    assert run(["recover", "--storage", missing, "--layout", "aiven", "--output", str(tmp_path / "c")]) == 1
+    assert "does not exist" in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()

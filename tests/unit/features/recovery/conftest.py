@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Catalogues that look at seven rows at a time, on disk: what is one table with a few objects are many here."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider_rlmm.core.base import spool
+from airflow_provider_rlmm.core.runs import listed_objects, table_pairs
+from airflow_provider_rlmm.features.recovery import cataloguing
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (listed_objects, cataloguing):
+        monkeypatch.setattr(module, "SPOOLED_ROWS", 7)
+    monkeypatch.setattr(table_pairs, "ROW_GROUP_ROWS", 7)
+    for name, small in {"_IN_MEMORY": 1, "_SAMPLED": 1, "_BUCKET_ROWS": 7}.items():
+        monkeypatch.setattr(spool, name, small)
