@@ -302,7 +302,7 @@ def test_what_lies_below_a_folder_that_was_not_listed_whole_cannot_be_told() -> 
         is_of_the_folder = all(stored.key.startswith(folder) for stored in found)
         is_of_the_topic = all(stored.key.startswith("kp/orders-") for stored in found)
         for stored in found:
-            if is_of_the_topic and "/1/00000000000000000030-" in stored.key:
+            if is_of_the_topic and "/1/00000000000000000030-" in stored.key and stored.key.endswith(".indexes"):
                 tries.append(1)
                 # The listing of the topic's folders goes well at the second time, that of the user partition never.
                 if len(tries) == 1 or is_of_the_folder:
@@ -314,12 +314,15 @@ def test_what_lies_below_a_folder_that_was_not_listed_whole_cannot_be_told() -> 
     assert [(row.topic, row.partition, row.kind.value, row.start_offset, row.end_offset) for row in rows] == [
         ("orders", 0, "COPIED", 0, 9),
         ("orders", 1, "CANNOT_TELL", 0, None),
+        ("orders", 1, "CANNOT_TELL", 30, None),
         ("payments", 0, "COPIED", 0, 9),
     ]
     [incomplete] = made.incomplete
     assert (incomplete.folder, incomplete.why) == (folder, "cut off")
-    assert (incomplete.seen.rows, incomplete.seen.objects, incomplete.seen.bytes) == (1, 3, rows[1].stored_bytes)
-    assert [problem.partition(":")[0] for problem in made.problems()][:1] == ["1 CANNOT_TELL"]
+    seen = incomplete.seen
+    # Of the second one only the log was seen before the listing broke off: it is not called unfinished.
+    assert (seen.rows, seen.objects, seen.bytes) == (2, 4, rows[1].stored_bytes + rows[2].stored_bytes)
+    assert [problem.partition(":")[0] for problem in made.problems()][:1] == ["2 CANNOT_TELL"]
     assert any(problem.startswith("1 folders were not listed whole") for problem in made.problems())
 
 
