@@ -529,6 +529,16 @@ class StorageRootContract:
             assert (again.outcome, again.root_id) == (StampOutcome.ALREADY_THERE, first.root_id)
         assert storage.keys() == keys | {own_stamp(storage)}
 
+    def test_stamps_tell_their_clusters_and_whether_they_lie_where_they_say(self, storage: StorageUnderTest) -> None:
+        assert storage.manager.stamped_clusters() == {}
+        place(storage, segment(1))
+        storage.manager.stamp_root(check_root(storage))
+        mine = check_root(storage).cluster_id
+        elsewhere = own_stamp(storage).replace(mine, "another")
+        storage.put(elsewhere, storage.read(own_stamp(storage)))
+        storage.put("airflow-provider-rlmm/notes.txt", b"no stamp")
+        assert storage.manager.stamped_clusters() == {mine: True, "another": False}
+
     def test_a_check_knows_the_root_id_once_it_is_stamped(self, storage: StorageUnderTest) -> None:
         place(storage, segment(1))
         check = check_root(storage)

@@ -27,6 +27,7 @@ from tests.mutations.lost_records import LOST_RECORDS
 from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
 from tests.mutations.reading import READING
+from tests.mutations.recovery import RECOVERY
 from tests.mutations.remote_log import REMOTE_LOG
 from tests.mutations.rules import RULES
 from tests.mutations.scrub import SCRUBS
@@ -62,6 +63,7 @@ MUTATIONS = [
     *GENERATIONS,
     *MERGING,
     *SCRUBS,
+    *RECOVERY,
     *KILL_SWITCH,
     *AUDIT,
     *ARCHIVING,

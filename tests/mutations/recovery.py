@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations of what a catalogue may call copied: nothing is guessed, and what was not seen is said."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation, switched_off
+
+RULES = "features/recovery/rules.py"
+LINEAGES = "features/recovery/lineages.py"
+CATALOGUING = "features/recovery/cataloguing.py"
+READS = "features/recovery/manifest_reads.py"
+STEPS = "features/recovery/steps.py"
+DOCUMENT = "features/recovery/catalogue_document.py"
+
+_CATALOGUE = "features/recovery/test_catalogue.py::"
+_FILES = "features/recovery/test_catalogue_files.py::"
+
+RECOVERY = [
+    Mutation(
+        "never guesses",
+        "takes the manifest of another segment for a segment's own",
+        RULES,
+        "if layout.segment_stem(begun, r.place) == listed.stem), None)",
+        "if layout.segment_stem(begun, r.place)), None)",
+        _CATALOGUE + "test_a_manifest_that_is_not_the_segments_own_proves_nothing",
+    ),
+    switched_off(
+        RULES,
+        "never guesses",
+        "calls copied what has other sizes than its manifest names",
+        "        if listed.sizes[suffix] != size:",
+        _CATALOGUE + "test_objects_of_another_size_than_the_manifest_names_are_damaged",
+    ),
+    Mutation(
+        "never guesses",
+        "takes one of several readings of a key for the right one",
+        RULES,
+        "if len(values) == 1 else None",
+        "if values else None",
+        _CATALOGUE + "test_the_manifest_tells_the_topic_where_a_prefix_reads_as_its_beginning",
+    ),
+    Mutation(
+        "never guesses",
+        "takes one of two copies of the same offsets for the later one",
+        LINEAGES,
+        "return any(a > b for a, b in pairs) != any(a < b for a, b in pairs)",
+        "return True",
+        _CATALOGUE + "test_segments_that_share_offsets_are_in_conflict_where_no_epoch_tells",
+    ),
+    Mutation(
+        "never guesses",
+        "takes one of several clusters' stamps for that of the segments",
+        STEPS,
+        "    if len(stamps) == 1 and believed:",
+        "    if believed:",
+        _FILES + "test_of_two_stamped_clusters_a_person_names_one_and_no_third",
+    ),
+    switched_off(
+        RULES,
+        "I21",
+        "calls unfinished what a listing that broke off has not shown whole",
+        "    if not listed.is_whole:",
+        _CATALOGUE + "test_what_lies_below_a_folder_that_was_not_listed_whole_cannot_be_told",
+    ),
+    Mutation(
+        "I21",
+        "claims a hole where not all of a user partition was seen",
+        CATALOGUING,
+        "if hole is not None and whole(hole.topic_id, hole.topic, hole.partition):",
+        "if hole is not None:",
+        _CATALOGUE + "test_where_not_all_of_a_user_partition_was_seen_no_hole_is_claimed",
+    ),
+    switched_off(
+        READS,
+        "I21",
+        "makes a catalogue of a storage that hands out no manifest",
+        "            if self._failures >= MAX_FAILURES:",
+        _CATALOGUE + "test_a_storage_that_hands_out_nothing_is_no_catalogue",
+    ),
+    Mutation(
+        "I21",
+        "stays green though a folder was not listed whole",
+        DOCUMENT,
+        "        count = len(self.incomplete) + self.incomplete_left_out\n",
+        "        count = 0\n",
+        _CATALOGUE + "test_what_lies_below_a_folder_that_was_not_listed_whole_cannot_be_told",
+    ),
+]
