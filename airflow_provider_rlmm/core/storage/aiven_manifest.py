@@ -107,12 +107,7 @@ class ManifestReading:
                 "through one of them"
             )
         self._require_segment(document, metadata)
-        packing = self.packing(document)
-        if packing.log_size != metadata.segment_size_in_bytes:
-            self.refuse(
-                f"is of a log of {packing.log_size} bytes, and the segment has {metadata.segment_size_in_bytes}"
-            )
-        return packing
+        return self.packing(document, metadata.segment_size_in_bytes)
 
     def document(self, data: bytes) -> dict[str, Any]:
         """
@@ -138,17 +133,20 @@ class ManifestReading:
         found: dict[str, Any] = document
         return found
 
-    def packing(self, document: dict[str, Any]) -> AivenManifest:
+    def packing(self, document: dict[str, Any], expected_size: int | None = None) -> AivenManifest:
         """
         Return how the objects of the segment are packed; of an encrypted one, too.
 
         :param document: what :meth:`document` returned.
+        :param expected_size: bytes that the log must have; ``None`` where the manifest alone tells it.
         :raises DamagedObjectError: if the plugin cannot have written it.
         :raises UnsupportedMessageFormatError: if it names a chunk index of an unknown type.
         """
         compressed = self.field(document, "compression", bool)
         index = self.field(document, "chunkIndex", dict)
         log_size, chunk_size = self._number(index, "originalFileSize"), self._number(index, "originalChunkSize")
+        if expected_size not in (None, log_size):
+            self.refuse(f"is of a log of {log_size} bytes, and the segment has {expected_size}")
         if log_size > chunk_size * _MAX_CHUNKS:
             self.refuse(f"cuts {log_size} bytes into chunks of {chunk_size}: more than {_MAX_CHUNKS} of them")
         sizes = self._chunk_sizes(index, -(-log_size // chunk_size) if log_size else 0)

@@ -34,7 +34,7 @@ SAYS: Final = (
     "Two clusters that write to one place are told apart by their topic ids only.",
     "State and custom metadata of a segment are in none of its objects: they are unknown.",
 )
-"""What whoever reads a catalogue has to know."""
+"""What a reader of a catalogue has to know."""
 
 RECOVER_AGAIN: Final = "recover again"
 
@@ -91,7 +91,7 @@ class Catalogue:
     :param cluster_id: of which cluster the segments are, ``None`` where that is not known.
     :param cluster_id_from: who says so.
     :param stamps: clusters whose stamps lie beside the places, believed or not.
-    :param says: what whoever reads it has to know.
+    :param says: what a reader of it has to know.
     :param asked_for: topics that were asked for, names and ids; none for all.
     :param not_found: those of them of which nothing was seen.
     :param listed: everything that was listed below the places.

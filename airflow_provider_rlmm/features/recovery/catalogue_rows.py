@@ -10,7 +10,7 @@ from uuid import UUID
 
 
 class RowKind(StrEnum):
-    """What a row is. Every object that was listed is in exactly one row, or in the count of what nobody asked for."""
+    """What a row is. Every object that was listed is in exactly one row, or in the count of what was not asked for."""
 
     COPIED = "COPIED"
     """A whole segment was copied: log, indexes, and a manifest that agrees with its key and with their sizes."""

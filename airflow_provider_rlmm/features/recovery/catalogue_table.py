@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of
@@ -18,6 +18,9 @@ from airflow_provider_rlmm.features.recovery.catalogue_rows import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+ROWS_AS_OBJECTS: Final = 500
+"""Rows that are Python's objects at a time: there they take many times as much as in a table."""
 
 _IDS = ("topic_id", "segment_id")
 
@@ -86,7 +89,8 @@ def rows_of(table: pa.Table) -> Iterator[CatalogueRow]:
     :param table: as of :func:`table_of`; further columns are left out.
     """
     names = [name for name, _ in CATALOGUE_COLUMNS]
-    for found in table.select(names).to_pylist():
+    few = table.select(names).to_batches(max_chunksize=ROWS_AS_OBJECTS)
+    for found in (row for batch in few for row in batch.to_pylist()):
         found |= {name: None if found[name] is None else UUID(bytes=found[name]) for name in _IDS}
         epochs = found["segment_leader_epochs"]
         if epochs is not None:

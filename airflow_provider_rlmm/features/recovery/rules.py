@@ -88,7 +88,7 @@ class Unread:
     """Why a manifest says nothing."""
 
     why: str  # the reason, naming the object
-    damaged: bool  # whether it was read and cannot be what the plugin wrote; otherwise nobody can tell
+    damaged: bool  # whether it was read and cannot be what the plugin wrote; otherwise it cannot be told
 
 
 def row_of(listed: Found, said: RecordedSegment | Unread | None, layout: Layout) -> CatalogueRow:

@@ -45,7 +45,7 @@ class CatalogueRequest:
     :param storage_uri: of the storage root, as it may be shown.
     :param output: path or URI of a folder for the catalogue.
     :param topics: names and ids in Kafka's form; none for all.
-    :param cluster_id: of which cluster the segments are, as the person says it; ``None`` where nobody does.
+    :param cluster_id: of which cluster the segments are, as the person says it; ``None`` where no person does.
     :param manifests_per_second: the most that are read in a second, ``None`` for as many as the storage hands out.
     :param at_once: how many are read at once.
     """
