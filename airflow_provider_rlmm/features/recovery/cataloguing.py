@@ -124,7 +124,7 @@ class Cataloguing:
         return spool
 
     def _each(self) -> Iterator[CatalogueRow]:
-        total = len(self._listed.stored_segments)
+        total = self._listed.segments
         for done, (found, said) in enumerate(self._reads.of(self._found()), 1):
             self._on_step("reading manifests", done, max(total, done))
             yield row_of(found, said, self._layout)
