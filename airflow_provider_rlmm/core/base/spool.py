@@ -133,11 +133,9 @@ class OrderedSpool:
         self._column = column
         self._ranges: list[tuple[str, str, int]] = []
         self._samples: set[str] = set()
-
-    @property
-    def rows(self) -> int:
+        self._pending: list[pa.Table] = []
+        self.rows = 0
         """How many there are."""
-        return self._spool.rows
 
     def append(self, rows: pa.Table) -> None:
         """
@@ -146,16 +144,26 @@ class OrderedSpool:
         :param rows: see :meth:`Spool.append`.
         :raises RoomError: as it does.
         """
-        if not rows.num_rows:
+        self._pending.append(rows)
+        self.rows += rows.num_rows
+        if self.rows - self._spool.rows >= SPOOLED_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Put what waits into one part: where little comes at a time, parts are read one by one all the same."""
+        import pyarrow as pa
+
+        if self.rows == self._spool.rows:
             return
-        rows = rows.sort_by(self._column)
+        rows, self._pending = pa.concat_tables(self._pending).sort_by(self._column), []
         column = rows.column(self._column)
         self._ranges.append((column[0].as_py(), column[-1].as_py(), self._spool.parts))
         self._samples.update(column[row].as_py() for row in range(0, rows.num_rows, _SAMPLED))
         self._spool.append(rows)
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield all rows in their order, as tables of some tens of thousands."""
+        """Yield all rows in their order, as tables of some tens of thousands. Nothing is appended after that."""
+        self._flush()
         ranges = sorted(self._ranges)
         if all(last <= first for (_, last, _), (first, _, _) in pairwise(ranges)):
             yield from (self._spool.part(number) for _, _, number in ranges)

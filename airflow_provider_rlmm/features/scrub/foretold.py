@@ -24,6 +24,8 @@ MEMORY_BYTES: Final = 100 * 2**20
 BYTES_OF_SEGMENT: Final = 350
 """Memory of each segment that the log names as not finished, twice that of its row in the state of the log."""
 
+_IN_MEMORY: Final = 2**20
+
 BYTES_OF_OBJECT: Final = 80
 """Disk of each object that is listed: its row, packed, and again where it is not in use."""
 
@@ -70,7 +72,8 @@ def require_room(foretold: Foretold) -> None:
             f"a scrub of {about} takes some {human_bytes(foretold.memory)} of memory, and this machine has "
             f"{human_bytes(memory)} left: run it where there is more, or give the worker more"
         )
-    if disk < foretold.disk + KEPT_FREE:
+    # A small scrub writes no file at all.
+    if foretold.disk > _IN_MEMORY and disk < foretold.disk + KEPT_FREE:
         raise RoomError(
             f"a scrub of {about} takes some {human_bytes(foretold.disk)} of temporary files, and the disk of {folder} has "
             f"{human_bytes(disk)} left: make room there, or set TMPDIR to a folder on a larger disk, then run again"

@@ -70,10 +70,15 @@ def test_an_error_of_the_disk_that_is_full_is_said_so(monkeypatch: pytest.Monkey
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.text("abc", max_size=4), max_size=12), max_size=12), st.integers(1, 9))
-def test_rows_come_in_the_order_of_their_keys(parts: list[list[str]], bucket: int) -> None:
+@given(st.lists(st.lists(st.text("abc", max_size=4), max_size=12), max_size=12), st.integers(1, 9), st.integers(1, 20))
+def test_rows_come_in_the_order_of_their_keys(parts: list[list[str]], bucket: int, at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        for name, value in {"_IN_MEMORY": 200, "_SAMPLED": 2, "_BUCKET_ROWS": 2 * bucket}.items():
+        for name, value in {
+            "_IN_MEMORY": 200,
+            "_SAMPLED": 2,
+            "_BUCKET_ROWS": 2 * bucket,
+            "SPOOLED_ROWS": at_once,
+        }.items():
             patched.setattr(spool, name, value)
         written, first = OrderedSpool(SCHEMA, "key"), 0
         for part in parts:
@@ -89,6 +94,7 @@ def test_rows_come_in_the_order_of_their_keys(parts: list[list[str]], bucket: in
 def test_rows_that_came_in_order_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "_BUCKET_ROWS", 2)
     monkeypatch.setattr(spool, "_SAMPLED", 1)
+    monkeypatch.setattr(spool, "SPOOLED_ROWS", 2)
     read: list[int] = []
     part = Spool.part
 
@@ -102,3 +108,12 @@ def test_rows_that_came_in_order_are_read_once(monkeypatch: pytest.MonkeyPatch) 
         written.append(rows(keys))
     assert [row["key"] for table in written.tables() for row in table.to_pylist()] == list("abcdef")
     assert read == [1, 2, 0]
+
+
+def test_few_rows_at_a_time_make_few_parts() -> None:
+    written = OrderedSpool(SCHEMA, "key")
+    for number in range(100):
+        written.append(rows([str(number)], number))
+    assert written.rows == 100
+    (table,) = written.tables()
+    assert table.column("key").to_pylist() == sorted(map(str, range(100)))

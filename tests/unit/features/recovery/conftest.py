@@ -15,5 +15,5 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (listed_objects, cataloguing):
         monkeypatch.setattr(module, "SPOOLED_ROWS", 7)
     monkeypatch.setattr(table_pairs, "ROW_GROUP_ROWS", 7)
-    for name, small in {"_IN_MEMORY": 1, "_SAMPLED": 1, "_BUCKET_ROWS": 7}.items():
+    for name, small in {"SPOOLED_ROWS": 7, "_IN_MEMORY": 1, "_SAMPLED": 1, "_BUCKET_ROWS": 7}.items():
         monkeypatch.setattr(spool, name, small)

@@ -24,6 +24,13 @@ def test_the_last_scrub_and_the_log_tell_how_much_there_is() -> None:
     assert leaked.disk > foretell(1000, 3, None).disk
 
 
+def test_a_small_scrub_needs_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foretold, "free_disk", lambda _: 0)
+    require_room(foretell(100, 3, 6_000))
+    with pytest.raises(RoomError, match="set TMPDIR"):
+        require_room(foretell(100, 3, 60_000))
+
+
 @pytest.mark.parametrize(
     ("memory", "disk", "refused"),
     [
