@@ -116,7 +116,7 @@ def scrub(
             expires_in_ms=DAY_MS,
         )
     with open_scrub(run.uri) as (_, rows):
-        problems = [*problems_of(summary, rows)]
+        problems = problems_of(summary, rows)
     deletion: ScrubDeletion | None = None
     if execute and (plan.file.rows or run.execute):
         plan.check_blast_radius()

@@ -68,15 +68,17 @@ def gathered(tables: Iterator[pa.Table], layout: Layout) -> Iterator[Found]:
     few = (batch for table in tables for batch in table.to_batches(max_chunksize=ROWS_AS_OBJECTS))
     for row in (row for batch in few for row in batch.to_pylist()):
         key = row["key"]
-        found = _readings(key, layout)
-        if found is None:
-            yield OtherObject(key, row["bytes"])
-            continue
-        suffix, means = found
-        if (its := key[: len(key) - len(suffix)]) != stem:
+        suffix: str = key[len(stem) :]
+        # What begins as the one before was read with it: only the suffix differs.
+        if not (sizes and key.startswith(stem) and suffix in layout.suffixes):
+            found = _readings(key, layout)
+            if found is None:
+                yield OtherObject(key, row["bytes"])
+                continue
             if sizes:
                 yield ListedSegment(stem, readings, sizes, is_whole)
-            stem, readings, sizes, is_whole = its, means, {}, True
+            suffix, readings = found
+            stem, sizes, is_whole = key[: len(key) - len(suffix)], {}, True
         sizes[suffix] = row["bytes"]
         is_whole = is_whole and row["is_whole"]
     if sizes:

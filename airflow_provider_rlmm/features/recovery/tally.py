@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -67,8 +68,8 @@ class CatalogueTally:
 
     def several_ids(self) -> list[str]:
         """Return the names that more than one topic id has, sorted."""
-        names = [topic for topic, _ in self._topics if topic is not None]
-        return sorted({name for name in names if names.count(name) > 1})
+        names = Counter(topic for topic, _ in self._topics if topic is not None)
+        return sorted(name for name, ids in names.items() if ids > 1)
 
     def incomplete(self) -> list[UnlistedFolder]:
         """Return the folders that were not listed whole, with what was seen below them all the same."""

@@ -135,8 +135,9 @@ def scrub(
         stored.note(rows, index.rows_of(rows))
     judged = _Judged()
     for rows in listed.tables(names):
-        wrong_size = stored.are_wrong(index.rows_of(rows))
-        judged.add(below.without_found_again(classify_objects(rows, view, index.said_of(rows), wrong_size)))
+        segments = index.rows_of(rows)
+        said, wrong_size = index.said_of(rows, segments), stored.are_wrong(segments)
+        judged.add(below.without_found_again(classify_objects(rows, view, said, wrong_size)))
     for rows in below.fresh():
         judged.add(rows)
     required = [suffix for suffix, is_required in storage.layout.suffixes.items() if is_required]

@@ -73,21 +73,21 @@ class LogIndex:
         """
         return _matching(listed, self._unfinished, lambda rows: self._view.segments.table(rows, SEGMENT_KEYS))
 
-    def said_of(self, listed: pa.Table) -> pa.Table:
+    def said_of(self, listed: pa.Table, segments: Array) -> pa.Table:
         """
         Return what the log says of the segment of each object; all is null where it does not name it.
 
         :param listed: as of :meth:`rows_of`.
+        :param segments: what it returned.
         :return: ``topic``, ``metadata_partition``, ``event_offset`` and ``state``, and where it is not finished
             ``event_timestamp_ms``; a row for each object.
         """
         import numpy as np
         import pyarrow as pa
 
-        unfinished = self.rows_of(listed)
         finished = _matching(listed, self._finished, lambda rows: self._view.finished.take(array_of(rows)))
-        known, dead = np.flatnonzero(unfinished >= 0), np.flatnonzero((finished >= 0) & (unfinished < 0))
-        alive = self._view.segments.table(unfinished.take(known), (*_OF_ALL, *_OF_UNFINISHED))
+        known, dead = np.flatnonzero(segments >= 0), np.flatnonzero((finished >= 0) & (segments < 0))
+        alive = self._view.segments.table(segments.take(known), (*_OF_ALL, *_OF_UNFINISHED))
         ended = self._view.finished.select(_OF_ALL).take(array_of(finished.take(dead)))
         state, time = (alive.schema.field(name).type for name in ("state", "event_timestamp_ms"))
         ended = ended.append_column("state", array_of(np.full(dead.size, _FINISHED), state))

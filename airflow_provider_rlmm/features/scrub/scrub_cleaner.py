@@ -365,7 +365,7 @@ class ScrubCleaner:
         index, stored = LogIndex(view), StoredSegments(view, self.storage.layout)
         segments = index.rows_of(table)
         stored.note(table, segments)
-        rows = classify_objects(table, view, index.said_of(table), stored.are_wrong(segments))
+        rows = classify_objects(table, view, index.said_of(table, segments), stored.are_wrong(segments))
         return {row["key"]: row for row in guard.judge(rows, reading).to_pylist()}
 
 
