@@ -49,8 +49,8 @@ SCRUBS = [
         "I13",
         "calls unreferenced what a record names that cannot be applied",
         RULES,
-        '    mentioned[has_segment] = log.mentioned.holds(rows["segment_id"])',
-        "    pass",
+        '    mentioned = log.mentioned.holds(rows["segment_id"])',
+        "    mentioned = np.zeros(rows.num_rows, bool)",
         _SCRUB_TEST + "test_a_segment_that_only_an_inapplicable_record_names_is_not_unreferenced",
     ),
     Mutation(

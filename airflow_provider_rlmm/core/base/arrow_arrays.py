@@ -9,7 +9,7 @@ arrays are made, and the constants that columns are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -152,6 +152,19 @@ def binary_buffers(array: Any) -> tuple[Array, Array]:
         return np.zeros(1, np.int32), np.empty(0, np.uint8)
     ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     return ends, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def schema_of(columns: Iterable[tuple[str, str]], *, nullable: bool = True, **nested: Any) -> Any:
+    """
+    Return an Arrow schema.
+
+    :param columns: name and type of each: Arrow's name of it, or one of the others.
+    :param nullable: whether there may be nulls.
+    :param nested: name → Arrow type, of those that Arrow has no name for.
+    """
+    import pyarrow as pa
+
+    return pa.schema([pa.field(name, nested.get(kind) or pa.type_for_alias(kind), nullable) for name, kind in columns])
 
 
 def empty_table(schema: Any) -> Any:

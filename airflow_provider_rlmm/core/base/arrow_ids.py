@@ -51,18 +51,17 @@ class IdSet:
 
     def holds(self, ids: Any) -> Array:
         """
-        Tell of each id whether it was added.
+        Tell of each id whether it was added; null never was.
 
-        :param ids: as of :meth:`add`, none of them null.
+        :param ids: as of :meth:`add`.
         """
         import numpy as np
 
-        known, wanted = self._known(), folded(ids)
+        known, wanted, found = self._known(), folded(ids), np.zeros(len(ids), bool)
         self._parts = [known]
-        if not known.size:
-            return np.zeros(wanted.size, bool)
-        at = np.searchsorted(known, wanted)
-        found: Array = known.take(np.minimum(at, known.size - 1)) == wanted
+        if known.size:
+            at = np.minimum(np.searchsorted(known, wanted), known.size - 1)
+            found[numpy_of(ids.is_valid())] = known.take(at) == wanted
         return found
 
     def __len__(self) -> int:

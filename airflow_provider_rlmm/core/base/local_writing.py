@@ -22,7 +22,9 @@ from uuid import uuid4
 LEFTOVER: Final = re.compile(r"\..+\.[0-9a-f]{32}\.part")
 """Names of files that are being written, or were left by a killed writer."""
 
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What a folder answers that has no room left, or whose user has none."""
+
 _NO_HARD_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -59,7 +61,7 @@ def telling_of_full_disks(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as e:
-        if e.errno not in _FULL:
+        if e.errno not in FULL_ERRNOS:
             raise
         words = f"{os.strerror(e.errno)}: make room there, or choose a folder on another disk, then run again"
         raise OSError(e.errno, words, str(path)) from e

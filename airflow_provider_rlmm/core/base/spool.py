@@ -8,7 +8,6 @@ whatever ends that. It lies where Python puts temporary files, which ``TMPDIR`` 
 
 from __future__ import annotations
 
-import errno
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.arrow_arrays import at_least
 from airflow_provider_rlmm.core.base.errors import RoomError
+from airflow_provider_rlmm.core.base.local_writing import FULL_ERRNOS
 from airflow_provider_rlmm.core.base.machine_room import free_disk, temporary_folder
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 
@@ -32,8 +32,6 @@ KEPT_FREE: Final = 64 * 2**20
 _IN_MEMORY: Final = 2 * 2**20
 _SAMPLED: Final = 1_000
 _BUCKET_ROWS: Final = 100_000
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Spool:
@@ -87,7 +85,7 @@ class Spool:
             for batch in self._waiting:
                 self._writer.write_batch(batch)
         except OSError as e:
-            if e.errno in _FULL:
+            if e.errno in FULL_ERRNOS:
                 raise self._no_room(folder) from e
             raise
         self._waiting, self._waiting_bytes = [], 0

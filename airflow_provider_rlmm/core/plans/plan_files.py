@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import equals
+from airflow_provider_rlmm.core.base.arrow_arrays import equals, schema_of
 from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.file_systems import create_file, read_file, remove_file, replace_file
@@ -39,12 +39,7 @@ _ID_BYTES = 16
 
 def plan_schema() -> pa.Schema:
     """Return the Arrow schema of a plan."""
-    import pyarrow as pa
-
-    types = {"bool": pa.bool_(), "binary": pa.binary(), "string": pa.string()}
-    return pa.schema(
-        [pa.field(name, types.get(kind) or pa.type_for_alias(kind), nullable=False) for name, kind in PLAN_COLUMNS]
-    )
+    return schema_of(PLAN_COLUMNS, nullable=False)
 
 
 def write_document(uri: str, name: str, text: str) -> str:

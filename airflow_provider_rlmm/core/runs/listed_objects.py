@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, empty_table, is_among
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, empty_table, is_among, schema_of
 from airflow_provider_rlmm.core.base.arrow_ids import IdSet, folded_together
 from airflow_provider_rlmm.core.base.spool import SPOOLED_ROWS, Spool
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -54,10 +54,7 @@ LISTED_COLUMNS: tuple[tuple[str, str], ...] = (
 
 def listed_schema() -> pa.Schema:
     """Return the Arrow schema of a listing."""
-    import pyarrow as pa
-
-    types = _types()
-    return pa.schema([pa.field(name, types.get(kind) or pa.type_for_alias(kind)) for name, kind in LISTED_COLUMNS])
+    return schema_of(LISTED_COLUMNS)
 
 
 class ListedObjects:
@@ -225,6 +222,8 @@ class ListedObjects:
 
     def _told(self, rows: pa.Table, first: int | None, doubled: set[int]) -> pa.Table:
         """Return rows with what the end of the walk tells of them, without those that came again."""
+        import pyarrow as pa
+
         if self._folders:
             is_folder = is_among(rows.column("key"), sorted(self._folders))
             rows = rows.set_column(rows.schema.get_field_index("is_folder"), "is_folder", is_folder)
@@ -240,9 +239,7 @@ class ListedObjects:
             if not whole:
                 doubled.add(hash(key))
         at = rows.schema.get_field_index("is_whole")
-        return rows.set_column(at, "is_whole", array_of(is_whole, _types()["bool"])).filter(
-            array_of(kept, _types()["bool"])
-        )
+        return rows.set_column(at, "is_whole", array_of(is_whole, pa.bool_())).filter(array_of(kept, pa.bool_()))
 
     def _folders_among(self, keys: Collection[str]) -> set[str]:
         """Return those of some keys of empty objects that stand for folders."""
@@ -294,12 +291,6 @@ def _folders_above(folder: str) -> Iterator[str]:
     while folder:
         yield folder
         folder = folder.rpartition("/")[0]
-
-
-def _types() -> dict[str, Any]:
-    import pyarrow as pa
-
-    return {"bool": pa.bool_(), "binary": pa.binary(), "string": pa.string()}
 
 
 def _table(rows: Sequence[tuple[Any, ...]]) -> pa.Table:

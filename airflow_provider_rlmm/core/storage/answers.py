@@ -9,11 +9,12 @@ answer where S3 says SlowDown or InternalError of one: obstore has tried again b
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Sequence
 from typing import Final
 from xml.sax.saxutils import unescape
+
+from airflow_provider_rlmm.core.base.local_writing import FULL_ERRNOS
 
 _STATUS: Final = re.compile(r"status code: (\d{3})\b")
 _OBJECT_CODE: Final = re.compile(r"\(code: (\w+)\)|<Code>(\w+)</Code>")
@@ -29,9 +30,6 @@ _BUSY_CODES: Final = frozenset(
 Codes of S3 and of those who speak its language, and of Azure, for what passes by itself. An internal error (500) is none:
 obstore has tried three times more, and what fails for ever must not stay green.
 """
-
-FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""What a folder answers that has no room left, or whose user has none."""
 
 _FULL: Final = re.compile(rf"\(os error ({'|'.join(map(str, FULL_ERRNOS))})\)")
 _FULL_CODES: Final = frozenset({"QuotaExceeded", "XMinioStorageFull", "AccountQuotaExceeded"})  # of Ceph, MinIO, Azure

@@ -30,8 +30,8 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.base.local_writing import FULL_ERRNOS
 from airflow_provider_rlmm.core.storage.answers import (
-    FULL_ERRNOS,
     blob_remedy_of,
     is_busy,
     is_full,

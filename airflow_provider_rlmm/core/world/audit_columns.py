@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, scalar_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, scalar_of, schema_of
 from airflow_provider_rlmm.core.plans.plan import ROW_GROUP_ROWS
 from airflow_provider_rlmm.core.world.audit import AUDIT_COLUMNS
 
@@ -19,10 +19,7 @@ Columns = Mapping[str, Any]
 
 def audit_schema() -> pa.Schema:
     """Return the Arrow schema of every file."""
-    import pyarrow as pa
-
-    types = {"binary": pa.binary(), "string": pa.string()}
-    return pa.schema([(name, types.get(kind) or pa.type_for_alias(kind)) for name, kind in AUDIT_COLUMNS])
+    return schema_of(AUDIT_COLUMNS)
 
 
 def audit_table(columns: Columns) -> pa.Table:

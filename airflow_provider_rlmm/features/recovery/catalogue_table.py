@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of, schema_of
 from airflow_provider_rlmm.features.recovery.catalogue_rows import (
     CATALOGUE_COLUMNS,
     CatalogueRow,
@@ -29,14 +29,8 @@ def catalogue_schema() -> pa.Schema:
     """Return the Arrow schema of a catalogue."""
     import pyarrow as pa
 
-    types = {
-        "binary": pa.binary(),
-        "string": pa.string(),
-        "bool": pa.bool_(),
-        "strings": pa.list_(pa.string()),
-        "epochs": pa.list_(pa.struct([("leader_epoch", pa.int32()), ("start_offset", pa.int64())])),
-    }
-    return pa.schema([pa.field(name, types.get(kind) or pa.type_for_alias(kind)) for name, kind in CATALOGUE_COLUMNS])
+    epoch = pa.struct([("leader_epoch", pa.int32()), ("start_offset", pa.int64())])
+    return schema_of(CATALOGUE_COLUMNS, strings=pa.list_(pa.string()), epochs=pa.list_(epoch))
 
 
 def table_of(rows: Sequence[CatalogueRow]) -> pa.Table:

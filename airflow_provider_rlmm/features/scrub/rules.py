@@ -91,9 +91,7 @@ def classify_objects(listed: pa.Table, log: LogView, said: pa.Table, wrong_size:
     late = _true(pc.invert(at_least(said["event_timestamp_ms"], log.copying_since_ms)))
     copying = pc.and_(_true(equals(state, _COPYING)), pc.and_(long_ago, late))
     beside = pc.and_(pc.is_valid(rows["segment_id"]), pc.invert(rows["is_of_layout"]))
-    mentioned = np.zeros(rows.num_rows, bool)
-    has_segment = numpy_of(pc.is_valid(rows["segment_id"]))
-    mentioned[has_segment] = log.mentioned.holds(rows["segment_id"])
+    mentioned = log.mentioned.holds(rows["segment_id"])
     # The first that applies counts.
     cases: list[tuple[Any, ScrubClass, str]] = [
         (_folder_stubs(rows), ScrubClass.NOT_OF_THIS_LAYOUT, FOLDER_STUB),

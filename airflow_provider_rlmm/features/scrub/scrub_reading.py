@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_rlmm.core.base.arrow_arrays import array_of, numpy_of
+from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 from airflow_provider_rlmm.core.base.clock import Clock
@@ -86,18 +86,10 @@ class ScrubReading:
         if self.prefixes is not None:
             self.prefixes.note(decoded)
         # Those few that are taken for one of them cost some bytes, and nothing is said of them.
-        mine = decoded.filter(self._are_listed(decoded.column("segment_id")))
+        mine = decoded.filter(array_of(self._listed.holds(decoded.column("segment_id"))))
         if mine.num_rows:
             self._mentioned.add(mine.column("segment_id"))
             self._of_listed, _report = self._kept.apply(mine)
-
-    def _are_listed(self, ids: Any) -> Any:
-        import numpy as np
-        import pyarrow.compute as pc
-
-        found = np.zeros(len(ids), bool)
-        found[numpy_of(pc.is_valid(ids))] = self._listed.holds(ids)
-        return array_of(found)
 
     def forgotten_prefixes(self) -> list[str]:
         """

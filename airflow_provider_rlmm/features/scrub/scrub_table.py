@@ -7,13 +7,12 @@ Rows are ordered by class and, within it, by key; so a few row groups tell all o
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Final
 
-from airflow_provider_rlmm.core.base.arrow_arrays import at_least, equals
+from airflow_provider_rlmm.core.base.arrow_arrays import at_least, equals, schema_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.file_systems import reading_in_order
 from airflow_provider_rlmm.core.plans.plan import MAX_PLAN_FILE_BYTES, PlanFile
@@ -28,10 +27,7 @@ _IN_MEMORY: Final = 8 * 2**20
 
 def scrub_schema() -> pa.Schema:
     """Return the Arrow schema of a scrub's table."""
-    import pyarrow as pa
-
-    types = {"binary": pa.binary(), "string": pa.string()}
-    return pa.schema([pa.field(name, types.get(kind) or pa.type_for_alias(kind)) for name, kind in SCRUB_COLUMNS])
+    return schema_of(SCRUB_COLUMNS)
 
 
 class ScrubTable:
@@ -46,16 +42,13 @@ class ScrubTable:
         import pyarrow.parquet as pq
 
         self._parquet = pq.ParquetFile(pa.PythonFile(file, "r"))
+        self.schema: pa.Schema = self._parquet.schema_arrow.remove_metadata()
+        """Its columns."""
 
     @property
     def rows(self) -> int:
         """How many there are."""
         return int(self._parquet.metadata.num_rows)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Its columns."""
-        return self._parquet.schema_arrow.remove_metadata()
 
     def tables(self, *, backwards: bool = False) -> Iterator[pa.Table]:
         """
@@ -132,14 +125,15 @@ def open_table(uri: str, file: PlanFile) -> Iterator[ScrubTable]:
 
 def _copy(uri: str, file: PlanFile, target: IO[bytes]) -> None:
     """Copy a file, and refuse it where it is not the one that a document names."""
+    from airflow_provider_rlmm.core.generations.files import HashedFile
+
     if file.bytes > MAX_PLAN_FILE_BYTES:
         raise PlanError(f"{file.name} has {file.bytes} bytes, more than {MAX_PLAN_FILE_BYTES}; {SCRUB_AGAIN}")
-    found = hashlib.sha256()
+    copied = HashedFile(file.name, target)
     with reading_in_order(f"{uri}/{file.name}") as source:
         # One byte more tells of a file that is larger.
         left = file.bytes + 1
         while left and (data := source.read(min(_AT_ONCE, left))):
-            found.update(data)
-            target.write(data)
-            left -= len(data)
-    file.check_sums(file.bytes + 1 - left, found.hexdigest())
+            left -= copied.write(data)
+    found = copied.described()
+    file.check_sums(found.bytes, found.sha256)
