@@ -35,6 +35,9 @@ Schemes of which that is true only where the store is flat: accounts of Azure wi
 See https://github.com/Azure/azure-sdk-for-go/issues/24210.
 """
 
+FROM_THE_BEGINNING: Final = frozenset({"az"})
+"""Schemes of which obstore begins each listing at the beginning of its folder, wherever it is told to begin."""
+
 _ALIASES: Final = ("s3alias", "--op-s3", "--ol-s3", ".mrap")
 """How names end that lead to something else than a general purpose bucket of S3, or may."""
 
@@ -64,7 +67,7 @@ def _has_address_of_its_own(location: Location) -> bool:
 
 class ListingOrder:
     """
-    Whether the listings of a store are believed to come in the order of their keys; not thread-safe.
+    Whether the listings of a store are believed to come in the order of their keys; threads may watch one each.
 
     :param documented: whether :func:`lists_by_key`.
     """
@@ -91,20 +94,23 @@ class ListingOrder:
             before = stored.key
             yield stored
 
-    def wanted(self, lookup: Lookup, objects: Iterable[StoredObject], *, to_the_end: bool) -> Iterator[StoredObject]:
+    def wanted(
+        self, lookup: Lookup, objects: Iterable[StoredObject], *, to_the_end: bool, only_seen: bool = False
+    ) -> Iterator[StoredObject]:
         """
         Yield what a listing shows of some segments, and end it where nothing of them can follow.
 
         :param lookup: of which objects.
         :param objects: what a store lists from before the first of them on.
         :param to_the_end: whether what is not yielded has to be absent; if not, it suffices that each segment was seen.
+        :param only_seen: whether nothing is concluded from what is not yielded, so that it ends behind the last of them.
         """
         stems = frozenset(lookup.stems)
         lengths = sorted({len(stem) for stem in stems}, reverse=True)
         behind, unseen = max(stem + _LAST for stem in stems), set(stems)
         for stored in self.watched(objects):
             key = stored.key
-            if key > behind and (self.is_trusted or not (to_the_end or unseen)):
+            if key > behind and (only_seen or self.is_trusted or not (to_the_end or unseen)):
                 return
             if (stem := next((key[:n] for n in lengths if key[:n] in stems), None)) is not None:
                 unseen.discard(stem)
