@@ -240,7 +240,7 @@ class LayoutRemoteStorageManager:
                     if by_name and (named := self._calls.by_name(lookup)) is not None:
                         found += named
                         continue
-                    listed = self._calls.objects(lookup.prefix, lookup.before)
+                    listed = self._calls.objects(lookup.prefix, self._order.start(lookup.before))
                     found += self._order.wanted(lookup, listed, to_the_end=to_the_end)
             # Of a store that has listed out of order, the listings that ended before prove nothing.
             if self._order.is_trusted == was_trusted:
@@ -252,7 +252,7 @@ class LayoutRemoteStorageManager:
         by_key = lists_by_key(location, self._layout)
         if by_key and location.scheme in ONLY_FLAT:
             by_key = self.inspector is not None and self.inspector.is_flat()
-        return ListingOrder(by_key)
+        return ListingOrder(by_key, location.scheme not in ONLY_FLAT)
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
@@ -390,7 +390,8 @@ class LayoutRemoteStorageManager:
                 # What proves the root is not to be gone when it is listed for deletion.
                 folder = listed_folder_of(stored.key, parts[1])
                 with self._steady([folder]):
-                    if any(other.key == stored.key for other in self._calls.objects(folder, stored.key[:-1])):
+                    listed = self._calls.objects(folder, self._order.start(stored.key[:-1]))
+                    if any(other.key == stored.key for other in listed):
                         return f"{stored.key} is of topic id {kafka_uuid_str(topic_id)}"
         return None
 
