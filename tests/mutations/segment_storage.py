@@ -35,6 +35,14 @@ SEGMENT_STORAGE = [
     ),
     Mutation(
         "listings",
+        "begins a listing behind a key where the store may have folders",
+        LAYOUT_STORAGE,
+        "        return ListingOrder(by_key, location.scheme not in ONLY_FLAT)",
+        "        return ListingOrder(by_key)",
+        f"{_ORDER}test_a_listing_begins_behind_a_key_only_where_keys_are_what_counts",
+    ),
+    Mutation(
+        "listings",
         "takes an account that does not tell whether it has folders for one without",
         "core/storage/azure_settings.py",
         "                return told is False\n        return False\n",

@@ -14,6 +14,7 @@ DELETION_WINDOW = "core/plans/deletion_window.py"
 
 _FAULTS = "core/storage/test_faults.py::"
 _SETTINGS = "core/storage/test_bucket_settings.py::"
+_VENDORS = "core/storage/test_vendor_settings.py::"
 
 STORES = [
     switched_off(
@@ -169,5 +170,53 @@ STORES = [
         ".astimezone(self.zone)",
         ".astimezone(UTC)",
         "core/plans/test_deletion_window.py",
+    ),
+    Mutation(
+        "hidden copies",
+        "takes a bucket of Google that holds its objects for one that lets them go",
+        BUCKET_SETTINGS,
+        "        if held:\n",
+        "        if False:\n",
+        f"{_VENDORS}test_a_hold_of_google_refuses_a_run_and_a_retention_policy_is_told",
+    ),
+    Mutation(
+        "hidden copies",
+        "passes over a retention policy of Google's",
+        BUCKET_SETTINGS,
+        'days=kept_days) if kept_days else ""',
+        'days=kept_days) if False else ""',
+        f"{_VENDORS}test_a_hold_of_google_refuses_a_run_and_a_retention_policy_is_told",
+    ),
+    Mutation(
+        "hidden copies",
+        "takes any answer for a bucket of Google's without versions",
+        "core/storage/logins/google_client.py",
+        '        if told["name"] != name:\n            raise KeyError\n',
+        "",
+        f"{_VENDORS}test_an_answer_that_is_no_bucket_tells_nothing",
+    ),
+    Mutation(
+        "hidden copies",
+        "takes a container of Azure that tells of no hold for one that has none",
+        "core/storage/logins/azure_client.py",
+        "        if found.has_legal_hold is None or found.has_immutability_policy is None:\n",
+        "        if False:\n",
+        f"{_VENDORS}test_what_azure_does_not_let_the_login_see_is_said",
+    ),
+    Mutation(
+        "secrets",
+        "follows a redirection with the credentials of the store",
+        "core/storage/logins/plain_http.py",
+        ", _NoRedirection())",
+        ")",
+        f"{_VENDORS}test_an_answer_that_is_no_bucket_tells_nothing",
+    ),
+    Mutation(
+        "logins",
+        "asks a machine of Google for its role to read a bucket's settings",
+        "core/storage/logins/google_client.py",
+        "    if key is None and not instance_metadata:\n",
+        "    if False:\n",
+        f"{_VENDORS}test_the_role_of_a_machine_asks_google_only_where_that_is_allowed",
     ),
 ]

@@ -42,7 +42,7 @@ from airflow_provider_rlmm.core.storage.hidden_copies import (
 )
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
-from airflow_provider_rlmm.core.storage.listing_order import FROM_THE_BEGINNING, ONLY_FLAT, ListingOrder, lists_by_key
+from airflow_provider_rlmm.core.storage.listing_order import ONLY_FLAT, ListingOrder, lists_by_key
 from airflow_provider_rlmm.core.storage.object_calls import ObjectCalls
 from airflow_provider_rlmm.core.storage.remote_storage import DeletionReport, Folder, SegmentDeletion, StoredObject
 from airflow_provider_rlmm.core.storage.root import (
@@ -254,19 +254,15 @@ class LayoutRemoteStorageManager:
                         found += named
                     else:
                         to_list.append(lookup)
-                if side_by_side and self._may_list_side_by_side:
+                if side_by_side and self.listings_at_once > 1 and self._order.begins_by_key:
                     seen, to_list = self._seen_in_parts(to_list)
                     found += seen
                 for lookup in to_list:
-                    listed = self._calls.objects(lookup.prefix, lookup.before)
+                    listed = self._calls.objects(lookup.prefix, self._order.start(lookup.before))
                     found += self._order.wanted(lookup, listed, to_the_end=to_the_end)
             # Of a store that has listed out of order, the listings that ended before prove nothing.
             if self._order.is_trusted == was_trusted:
                 return found
-
-    @property
-    def _may_list_side_by_side(self) -> bool:
-        return self.listings_at_once > 1 and self._calls.location("").scheme not in FROM_THE_BEGINNING
 
     def _seen_in_parts(self, lookups: Sequence[Lookup]) -> tuple[list[StoredObject], list[Lookup]]:
         """
@@ -281,7 +277,7 @@ class LayoutRemoteStorageManager:
         return seen, [rest for lookup in lookups if (rest := lookup.without(stored.key for stored in seen)) is not None]
 
     def _listed(self, lookup: Lookup) -> list[StoredObject]:
-        listed = self._calls.objects(lookup.prefix, lookup.before)
+        listed = self._calls.objects(lookup.prefix, self._order.start(lookup.before))
         return list(self._order.wanted(lookup, listed, to_the_end=False, only_seen=True))
 
     @cached_property
@@ -290,7 +286,7 @@ class LayoutRemoteStorageManager:
         by_key = lists_by_key(location, self._layout)
         if by_key and location.scheme in ONLY_FLAT:
             by_key = self.inspector is not None and self.inspector.is_flat()
-        return ListingOrder(by_key)
+        return ListingOrder(by_key, location.scheme not in ONLY_FLAT)
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
@@ -445,7 +441,8 @@ class LayoutRemoteStorageManager:
                 # What proves the root is not to be gone when it is listed for deletion.
                 folder = listed_folder_of(stored.key, parts[1])
                 with self._steady([folder]):
-                    if any(other.key == stored.key for other in self._calls.objects(folder, stored.key[:-1])):
+                    listed = self._calls.objects(folder, self._order.start(stored.key[:-1]))
+                    if any(other.key == stored.key for other in listed):
                         return f"{stored.key} is of topic id {kafka_uuid_str(topic_id)}"
         return None
 

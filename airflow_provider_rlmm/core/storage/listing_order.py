@@ -32,11 +32,10 @@ ONLY_FLAT: Final = frozenset({"az"})
 """
 Schemes of which that is true only where the store is flat: accounts of Azure with a hierarchical namespace list by folders.
 
-See https://github.com/Azure/azure-sdk-for-go/issues/24210.
+See https://github.com/Azure/azure-sdk-for-go/issues/24210. There, and in Microsoft Fabric, where a listing begins is no
+matter of keys either: a key that is no object's has hidden objects behind it
+(https://github.com/apache/arrow-rs-object-store/issues/695), which deletion would have taken for gone.
 """
-
-FROM_THE_BEGINNING: Final = frozenset({"az"})
-"""Schemes of which obstore begins each listing at the beginning of its folder, wherever it is told to begin."""
 
 _ALIASES: Final = ("s3alias", "--op-s3", "--ol-s3", ".mrap")
 """How names end that lead to something else than a general purpose bucket of S3, or may."""
@@ -70,10 +69,26 @@ class ListingOrder:
     Whether the listings of a store are believed to come in the order of their keys; threads may watch one each.
 
     :param documented: whether :func:`lists_by_key`.
+    :param begins_by_key: whether a listing that is to begin behind a key leaves out nothing but keys up to it, in
+        whatever order it comes.
     """
 
-    def __init__(self, documented: bool) -> None:
+    def __init__(self, documented: bool, begins_by_key: bool = True) -> None:
         self.is_trusted = documented
+        self._begins_by_key = begins_by_key
+
+    @property
+    def begins_by_key(self) -> bool:
+        """Whether a listing may begin behind a key."""
+        return self.is_trusted or self._begins_by_key
+
+    def start(self, before: str) -> str | None:
+        """
+        Return behind which key a listing may begin, ``None`` where it has to begin with its folder.
+
+        :param before: a key before all that is looked for; there need be no such object.
+        """
+        return before if self.begins_by_key else None
 
     def watched(self, objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
         """

@@ -163,6 +163,22 @@ def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return number
 
 
+@pytest.mark.parametrize(
+    ("inspector", "scheme", "listed"),
+    [(Namespace(flat=True), "az", 50), (Namespace(flat=False), "az", 950), (None, "az", 950), (None, "memory", 50)],
+)
+def test_a_listing_begins_behind_a_key_only_where_keys_are_what_counts(
+    inspector: Namespace | None, scheme: str, listed: int
+) -> None:
+    """Where Azure has folders a key that is no object's may hide what lies behind it: its absence would prove nothing."""
+    memory = Memory(LAYOUT, documented=True)
+    memory.manager.where, memory.manager.inspector = Location(scheme, "account", "container"), inspector
+    memory.place(range(100))
+    report = memory.manager.delete_log_segments([segment(number) for number in range(90, 100)], others=())
+    assert {deletion.outcome for deletion in report.segments} == {GONE}
+    assert memory.listed == listed
+
+
 class Memory:
     """A store in memory, of which each listing comes in the order that is set."""
 
