@@ -21,7 +21,7 @@ class Question(NamedTuple):
     form: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reply:
     """
     :param status: of HTTP.

@@ -113,4 +113,5 @@ def test_a_key_of_a_service_account_asks_by_google_auth() -> None:
     assert [(q.path, q.authorization) for q in vendor.asked] == [
         ("/token", None),
         ("/storage/v1/b/tiered", "Bearer very-s3cret-token"),
+        ("/storage/v1/b/tiered/o", "Bearer very-s3cret-token"),
     ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageUnavailableError
@@ -33,6 +34,9 @@ MFA_DELETE: Final = (
     "switch MFA delete off and set a lifecycle rule with NoncurrentVersionExpiration, or delete versions by hand"
 )
 """What frees versions where no rule can."""
+
+_OBJECTS_LOOKED_AT: Final = 1_000
+"""Below each prefix: what Google lists in one page at most."""
 
 _KEPT_BY_GOOGLE: Final = (
     "Google Cloud Storage refuses to delete objects that are younger than {days} days, by the retention policy of bucket "
@@ -138,7 +142,7 @@ class GcsBucketInspector:
     """
     A :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector` on google-cloud-storage.
 
-    It needs storage.buckets.get.
+    It needs storage.buckets.get, and storage.objects.list for what single objects are held by.
 
     :param bucket: returns the ``google.cloud.storage.Bucket``, loaded, or a
         :class:`~airflow_provider_rlmm.core.storage.logins.google_client.GoogleBucket`.
@@ -165,22 +169,16 @@ class GcsBucketInspector:
             # Whatever class of Google's.
             return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {type(e).__name__}")
         below = [self._root + prefix for prefix in prefixes]
-        uploads = _uploads_in_words(_days(rules, below, _abort_days))
-        refused = _KEPT_BY_GOOGLE.format(name=name, days=kept_days) if kept_days else ""
-        if held:
-            why = f"bucket {name} holds each object that is written (event-based hold), and a held one is not deleted"
-            rule = _RELEASE.format(name=name)
-            return DeletionEffect(Freed.REFUSED, why, rule=rule, uploads=uploads, refused=refused)
-        why = f"soft delete of bucket {name} keeps what is deleted for {soft_days} days, and charges for it"
-        if not versioned and not soft_days:
-            why = f"bucket {name} has neither versions nor soft delete"
-            return DeletionEffect(Freed.AT_ONCE, why, uploads=uploads, refused=refused)
-        days: int | None = 0
-        if versioned:
-            days, why = _days(rules, below, _expiry_days), f"bucket {name} keeps versions"
-        if days is None:
-            return DeletionEffect(Freed.NEVER, why, rule=EXPIRE_RULES["gs"], uploads=uploads, refused=refused)
-        return DeletionEffect(Freed.LATER, why, days + soft_days, uploads=uploads, refused=refused)
+        expiry = _days(rules, below, _expiry_days)
+        effect = _of_held_bucket(name) if held else _of_google(name, soft_days, expiry, versioned=versioned)
+        unknown, held_objects = _held_objects(bucket, below)
+        kept = _KEPT_BY_GOOGLE.format(name=name, days=kept_days) if kept_days else ""
+        return replace(
+            effect,
+            why="; ".join(filter(None, [effect.why, unknown])),
+            uploads=_uploads_in_words(_days(rules, below, _abort_days)),
+            refused=". ".join(filter(None, [kept, held_objects])),
+        )
 
     def is_flat(self) -> bool:
         """See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`; all are listed by key."""
@@ -206,6 +204,53 @@ def as_prefix(root: str) -> str:
     :param root: its path in the bucket.
     """
     return f"{root.strip('/')}/" if root.strip("/") else ""
+
+
+def _of_held_bucket(name: str) -> DeletionEffect:
+    why = f"bucket {name} holds each object that is written (event-based hold), and a held one is not deleted"
+    return DeletionEffect(Freed.REFUSED, why, rule=_RELEASE.format(name=name))
+
+
+def _of_google(name: str, soft_days: int, expiry: int | None, *, versioned: bool) -> DeletionEffect:
+    """
+    Say what becomes of objects of a bucket that lets them go.
+
+    :param name: of the bucket.
+    :param soft_days: of soft delete.
+    :param expiry: after how many days a rule expires versions, ``None`` where none does.
+    :param versioned: whether there are any.
+    """
+    if not versioned and not soft_days:
+        return DeletionEffect(Freed.AT_ONCE, f"bucket {name} has neither versions nor soft delete")
+    if not versioned:
+        why = f"soft delete of bucket {name} keeps what is deleted for {soft_days} days, and charges for it"
+        return DeletionEffect(Freed.LATER, why, soft_days)
+    if expiry is None:
+        return DeletionEffect(Freed.NEVER, f"bucket {name} keeps versions", rule=EXPIRE_RULES["gs"])
+    return DeletionEffect(Freed.LATER, f"bucket {name} keeps versions", expiry + soft_days)
+
+
+def _held_objects(bucket: Any, prefixes: Sequence[str]) -> tuple[str, str]:
+    """Say what is not known of single objects, and which of the first are held: empty where none is."""
+    held: list[str] = []
+    seen = 0
+    try:
+        for prefix in prefixes:
+            for stored in bucket.list_blobs(prefix=prefix or None, max_results=_OBJECTS_LOOKED_AT):
+                seen += 1
+                if stored.temporary_hold or stored.event_based_hold:
+                    held.append(str(stored.name))
+    except RlmmError as e:
+        return f"whether objects are held is not known: {e}", ""
+    except Exception as e:
+        # Whatever class of Google's.
+        return f"whether objects are held is not known ({type(e).__name__}): it needs storage.objects.list", ""
+    if not held:
+        return "", ""
+    return "", (
+        f"Google Cloud Storage refuses to delete objects that are held, {len(held):,} of {seen:,} that were looked at, such "
+        f"as {min(held)}: release them by 'gcloud storage objects update --no-temporary-hold --no-event-based-hold'"
+    )
 
 
 def _whole_days(seconds: Any) -> int:

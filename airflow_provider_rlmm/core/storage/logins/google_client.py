@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageAccessError, StorageUnavailableError
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess, StoreCredentials
@@ -38,6 +38,21 @@ class SoftDelete:
 
 
 @dataclass(frozen=True, slots=True)
+class GoogleObject:
+    """
+    What may keep an object.
+
+    :param name: its key in the bucket.
+    :param temporary_hold: whether a person keeps it.
+    :param event_based_hold: whether it is kept until something has happened.
+    """
+
+    name: str
+    temporary_hold: bool
+    event_based_hold: bool
+
+
+@dataclass(frozen=True, slots=True)
 class GoogleBucket:
     """
     What :class:`~airflow_provider_rlmm.core.storage.bucket_settings.GcsBucketInspector` asks of a bucket.
@@ -50,6 +65,7 @@ class GoogleBucket:
     :param soft_delete_policy: of deleted objects.
     :param retention_period: seconds for which no object may be deleted, ``None`` where there is no such policy.
     :param default_event_based_hold: whether each object is held that is written.
+    :param ask: returns what is answered below the address of the bucket, as JSON.
     """
 
     name: str
@@ -58,11 +74,39 @@ class GoogleBucket:
     soft_delete_policy: SoftDelete
     retention_period: int | None
     default_event_based_hold: bool
+    ask: Callable[[str], Any]
+
+    def list_blobs(self, prefix: str | None, max_results: int) -> Sequence[GoogleObject]:
+        """
+        Return the first objects below a prefix, in the order of their names.
+
+        :param prefix: what their names begin with.
+        :param max_results: at most, up to 1,000.
+        :raises StorageAccessError: if the right is missing.
+        :raises StorageUnavailableError: if there is no answer, or another one than a listing.
+        """
+        query = {
+            "prefix": prefix or "",
+            "maxResults": max_results,
+            "fields": "items(name,temporaryHold,eventBasedHold)",
+        }
+        listed = self.ask(f"/o?{urlencode(query)}")
+        try:
+            return [
+                GoogleObject(
+                    str(item["name"]),
+                    item.get("temporaryHold", False) is True,
+                    item.get("eventBasedHold", False) is True,
+                )
+                for item in listed.get("items", ())
+            ]
+        except (KeyError, TypeError, AttributeError):
+            raise StorageUnavailableError("Google answers with no listing") from None
 
 
 def bucket_of_google(access: StoreAccess, bucket: str, *, instance_metadata: bool) -> GoogleBucket:
     """
-    Ask for the settings of a bucket, by one request.
+    Ask for the settings of a bucket, by one request; objects are listed later, by the same login.
 
     :param access: what opens the store.
     :param bucket: its name.
@@ -74,8 +118,12 @@ def bucket_of_google(access: StoreAccess, bucket: str, *, instance_metadata: boo
     login = _Login.of(access)
     token = login.token(instance_metadata=instance_metadata)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    url = f"{login.address}/storage/v1/b/{quote(bucket, safe='')}?projection=noAcl"
-    return _as_bucket(bucket, PlainHttp(access.options, PREFIX).send(url, headers))
+    http = PlainHttp(access.options, PREFIX)
+
+    def ask(what: str, right: str = "storage.objects.list") -> Any:
+        return _told(http.send(f"{login.address}/storage/v1/b/{quote(bucket, safe='')}{what}", headers), right)
+
+    return _as_bucket(bucket, ask("?projection=noAcl", "storage.buckets.get"), ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +203,20 @@ def _credentials(key: Mapping[str, Any] | None, *, instance_metadata: bool) -> S
     return credentials_of(found, "the login of Google")
 
 
-def _as_bucket(name: str, answer: Answer) -> GoogleBucket:
+def _told(answer: Answer, right: str) -> Any:
+    """Return what Google has said, ``None`` for no JSON."""
     try:
         told = json.loads(answer.body)
     except ValueError:
         told = None
     if answer.status in (401, 403):
-        reason = _reason(told)
-        raise StorageAccessError(f"Google answers with {answer.status}{reason}, as it needs storage.buckets.get")
+        raise StorageAccessError(f"Google answers with {answer.status}{_reason(told)}, as it needs {right}")
     if answer.status != 200:
         raise StorageUnavailableError(f"Google answers with {answer.status}{_reason(told)}")
+    return told
+
+
+def _as_bucket(name: str, told: Any, ask: Callable[[str], Any]) -> GoogleBucket:
     try:
         if told["name"] != name:
             raise KeyError
@@ -176,6 +228,7 @@ def _as_bucket(name: str, answer: Answer) -> GoogleBucket:
             soft_delete_policy=SoftDelete(int(told.get("softDeletePolicy", {}).get("retentionDurationSeconds") or 0)),
             retention_period=None if retention is None else int(retention),
             default_event_based_hold=told.get("defaultEventBasedHold", False) is True,
+            ask=ask,
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise StorageUnavailableError(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -140,7 +141,19 @@ def gcs(
     rules: Any = (),
     retention_s: int | None = None,
     held: bool | None = None,
+    objects: Sequence[tuple[str, str]] | Exception = (),
 ) -> DeletionEffect:
+    def list_blobs(prefix: str, max_results: int) -> list[Any]:
+        assert max_results == 1_000
+        if isinstance(objects, Exception):
+            raise objects
+        holds = ("temporary_hold", "event_based_hold")
+        return [
+            SimpleNamespace(name=name, **{hold: hold == by or None for hold in holds})
+            for name, by in objects
+            if name.startswith(prefix)
+        ]
+
     bucket = SimpleNamespace(
         name="b",
         versioning_enabled=versioned,
@@ -148,6 +161,7 @@ def gcs(
         soft_delete_policy=SimpleNamespace(retention_duration_seconds=soft_days * 86_400),
         retention_period=retention_s,
         default_event_based_hold=held,
+        list_blobs=list_blobs,
     )
     return GcsBucketInspector(lambda: bucket, "root").look(PREFIXES)
 
@@ -165,6 +179,7 @@ def test_googles_buckets_keep_versions_and_what_is_softly_deleted() -> None:
         Freed.LATER,
         5,
     )
+    assert gcs(versioned=True, rules=[google_rule(daysSinceNoncurrentTime=0)]).freed is Freed.LATER
     assert gcs(versioned=True, rules=[google_rule(daysSinceNoncurrentTime=5, numNewerVersions=2)]).freed is Freed.NEVER
     assert (
         gcs(versioned=True, rules=[google_rule(daysSinceNoncurrentTime=5, matchesPrefix=["kp/"])]).freed is Freed.NEVER
@@ -183,6 +198,22 @@ def test_what_a_bucket_of_google_refuses_is_told_beforehand() -> None:
         assert "refuses to delete objects that are younger than" in kept.sentence
     gcs(retention_s=7 * 86_400).require_freed(())
     assert not gcs(retention_s=0, soft_days=7).needs_person
+
+
+@pytest.mark.parametrize("hold", ["temporary_hold", "event_based_hold"])
+def test_objects_that_google_holds_are_named_and_stop_no_other_deletion(hold: str) -> None:
+    effect = gcs(objects=[("root/kp/a", hold), ("root/kp/b", ""), ("root/old/c", ""), ("elsewhere", hold)])
+    assert effect.needs_person
+    assert "refuses to delete objects that are held, 1 of 3 that were looked at, such as root/kp/a: " in effect.sentence
+    effect.require_freed(())
+    free = gcs(objects=[("root/kp/b", "")])
+    assert (free.freed, free.needs_person) == (Freed.AT_ONCE, False)
+
+
+def test_objects_of_google_that_may_not_be_listed_are_said() -> None:
+    effect = gcs(objects=RuntimeError("very-s3cret"))
+    assert (effect.freed, effect.needs_person) == (Freed.AT_ONCE, False)
+    assert effect.why.endswith("whether objects are held is not known (RuntimeError): it needs storage.objects.list")
 
 
 class AzureError(Exception):

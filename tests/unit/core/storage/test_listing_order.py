@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from threading import Lock
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.listing_order import ListingOrder, lists_by_key
+from airflow_provider_rlmm.core.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.opening import location_of, open_store
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome, StoredObject
@@ -177,6 +179,19 @@ def test_a_listing_begins_behind_a_key_only_where_keys_are_what_counts(
     report = memory.manager.delete_log_segments([segment(number) for number in range(90, 100)], others=())
     assert {deletion.outcome for deletion in report.segments} == {GONE}
     assert memory.listed == listed
+
+
+def test_a_store_that_hides_what_lies_behind_a_key_of_no_object_finishes_nothing() -> None:
+    """As Microsoft Fabric did: deletion is denied, and the look after it shows what is left."""
+    memory = Memory(LAYOUT, documented=True)
+    memory.manager.where = Location("az", "account", "container")
+    memory.place(range(3))
+    calls: Any = memory.manager._calls
+    listed = calls.objects
+    calls.objects = lambda prefix, after=None: listed(prefix) if after is None else iter(())
+    calls.delete = lambda keys: DeleteCalls(dict.fromkeys(keys, "denied"), frozenset(keys))
+    report = memory.manager.delete_log_segments([segment(number) for number in range(3)], others=())
+    assert {deletion.outcome for deletion in report.segments} == {PRESENT}
 
 
 class Memory:

@@ -94,7 +94,9 @@ def test_a_bucket_of_google_tells_its_settings(
     vendor.replies[BUCKET] = bucket(**settings)
     effect = look(GS, google(vendor))
     assert (effect.freed, effect.days) == (freed, days)
-    assert [(q.path, q.authorization) for q in vendor.asked] == [(BUCKET, f"Bearer {SECRET}")]
+    assert [(q.path, q.authorization) for q in vendor.asked] == [
+        (path, f"Bearer {SECRET}") for path in (BUCKET, f"{BUCKET}/o")
+    ]
 
 
 def test_a_hold_of_google_refuses_a_run_and_a_retention_policy_is_told(vendor: VendorServer) -> None:
@@ -107,6 +109,25 @@ def test_a_hold_of_google_refuses_a_run_and_a_retention_policy_is_told(vendor: V
     assert effect.needs_person
     assert "refuses to delete objects that are younger than 2 days, by the retention policy" in effect.sentence
     assert "'gcloud storage buckets update gs://bucket --clear-retention-period'" in effect.sentence
+
+
+def test_objects_that_google_holds_are_told(vendor: VendorServer) -> None:
+    vendor.replies[BUCKET] = bucket()
+    items = [{"name": "tiered/kp/a b", "eventBasedHold": True}, {"name": "tiered/kp/c", "temporaryHold": False}]
+    vendor.replies[f"{BUCKET}/o"] = Reply(200, json.dumps({"items": items}))
+    assert "1 of 2 that were looked at, such as tiered/kp/a b: release" in look(GS, google(vendor)).sentence
+    assert (vendor.asked[1].query["prefix"], vendor.asked[1].query["maxResults"]) == ("tiered/kp/", "1000")
+    vendor.replies[f"{BUCKET}/o"] = Reply(200, "{}")
+    assert look(GS, google(vendor)).sentence.endswith("has neither versions nor soft delete")
+    for reply, told in {
+        Reply(403, SAID): "Google answers with 403, as it needs storage.objects.list",
+        Reply(200, SAID): "Google answers with no listing",
+        Reply(200, json.dumps({"items": [1]})): "Google answers with no listing",
+    }.items():
+        vendor.replies[f"{BUCKET}/o"] = reply
+        effect = look(GS, google(vendor))
+        assert f"whether objects are held is not known: {told}" in effect.sentence
+        assert not effect.needs_person
 
 
 def test_a_right_of_google_that_is_missing_is_named(vendor: VendorServer) -> None:
@@ -144,7 +165,7 @@ def test_a_bucket_for_everybody_and_a_server_without_tokens_are_asked_without_on
     key = {"gcs_base_url": vendor.address, "disable_oauth": True, "client_email": "", "private_key": ""}
     options = {"allow_http": "true", "service_account_key": json.dumps(key)}
     assert look(GS, options).freed is Freed.AT_ONCE
-    assert [q.authorization for q in vendor.asked] == [None, None]
+    assert {q.authorization for q in vendor.asked} == {None}
 
 
 def test_the_credentials_that_open_the_store_ask_for_its_settings(vendor: VendorServer) -> None:
