@@ -13,6 +13,9 @@ from uuid import UUID
 
 import pyarrow.parquet as pq
 
+from airflow_provider_rlmm.core.plans.catalogue_document import CATALOGUE_TABLE, Catalogue
+from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow
+from airflow_provider_rlmm.core.plans.catalogue_table import rows_of
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -22,9 +25,6 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.pacing import StoragePatience
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.features.recovery.catalogue_document import CATALOGUE_TABLE, Catalogue
-from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow
-from airflow_provider_rlmm.features.recovery.catalogue_table import rows_of
 from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
 from tests.contracts.aiven_objects import AivenPacking, SegmentContents
 
