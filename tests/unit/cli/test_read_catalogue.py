@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rlmm read --catalogue`: no broker is named, and none is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_rlmm.cli.main import run
+from tests.catalogued import CLUSTER, ID, CataloguedTopic, files_of
+
+
+@pytest.fixture
+def topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CataloguedTopic:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("RLMM_BOOTSTRAP_SERVER", raising=False)
+    topic = CataloguedTopic(tmp_path, *(files_of(n, 30 * n) for n in range(3)))
+    for name, value in (
+        ("STORAGE_URI", topic.storage_uri),
+        ("LAYOUT", "aiven"),
+        ("KEY_PREFIX", "kp/"),
+        ("WORK_URI", str(tmp_path / "work")),
+        ("ALLOW_CATALOGUE", "orders"),
+    ):
+        monkeypatch.setenv(f"RLMM_{name}", value)
+    return topic
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_records_are_printed_and_what_was_decided_is_said(
+    topic: CataloguedTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["read", "orders", "0", "--catalogue", topic.recover(), "--was-not-deleted", ID]
+    assert run([*asked, "--from-offset", "28", "--to-offset", "33", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert [row["offset"] for row in lines(printed.out)] == list(range(28, 33))
+    assert "rlmm: partition 0 is read by its lineage, the one that segment" in printed.err
+    (written,) = topic.audit()
+    document = json.loads(written.read_text())
+    assert (document["dag_id"], document["cluster_id"], document["topic_id"]) == ("rlmm read", CLUSTER, ID)
+    assert document["ranges"] == [
+        {"partition": 0, "start_offset": 28, "end_offset": 33, "start_ms": None, "end_ms": None}
+    ]
+    assert run([*asked, "--from-offset", "28", "--to-offset", "33"]) == 0
+    assert capsys.readouterr().out.startswith("partition 0 is read by its lineage")
+
+
+def test_records_go_into_files(topic: CataloguedTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["read", ID, "--catalogue", topic.recover(), "--was-not-deleted", ID, "--output", str(tmp_path / "out")]
+    assert run([*asked, "--json"]) == 0
+    (row,) = lines(capsys.readouterr().out)
+    assert (row["start"], row["end"], row["records"]) == (0, 90, 90)
+    assert pq.read_table(row["file"]).column("offset").to_pylist() == list(range(90))
+
+
+def test_what_a_person_should_decide_comes_first_and_has_an_exit_code_of_its_own(
+    topic: CataloguedTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.put(files_of(3, 30))
+    asked = ["read", "orders", "--catalogue", topic.recover(), "--was-not-deleted", ID]
+    assert run(asked) == 4
+    assert capsys.readouterr().out.startswith("needs a person: partition 0: segments ")
+    assert run([*asked, "--json"]) == 4
+    printed = capsys.readouterr()
+    assert len(lines(printed.out)) == 90
+    assert printed.err.startswith("rlmm: needs a person: partition 0: segments ")
+
+
+def test_without_leave_nothing_is_printed(
+    topic: CataloguedTopic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["read", "orders", "--catalogue", topic.recover()]
+    assert run(asked) == 1
+    assert f"--was-not-deleted {ID}" in capsys.readouterr().err
+    monkeypatch.delenv("RLMM_ALLOW_CATALOGUE")
+    assert run([*asked, "--was-not-deleted", ID]) == 1
+    assert "allow_catalogue does not name it" in capsys.readouterr().err
+    (tmp_path / "rlmm.toml").write_text('allow_catalogue = "orders"\n')
+    (tmp_path / "erased").write_text(ID)
+    configured = [*asked, "--was-not-deleted", ID, "--config", str(tmp_path / "rlmm.toml")]
+    assert run([*configured, "--deleted", str(tmp_path / "erased")]) == 1
+    assert "in the list of what was erased" in capsys.readouterr().err
+    assert run(configured) == 0
+    assert len(topic.audit()) == 1
+
+
+def test_the_options_are_about_a_catalogue(topic: CataloguedTopic, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--was-not-deleted", "--deleted", "--lineage"):
+        assert run(["read", "orders", option, ID]) == 2
+        assert "give --catalogue, too" in capsys.readouterr().err
