@@ -146,7 +146,14 @@ def open_catalogued_log(
         segments, source, index_cache=RemoteIndexCache(source), bytes_per_second=bytes_per_second, to_the_end=True
     )
     return CataloguedLog(
-        log_reader, segments, tips, found, named=lineages, unseen=_unseen(catalogue), or_doubtful=asked.or_doubtful
+        log_reader,
+        segments,
+        tips,
+        found,
+        cluster_id=cluster_id,
+        named=lineages,
+        unseen=_unseen(catalogue),
+        or_doubtful=asked.or_doubtful,
     )
 
 

@@ -63,6 +63,7 @@ class CataloguedLog(RemoteLogOfTopic):
     :param known_segments: knows its segments.
     :param partitions: its user partitions.
     :param rows: user partition → what the catalogue says of it.
+    :param cluster_id: the cluster whose segments these are.
     :param named: segments whose lineages are to be read, as a person names them.
     :param unseen: why there may be segments that the catalogue does not name; ``None`` where it names all.
     :param or_doubtful: whether what a person should decide is read by the rule and said; it is refused otherwise.
@@ -75,11 +76,13 @@ class CataloguedLog(RemoteLogOfTopic):
         partitions: Collection[TopicIdPartition],
         rows: Mapping[int, PartitionRows],
         *,
+        cluster_id: str,
         named: Collection[UUID] = (),
         unseen: str | None = None,
         or_doubtful: bool = False,
     ) -> None:
         super().__init__(reader, known_segments, partitions)
+        self.cluster_id = cluster_id
         self._rows = rows
         self._unseen = unseen
         self._or_doubtful = or_doubtful
