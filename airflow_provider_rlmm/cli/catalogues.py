@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from airflow_provider_rlmm.cli.runs import begin_without_cluster
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.cli.options import Invocation
+    from airflow_provider_rlmm.cli.runs import Run
     from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
     from airflow_provider_rlmm.features.reading.catalogued_log import CataloguedLog
 
@@ -84,7 +84,7 @@ def with_catalogue(command: Callable[..., Any]) -> Callable[..., Any]:
 def open_catalogue(
     invocation: Invocation,
     asked: CatalogueAsked,
-    what: str,
+    run: Run,
     topic: str,
     partitions: tuple[int, ...] | None,
     *,
@@ -97,7 +97,7 @@ def open_catalogue(
 
     :param invocation: what the command was told.
     :param asked: the catalogue, and what the person says with it.
-    :param what: the command.
+    :param run: of the command.
     :param topic: id of the topic, or its name.
     :param partitions: of the topic, ``None`` for all.
     :param wanted: which records of each.
@@ -106,11 +106,10 @@ def open_catalogue(
     """
     from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueReader, open_catalogued_log
 
-    run = begin_without_cluster(invocation, what)
     return open_catalogued_log(
         invocation.storage_access(),
         asked,
-        CatalogueReader(run=run.identity, work_uri=run.work_uri, what=what),
+        CatalogueReader(run=run.identity, work_uri=run.work_uri, what=run.identity.dag_id),
         topic,
         partitions,
         wanted=lambda _: wanted,

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.cli.catalogues import open_catalogue, with_catalogue
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
-from airflow_provider_rlmm.cli.runs import open_session
+from airflow_provider_rlmm.cli.runs import begin_without_cluster, open_session
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
@@ -83,8 +83,9 @@ def _opened(
         return
     partitions = None if partition is None else (partition,)
     with working():
+        run = begin_without_cluster(invocation, "read")
         yield open_catalogue(
-            invocation, catalogue, "read", topic, partitions, wanted=wanted, isolation=isolation,
+            invocation, catalogue, run, topic, partitions, wanted=wanted, isolation=isolation,
             bytes_per_second=bytes_per_second,
         )  # fmt: skip
 

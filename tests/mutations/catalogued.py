@@ -154,4 +154,19 @@ CATALOGUED = [
         "of_epoch",
         _TESTS + "test_segments_in_any_order_and_overlap_hide_no_offset",
     ),
+    switched_off(
+        "features/archiving/archive/segments.py",
+        _WHOLE,
+        "archives a log by a catalogue that ends too early",
+        "        if self._to_the_end and self._next_offset <= self._metadata.end_offset:",
+        "cli/test_read_catalogue.py::test_an_archived_log_has_to_reach_its_last_offset",
+    ),
+    Mutation(
+        _WHOLE,
+        "archives a topic by a catalogue without a look at what it lacks",
+        "features/archiving/catalogued_archives.py",
+        "        log.offsets(tip, ReadRange(), ReadIsolation.READ_UNCOMMITTED)\n",
+        "        pass\n",
+        "cli/test_read_catalogue.py::test_nothing_is_archived_of_a_topic_that_lacks_anything",
+    ),
 ]

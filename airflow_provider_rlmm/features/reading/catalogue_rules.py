@@ -56,6 +56,7 @@ class PartitionRows:
 
     segments: dict[RemoteLogSegmentId, CatalogueRow] = field(default_factory=dict)  # those that can be read
     unreadable: list[Unreadable] = field(default_factory=list)  # what a range that needs it is refused for
+    named: list[tuple[UUID, int, int]] = field(default_factory=list)  # whole segments, first and last offset, inclusive
     unfinished: int = 0  # segments whose copy or deletion has not come to its end
 
     def metadata(self) -> list[RemoteLogSegmentMetadata]:
@@ -85,6 +86,8 @@ def by_partition(
             anywhere.append(_unreadable(row, row.why or row.kind.value))
             continue
         partition = found.setdefault(row.partition, PartitionRows())
+        if row.kind.is_whole and row.segment_id not in erased:
+            partition.named.append((_known(row.segment_id), _known(row.start_offset), _known(row.end_offset)))
         if row.kind is RowKind.UNFINISHED:
             partition.unfinished += 1
         elif why := _why_not(row, erased, places):

@@ -130,7 +130,8 @@ def open_catalogued_log(
         )
     opened = storage.get_storage_manager()
     places = [place.name for place in opened.layout.places]
-    found = _wanted_partitions(by_partition(rows, name, topic_id, leave.erased, places), topic, partitions)
+    everything = by_partition(rows, name, topic_id, leave.erased, places)
+    found = _wanted_partitions(everything, topic, partitions)
     tips = [TopicIdPartition(topic_id, name, number) for number in sorted(found)]
     write_catalogue_read(
         f"{reader.work_uri.rstrip('/')}/{cluster_folder(cluster_id)}",
@@ -149,8 +150,9 @@ def open_catalogued_log(
         log_reader,
         segments,
         tips,
-        found,
+        everything,
         cluster_id=cluster_id,
+        storage=source,
         named=lineages,
         unseen=_unseen(catalogue),
         or_doubtful=asked.or_doubtful,

@@ -34,6 +34,7 @@ from airflow_provider_rlmm.features.reading.steps import RemoteLogOfTopic
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.known_segments import KnownSegments
+    from airflow_provider_rlmm.features.reading.catalogued_storage import CataloguedStorage
     from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 
 _MAX_SHOWN: Final = 5
@@ -62,8 +63,9 @@ class CataloguedLog(RemoteLogOfTopic):
     :param reader: reads it.
     :param known_segments: knows its segments.
     :param partitions: its user partitions.
-    :param rows: user partition → what the catalogue says of it.
+    :param rows: user partition → what the catalogue says of it, of all that it names.
     :param cluster_id: the cluster whose segments these are.
+    :param storage: has the files of its segments, as the catalogue names them.
     :param named: segments whose lineages are to be read, as a person names them.
     :param unseen: why there may be segments that the catalogue does not name; ``None`` where it names all.
     :param or_doubtful: whether what a person should decide is read by the rule and said; it is refused otherwise.
@@ -77,17 +79,24 @@ class CataloguedLog(RemoteLogOfTopic):
         rows: Mapping[int, PartitionRows],
         *,
         cluster_id: str,
+        storage: CataloguedStorage,
         named: Collection[UUID] = (),
         unseen: str | None = None,
         or_doubtful: bool = False,
     ) -> None:
         super().__init__(reader, known_segments, partitions)
         self.cluster_id = cluster_id
+        self.storage = storage
         self._rows = rows
         self._unseen = unseen
         self._or_doubtful = or_doubtful
-        self._named = self._named_segments(named)
+        self._lineages_by_name = self._named_segments(named)
         self._all_lineages: dict[TopicIdPartition, list[Lineage]] = {}
+
+    @property
+    def named(self) -> Mapping[int, Sequence[tuple[UUID, int, int]]]:
+        """User partition → its whole segments that were not erased, with their offsets, inclusive; of the whole topic."""
+        return {number: rows.named for number, rows in self._rows.items()}
 
     def lineage(self, tip: TopicIdPartition) -> LeaderEpochCheckpoint | None:
         """See :class:`~airflow_provider_rlmm.features.reading.steps.RemoteLogOfTopic`."""
@@ -157,7 +166,7 @@ class CataloguedLog(RemoteLogOfTopic):
     def _candidates(self, tip: TopicIdPartition) -> list[Lineage]:
         """Return the lineages of a user partition, the highest last leader epoch first; the named one alone, where one is."""
         if tip not in self._all_lineages:
-            named = self._named.get(tip)
+            named = self._lineages_by_name.get(tip)
             self._all_lineages[tip] = [self._lineage_of(named)] if named else list(self._each_lineage(tip))
         return self._all_lineages[tip]
 

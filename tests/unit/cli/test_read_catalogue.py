@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
 from tests.catalogued import CLUSTER, ID, CataloguedTopic, files_of
 
 
@@ -95,3 +97,40 @@ def test_the_options_are_about_a_catalogue(topic: CataloguedTopic, capsys: pytes
     for option in ("--was-not-deleted", "--deleted", "--lineage"):
         assert run(["read", "orders", option, ID]) == 2
         assert "give --catalogue, too" in capsys.readouterr().err
+
+
+def test_a_topic_is_archived_and_the_archive_is_what_is_read(
+    topic: CataloguedTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["archive", "--topic-id", ID, "--archive", str(tmp_path / "archives"), "--was-not-deleted", ID, "--json"]
+    assert run([*asked, "--catalogue", topic.recover()]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["partitions"]
+    assert (found["segments"], found["not_whole"], found["records"]) == (3, 0, 90)
+    manifest = ArchiveManifest.from_json(Path(found["manifest"]).read_text())
+    assert (manifest.cluster_id, manifest.records.gaps) == (CLUSTER, ())
+    assert (manifest.records.first_offset, manifest.records.last_offset) == (0, 89)
+    assert [json.loads(path.read_text())["what"] for path in topic.audit() if ".read." in path.name] == ["rlmm archive"]
+
+
+def test_nothing_is_archived_of_a_topic_that_lacks_anything(
+    topic: CataloguedTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["archive", "--topic-id", ID, "--archive", str(tmp_path / "archives"), "--was-not-deleted", ID]
+    topic.put(files_of(4, 30))
+    assert run([*asked, "--catalogue", topic.recover()]) == 1
+    assert "have the same offsets" in capsys.readouterr().err
+    topic.put(files_of(3, 90), encrypted=True)
+    assert run([*asked, "--catalogue", topic.recover()]) == 1
+    assert "it is encrypted" in capsys.readouterr().err
+    assert not (tmp_path / "archives").exists()
+    assert run([*asked, "--catalogue", topic.recover(), "--lineage", ID]) == 2
+
+
+def test_an_archived_log_has_to_reach_its_last_offset(
+    topic: CataloguedTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = files_of(3, 90)
+    topic.put(replace(last, metadata=replace(last.metadata, end_offset=121)))
+    asked = ["archive", "--topic-id", ID, "--archive", str(tmp_path / "archives"), "--was-not-deleted", ID]
+    assert run([*asked, "--catalogue", topic.recover()]) == 1
+    assert "it ends in offset 119, its metadata say 121" in capsys.readouterr().err
