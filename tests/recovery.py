@@ -13,6 +13,9 @@ from uuid import UUID
 
 import pyarrow.parquet as pq
 
+from airflow_provider_rlmm.core.plans.catalogue_document import CATALOGUE_TABLE, Catalogue
+from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow
+from airflow_provider_rlmm.core.plans.catalogue_table import rows_of
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -22,9 +25,6 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.pacing import StoragePatience
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.features.recovery.catalogue_document import CATALOGUE_TABLE, Catalogue
-from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow
-from airflow_provider_rlmm.features.recovery.catalogue_table import rows_of
 from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
 from tests.contracts.aiven_objects import AivenPacking, SegmentContents
 
@@ -56,10 +56,14 @@ def segment(
 
 
 def manifest_of(
-    metadata: RemoteLogSegmentMetadata, packing: AivenPacking = PLAIN, *, encrypted: bool = False
+    metadata: RemoteLogSegmentMetadata,
+    packing: AivenPacking = PLAIN,
+    *,
+    encrypted: bool = False,
+    contents: SegmentContents | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of a segment as the plugin writes it, before it becomes JSON."""
-    contents = SegmentContents(b"x" * metadata.segment_size_in_bytes)
+    contents = contents or SegmentContents(b"x" * metadata.segment_size_in_bytes)
     packed = packing("", metadata, contents)
     found: dict[str, Any] = json.loads(packed[".rsm-manifest"])
     found["remoteLogSegmentMetadata"] |= {
@@ -100,11 +104,14 @@ class Bucket:
         place: int = 0,
         encrypted: bool = False,
         without: Sequence[str] = (),
+        contents: SegmentContents | None = None,
     ) -> str:
         """Put the objects of a segment, but for some suffixes; return its stem."""
         stem = self.stem(metadata, place)
-        objects = packing(stem, metadata, SegmentContents(b"x" * metadata.segment_size_in_bytes))
-        objects[f"{stem}.rsm-manifest"] = as_bytes(manifest_of(metadata, packing, encrypted=encrypted))
+        contents = contents or SegmentContents(b"x" * metadata.segment_size_in_bytes)
+        objects = packing(stem, metadata, contents)
+        manifest = manifest_of(metadata, packing, encrypted=encrypted, contents=contents)
+        objects[f"{stem}.rsm-manifest"] = as_bytes(manifest)
         for key, data in objects.items():
             if not key.endswith(tuple(without)):
                 self.storage.put_object(key, data)
@@ -121,6 +128,14 @@ class Bucket:
     def rows(self, **asked: Any) -> list[CatalogueRow]:
         """Return the rows of a catalogue."""
         return self.catalogue(**asked)[1]
+
+
+def put_into(folder: Path, bucket: Bucket) -> str:
+    """Write the objects of a bucket into a folder, and return its URI."""
+    for key in bucket.storage.keys:
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(bucket.storage.fetch_object(key))
+    return folder.as_uri()
 
 
 def rows_in(folder: str) -> list[CatalogueRow]:

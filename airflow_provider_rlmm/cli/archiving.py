@@ -3,24 +3,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from airflow_provider_rlmm.cli.catalogues import open_catalogue, with_catalogue
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_cluster, with_limits, with_storage
 from airflow_provider_rlmm.cli.output import Output, working
-from airflow_provider_rlmm.cli.runs import begin, execute_option
+from airflow_provider_rlmm.cli.runs import begin, begin_without_cluster, execute_option
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition
     from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport
+    from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
 
 topic_id_option = click.option(
     "--topic-id", required=True, metavar="ID", help="Id of the topic, as 'rlmm topics' and 'rlmm orphans' print it."
@@ -31,14 +37,25 @@ topic_id_option = click.option(
 @topic_id_option
 @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; several times.")
 @archive_option
+@with_catalogue
 @with_limits
 @with_storage
-def archive_command(invocation: Invocation, topic_id: str, partitions: tuple[int, ...], limits: CleanerLimits) -> int:
+def archive_command(
+    invocation: Invocation,
+    topic_id: str,
+    partitions: tuple[int, ...],
+    limits: CleanerLimits,
+    catalogue: CatalogueAsked | None,
+) -> int:
     """
     Copy a topic's remote segments and their records into an archive, read them back and compare.
 
-    Nothing is deleted, and the topic may live. 'rlmm clean --archive-first' archives what it deletes.
+    Nothing is deleted. The topic may live, or its cluster be lost: --catalogue. 'rlmm clean --archive-first' archives what
+    it deletes.
     """
+    if catalogue is not None:
+        name, archived = _archive_by_catalogue(invocation, topic_id, partitions, catalogue)
+        return _say_archived(invocation.output, name, archived)
     from airflow_provider_rlmm.features.archiving.steps import archive_topic
 
     run = begin(invocation, "archive", execute=False)
@@ -50,17 +67,47 @@ def archive_command(invocation: Invocation, topic_id: str, partitions: tuple[int
             partitions=partitions or None,
             allowed_quarantine=limits.allowed_quarantine,
         )
+    return _say_archived(invocation.output, run.name, archived)
+
+
+def _archive_by_catalogue(
+    invocation: Invocation, topic_id: str, partitions: tuple[int, ...], asked: CatalogueAsked
+) -> tuple[str, list[ArchivedUserPartition]]:
+    """Archive what a catalogue names; what a person should decide is refused: an archive is looked at by nobody again."""
+    from airflow_provider_rlmm.features.archiving.catalogued_archives import archive_catalogued_topic
+
+    if asked.lineages:
+        raise click.UsageError("an archive keeps the segments of all lineages: leave --lineage out")
+    archive_uri = invocation.storage_access().get_connection_settings().required_archive_uri()
+    run = begin_without_cluster(invocation, "archive")
+    with working():
+        log = open_catalogue(
+            invocation,
+            replace(asked, or_doubtful=False),
+            run,
+            kafka_uuid_str(_topic_id(topic_id)),
+            partitions or None,
+            wanted=ReadRange(),
+            isolation=ReadIsolation.READ_UNCOMMITTED,
+        )
+        archived = archive_catalogued_topic(log, archive_uri, run.name)
+    for said in log.said:
+        invocation.output.note(said)
+    return run.name, archived
+
+
+def _say_archived(output: Output, name: str, archived: Sequence[ArchivedUserPartition]) -> int:
     rows = [found.to_report() for found in archived]
-    if invocation.output.as_json:
-        invocation.output.document({"archive": run.name, "partitions": rows})
+    if output.as_json:
+        output.document({"archive": name, "partitions": rows})
         return ExitCode.DONE
     columns = {
         "topic": "topic", "partition": "partition", "segments": "segments", "not_whole": "not whole", "as_is": "encrypted",
         "records": "records", "bytes": "size", "records_sha256": "SHA-256 of the records",
     }  # fmt: skip
-    invocation.output.rows(rows, columns, "archived")
+    output.rows(rows, columns, "archived")
     for found in archived:
-        invocation.output.line(f"{found.folder}/{found.manifest}")
+        output.line(f"{found.folder}/{found.manifest}")
     return ExitCode.DONE
 
 

@@ -241,13 +241,21 @@ class Invocation:
         """
         return self.configuration().work_uri
 
+    def storage_configuration(self) -> CommandConfiguration:
+        """
+        Put together what options, environment and configuration file say, where there is no cluster.
+
+        :raises ConfigurationError: naming the field.
+        """
+        return read_configuration(self.options, self.store_options, has_cluster=False)
+
     def storage_access(self) -> StorageAccess:
         """
         Return what opens the storage, where there is no cluster.
 
         :raises ConfigurationError: naming the field.
         """
-        return storage_of_command(read_configuration(self.options, self.store_options, has_cluster=False))
+        return storage_of_command(self.storage_configuration())
 
     def access(self, *, allow_writes: bool = False, allow_copy: bool = False) -> RemoteLogAccess:
         """

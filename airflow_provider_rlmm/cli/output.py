@@ -87,6 +87,17 @@ class Output:
         else:
             self.line(text, "bold red")
 
+    def note(self, text: str) -> None:
+        """
+        Print a sentence for people, to whoever reads a pipe too: beside JSON it goes to standard error.
+
+        :param text: the sentence.
+        """
+        if self.as_json:
+            click.echo(f"rlmm: {text}", err=True)
+        else:
+            self.line(text)
+
     def document(self, document: Mapping[str, Any], *, indent: int | None = 2) -> None:
         """
         Print a JSON document.

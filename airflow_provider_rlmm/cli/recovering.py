@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.runs import connection_fields as connection
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.features.recovery.catalogue_document import Catalogue
+    from airflow_provider_rlmm.core.plans.catalogue_document import Catalogue
 
 
 @click.command()

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from airflow_provider_rlmm.cli.catalogues import open_catalogue, with_catalogue
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
-from airflow_provider_rlmm.cli.runs import open_session
+from airflow_provider_rlmm.cli.runs import begin_without_cluster, open_session
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
@@ -27,6 +28,7 @@ from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsol
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
     from airflow_provider_rlmm.features.reading.steps import RemoteLogOfTopic
 
 _SHOWN_IN_A_TABLE = 100
@@ -62,6 +64,38 @@ def _remote_log(
     wanted = None if partition is None else [partition]
     with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
         yield open_remote_log(session, topic, wanted, bytes_per_second=bytes_per_second, or_compacted=or_compacted)
+
+
+@contextmanager
+def _opened(
+    invocation: Invocation,
+    topic: str,
+    partition: int | None,
+    bytes_per_second: int | None,
+    wanted: ReadRange,
+    isolation: ReadIsolation,
+    catalogue: CatalogueAsked | None,
+) -> Iterator[RemoteLogOfTopic]:
+    """Open a topic by its cluster's metadata topic, or by a catalogue."""
+    if catalogue is None:
+        with _remote_log(invocation, topic, partition, bytes_per_second, or_compacted=True) as log:
+            yield log
+        return
+    partitions = None if partition is None else (partition,)
+    with working():
+        run = begin_without_cluster(invocation, "read")
+        yield open_catalogue(
+            invocation, catalogue, run, topic, partitions, wanted=wanted, isolation=isolation,
+            bytes_per_second=bytes_per_second,
+        )  # fmt: skip
+
+
+def _say_what_was_decided(invocation: Invocation, log: RemoteLogOfTopic) -> None:
+    """Say by which rule records are read, before the first of them; what a person has to see comes first."""
+    for problem in log.problems:
+        invocation.output.problem(f"needs a person: {problem}")
+    for said in log.said:
+        invocation.output.note(said)
 
 
 _RANGE = (
@@ -111,6 +145,7 @@ def with_range(command: Callable[..., Any]) -> Callable[..., Any]:
 @with_range
 @click.option("--output", metavar="FOLDER", help="Write Parquet there, a file per partition, instead of printing.")
 @click.option("--limit", type=click.IntRange(1), help="Print no more than these.  [default: 100 in a table]")
+@with_catalogue
 @with_storage
 def read(
     invocation: Invocation,
@@ -122,23 +157,26 @@ def read(
     bytes_per_second: int | None,
     output: str | None,
     limit: int | None,
+    catalogue: CatalogueAsked | None,
 ) -> int:
     """
     Read records of a topic from remote storage; no broker serves them.
 
     A table shows keys and values as text, JSON has their bytes in base64. Where the metadata topic is compacted, what it
-    still names is read, and the command ends with exit code 4: nobody can tell whether that is all.
+    still names is read, and the command ends with exit code 4: nobody can tell whether that is all. With --catalogue no
+    cluster is needed, and what was decided by rule is said.
     """
     from airflow_provider_rlmm.features.reading.steps import read_into_parquet
 
     if output and limit:
         raise click.UsageError("--limit is for what is printed: give --to-offset with --output")
-    with _remote_log(invocation, topic, partition, bytes_per_second, or_compacted=True) as log:
+    with _opened(invocation, topic, partition, bytes_per_second, wanted, isolation, catalogue) as log:
         if output is None:
             found = [
                 (tip, log.offsets(tip, wanted, isolation, allow_incomplete=allow_incomplete)) for tip in log.partitions
             ]
             records = (_rows(tip.partition, log.read(tip, o, isolation)) for tip, o in found if o is not None)
+            _say_what_was_decided(invocation, log)
             _print_records(invocation, chain.from_iterable(records), limit)
             return _ended(invocation, log, {tip.partition: o for tip, o in found}, all_of_it=partition is None)
         ranges = {tip.partition: wanted for tip in log.partitions}
@@ -153,6 +191,7 @@ def read(
         }
         for one in done
     ]
+    _say_what_was_decided(invocation, log)
     columns = {"partition": "partition", "records": "records", "start": "from", "end": "to", "file": "file"}
     invocation.output.rows(rows, columns, "user partitions")
     count, size = sum(one.written.records for one in done), sum(one.written.bytes for one in done)
@@ -199,7 +238,7 @@ def _ended(
     :param all_of_it: whether all user partitions were asked for, those that the log does not name among them.
     """
     if log.not_whole is None:
-        return ExitCode.DONE
+        return ExitCode.NEEDS_A_PERSON if log.problems else ExitCode.DONE
     firsts = {number: o.start for number, o in read.items() if o is not None and o.start < o.end}
     asked = read.keys() | (log.not_whole.log_start_offsets.keys() if all_of_it else ())
     beginnings = [log.not_whole.beginning_of(number, firsts.get(number)) for number in sorted(asked)]

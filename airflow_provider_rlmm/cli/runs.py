@@ -171,8 +171,22 @@ def begin(invocation: Invocation, what: str, *, execute: bool, confirm: Confirma
     if execute and not invocation.options.get("expected_cluster_id"):
         invocation = _with_typed_cluster(invocation)
     configuration = invocation.configuration(allow_writes=execute)
-    name = f"{what}.{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.{os.getpid()}"
-    return Run(invocation, name, configuration.work_uri, execute, confirm)
+    return Run(invocation, _name_of(what), configuration.work_uri, execute, confirm)
+
+
+def begin_without_cluster(invocation: Invocation, what: str) -> Run:
+    """
+    Name a run that asks no cluster, and changes nothing.
+
+    :param invocation: what the command was told.
+    :param what: the command, part of the name.
+    :raises ConfigurationError: if something is not understood.
+    """
+    return Run(invocation, _name_of(what), invocation.storage_configuration().work_uri, execute=False)
+
+
+def _name_of(what: str) -> str:
+    return f"{what}.{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.{os.getpid()}"
 
 
 def begin_to_ask(invocation: Invocation, what: str, *, execute: bool, confirm: Confirmation | None = None) -> Run:

@@ -36,6 +36,7 @@ from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.plans import limits, prices
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.run_parameters import read_topic_id
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES
@@ -345,6 +346,16 @@ def restore_overrides(name: str, value: object) -> frozenset[str]:
 
 topic_id = read_topic_id
 """Returns the topic id that a text spells: a :data:`Reader`."""
+
+
+def kafka_ids(name: str, value: object) -> tuple[str, ...]:
+    """Return ids in Kafka's form: a list, or a text with commas; ``None`` and an empty text are none; see :data:`Reader`."""
+    if value is None or value in ("", "None", [], ()):
+        return ()
+    given = value.split(",") if isinstance(value, str) else value
+    if not isinstance(given, Sequence):
+        raise refused(name, value, "a list of ids, or nothing for none")
+    return tuple(kafka_uuid_str(topic_id(f"{name}[{i}]", one)) for i, one in enumerate(given))
 
 
 def partitions(name: str, value: object) -> tuple[int, ...] | None:

@@ -32,7 +32,7 @@ from airflow_provider_rlmm.core.base.work_folder import (
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_document
-from airflow_provider_rlmm.core.world.audit import AUDIT_FOLDER, AuditName, day_of, is_day
+from airflow_provider_rlmm.core.world.audit import AUDIT_FOLDER, day_of, is_audit_file, is_day
 from airflow_provider_rlmm.core.world.audit_files import compact
 from airflow_provider_rlmm.features.scrub.scrub_files import LATEST
 from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
@@ -247,7 +247,7 @@ def _prune_audit(uri: str, first_kept: str) -> int:
             break
         try:
             for name in list_files(f"{uri}/{day}"):
-                if AuditName.of(name) is not None and removed < MOST_FILES:
+                if is_audit_file(name) and removed < MOST_FILES:
                     remove_file(f"{uri}/{day}/{name}")
                     removed += 1
             if not list_files(f"{uri}/{day}") and not list_folders(f"{uri}/{day}"):

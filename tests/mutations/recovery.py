@@ -10,7 +10,7 @@ LINEAGES = "features/recovery/lineages.py"
 CATALOGUING = "features/recovery/cataloguing.py"
 READS = "features/recovery/manifest_reads.py"
 STEPS = "features/recovery/steps.py"
-DOCUMENT = "features/recovery/catalogue_document.py"
+DOCUMENT = "core/plans/catalogue_document.py"
 
 _CATALOGUE = "features/recovery/test_catalogue.py::"
 _FILES = "features/recovery/test_catalogue_files.py::"

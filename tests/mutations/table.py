@@ -10,6 +10,7 @@ from tests.mutations.archiving import ARCHIVING
 from tests.mutations.attention import NEEDS_A_PERSON
 from tests.mutations.audit import AUDIT
 from tests.mutations.brokers import BROKERS
+from tests.mutations.catalogued import CATALOGUED
 from tests.mutations.clocks import CLOCKS
 from tests.mutations.command import COMMAND
 from tests.mutations.copying import COPYING
@@ -64,6 +65,7 @@ MUTATIONS = [
     *MERGING,
     *SCRUBS,
     *RECOVERY,
+    *CATALOGUED,
     *KILL_SWITCH,
     *AUDIT,
     *ARCHIVING,

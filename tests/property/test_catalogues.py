@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.base import spool
 from airflow_provider_rlmm.core.base.errors import StorageUnavailableError
+from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, ProvedBy, RowKind
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
@@ -27,7 +28,6 @@ from airflow_provider_rlmm.core.runs import listed_objects
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.features.recovery import cataloguing
-from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow, ProvedBy, RowKind
 from tests.contracts.aiven_objects import AivenPacking
 from tests.examples import examples
 from tests.recovery import Bucket, as_bytes, as_copied, manifest_of, partition, segment

@@ -34,6 +34,7 @@ COLUMNS = (
     "features.archiving.archive.*",
     "features.archiving.archive_documents",
     "features.archiving.archiver",
+    "features.archiving.catalogued_archives",
     "features.copying.copier",
     "features.copying.copy_effects",
     "features.copying.copy_preview",

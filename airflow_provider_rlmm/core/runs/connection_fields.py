@@ -156,6 +156,11 @@ ARCHIVE_ENCRYPTED: Final[Declared[str]] = Declared(
     title="Encrypted segments in archives",
     sentence="Archive the objects of encrypted segments as they are (as_is), or refuse their topics",
 )
+ALLOW_CATALOGUE: Final = _text(
+    "allow_catalogue",
+    "Allow catalogues",
+    "Topics that may be read from a catalogue of the bucket, round the rights that Kafka checks: ids or names, by commas",
+)
 CLOCK_TOPIC: Final = _text(
     "clock_topic",
     "Clock topic",
@@ -187,6 +192,7 @@ FIELDS: Final[tuple[Declared[Any], ...]] = (
     ARCHIVE_URI,
     ARCHIVE_BEFORE_DELETION,
     ARCHIVE_ENCRYPTED,
+    ALLOW_CATALOGUE,
     CLOCK_TOPIC,
 )
 """In the order of the form."""

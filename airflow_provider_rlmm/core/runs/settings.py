@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.prices import StoragePrice, check_prices, storage_price
 from airflow_provider_rlmm.core.runs import connection_fields as declared
+from airflow_provider_rlmm.core.world.catalogue_leave import topics_of
 from airflow_provider_rlmm.core.world.hold import Hold
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ class RemoteLogSettings:
         told.
     :param archive_encrypted: what an archive does with encrypted segments: ``refuse`` their topics, or keep their objects
         ``as_is``, which only brokers with the key can read once they lie in the storage again.
+    :param allow_catalogue: topics whose records may be read from a catalogue of the bucket: ids, or names that one topic id
+        has alone, separated by commas; ``None`` for none.
     """
 
     storage_uri: str | None = declared.STORAGE_URI.default
@@ -96,6 +99,7 @@ class RemoteLogSettings:
     archive_uri: str | None = declared.ARCHIVE_URI.default
     archive_before_deletion: bool = declared.ARCHIVE_BEFORE_DELETION.default
     archive_encrypted: str = declared.ARCHIVE_ENCRYPTED.default
+    allow_catalogue: str | None = declared.ALLOW_CATALOGUE.default
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context manager: errors that leave its block say where these settings come from."""
@@ -182,6 +186,7 @@ class RemoteLogSettings:
         declared.ARCHIVE_ENCRYPTED.check(self.archive_encrypted)
         check_prices(self.prices, self.storage_class)
         self._check_archive()
+        topics_of(self.allow_catalogue)
         if self.storage_uri is None:
             return
         from airflow_provider_rlmm.core.storage.layouts import layout_named

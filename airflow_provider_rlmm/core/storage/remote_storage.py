@@ -29,6 +29,7 @@ __all__ = [
     "FolderState",
     "RemoteStorageManager",
     "SegmentDeletion",
+    "SegmentStorage",
     "StoredObject",
 ]
 
@@ -131,7 +132,42 @@ class DeletionReport:
     throttled: str | None = None
 
 
-class RemoteStorageManager(Protocol):
+class SegmentStorage(Protocol):
+    """What a reader asks: the files of segments. Errors are those of :class:`RemoteStorageManager`."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where the objects of a segment lie."""
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> bytes:
+        """
+        Read bytes of the log file; a range that reaches beyond its end yields what there is.
+
+        :param metadata: the segment.
+        :param start_position: first byte, inclusive.
+        :param end_position: last byte, inclusive; ``None`` means to the end.
+        :raises RemoteObjectNotFoundError: if the log object is missing, or its manifest where the layout has one.
+        :raises DamagedObjectError: if an object cannot be what its manifest says.
+        :raises EncryptedSegmentError: if the segment is encrypted.
+        :raises UnsupportedMessageFormatError: if it is packed in a way that is not known here.
+        :raises ValueError: if the range is negative or reversed.
+        """
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """
+        Read one index of a segment.
+
+        :param metadata: the segment.
+        :param index_type: which index.
+        :raises RemoteObjectNotFoundError: if it is missing.
+        :raises DamagedObjectError: as :meth:`fetch_log_segment`.
+        :raises UnsupportedMessageFormatError: as :meth:`fetch_log_segment`.
+        """
+
+
+class RemoteStorageManager(SegmentStorage, Protocol):
     """
     Remote storage of one cluster under one layout.
 
@@ -141,10 +177,6 @@ class RemoteStorageManager(Protocol):
     :class:`~airflow_provider_rlmm.core.base.errors.UnsafeObjectKeyError`, before any call, for a segment or user partition
     whose name must not become a key.
     """
-
-    @property
-    def layout(self) -> Layout:
-        """Where the objects of a segment lie."""
 
     @property
     def listings_at_once(self) -> int:
@@ -187,33 +219,6 @@ class RemoteStorageManager(Protocol):
 
         :param metadata: the segment.
         :raises ConfigurationError: if there is an :meth:`obstacle_to_copies`.
-        """
-
-    def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> bytes:
-        """
-        Read bytes of the log file; a range that reaches beyond its end yields what there is.
-
-        :param metadata: the segment.
-        :param start_position: first byte, inclusive.
-        :param end_position: last byte, inclusive; ``None`` means to the end.
-        :raises RemoteObjectNotFoundError: if the log object is missing, or its manifest where the layout has one.
-        :raises DamagedObjectError: if an object cannot be what its manifest says.
-        :raises EncryptedSegmentError: if the segment is encrypted.
-        :raises UnsupportedMessageFormatError: if it is packed in a way that is not known here.
-        :raises ValueError: if the range is negative or reversed.
-        """
-
-    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """
-        Read one index of a segment.
-
-        :param metadata: the segment.
-        :param index_type: which index.
-        :raises RemoteObjectNotFoundError: if it is missing.
-        :raises DamagedObjectError: as :meth:`fetch_log_segment`.
-        :raises UnsupportedMessageFormatError: as :meth:`fetch_log_segment`.
         """
 
     def fetch_object(self, key: str, start_position: int = 0, end_position: int | None = None) -> bytes:

@@ -59,6 +59,7 @@ _BATCH_FILE = re.compile(
     rf"(?P<artifact>{_ARTIFACT})\.(?P<batch>(?:0|[1-9][0-9]{{0,9}}|{SCRUB})\.[0-9]{{15}}-[0-9a-f]{{8}}\.[0-9]{{6,12}})"
     r"\.(?P<phase>before|after)\.parquet"
 )
+_READ_FILE = re.compile(rf"{_ARTIFACT}\.read\.[0-9]{{15}}-[0-9a-f]{{8}}\.json")
 _RUN_FILE = re.compile(rf"(?P<artifact>{_ARTIFACT})(?:~(?P<part>[1-9][0-9]{{0,5}}))?\.parquet")
 
 
@@ -201,6 +202,22 @@ def batch_name(source: int | str, began_at_ms: int, token: str, number: int) -> 
     :param number: of the batch within the try.
     """
     return f"{source}.{began_at_ms:015d}-{token}.{number:06d}"
+
+
+def read_file_name(artifact: str, time_ms: int, token: str) -> str:
+    """
+    Name the file that says what was read from a catalogue.
+
+    :param artifact: the run.
+    :param time_ms: when it was written, ms since the epoch.
+    :param token: eight hex digits that nobody else draws.
+    """
+    return f"{artifact}.read.{time_ms:015d}-{token}.json"
+
+
+def is_audit_file(name: str) -> bool:
+    """Tell whether a file in the folder of a day is of the audit log: of deletions, or of a read from a catalogue."""
+    return AuditName.of(name) is not None or _READ_FILE.fullmatch(name) is not None
 
 
 def day_of(time_ms: int) -> str:

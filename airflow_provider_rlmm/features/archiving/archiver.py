@@ -271,12 +271,37 @@ def archive_segments(
     :raises RemoteLogError: if a log cannot be what a broker has written.
     :raises StorageError: if storage fails.
     """
-    tip = origin.topic_id_partition
     segments = [
         SegmentToArchive(m, m.remote_log_segment_id.id in history.copied)
         for m in history.unfinished()
         if ids is None or m.remote_log_segment_id.id in ids
     ]
+    return archive_listed(storage, archive_uri, origin, metadata_partition, segments, encrypted_as_is=encrypted_as_is)
+
+
+def archive_listed(
+    storage: RemoteStorageManager,
+    archive_uri: str,
+    origin: ArchiveOrigin,
+    metadata_partition: int,
+    segments: Sequence[SegmentToArchive],
+    *,
+    encrypted_as_is: bool = False,
+) -> ArchivedUserPartition:
+    """
+    Archive a list of segments of one user partition; see :func:`archive_segments`.
+
+    :param storage: remote storage.
+    :param archive_uri: the folder of all archives.
+    :param origin: what it is an archive of.
+    :param metadata_partition: where the events of the user partition lie.
+    :param segments: which segments.
+    :param encrypted_as_is: whether the objects of encrypted segments are archived as they are.
+    :raises ArchiveError: if something does not compare, or the archive cannot be written or read.
+    :raises RemoteLogError: if a log cannot be what a broker has written.
+    :raises StorageError: if storage fails.
+    """
+    tip = origin.topic_id_partition
     folder = folder_of(archive_uri, origin.cluster_id, tip)
     try:
         manifest = archive_user_partition(storage, folder, origin, segments, encrypted_as_is=encrypted_as_is)

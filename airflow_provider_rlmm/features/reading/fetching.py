@@ -8,7 +8,7 @@ from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric, RemoteLogMetrics
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.storage.index_type import IndexType
-from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import SegmentStorage
 from airflow_provider_rlmm.features.reading.index_cache import location_of
 
 
@@ -23,7 +23,7 @@ class SegmentFetcher:
     """
 
     def __init__(
-        self, storage: RemoteStorageManager, patience: StoragePatience, quota: ByteQuota, metrics: RemoteLogMetrics
+        self, storage: SegmentStorage, patience: StoragePatience, quota: ByteQuota, metrics: RemoteLogMetrics
     ) -> None:
         self._storage = storage
         self._patience = patience

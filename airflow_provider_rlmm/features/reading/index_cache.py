@@ -20,7 +20,7 @@ from airflow_provider_rlmm.core.segments.indexes.time_index import TimeIndex
 from airflow_provider_rlmm.core.segments.indexes.transaction_index import TransactionIndex
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
-from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import SegmentStorage
 
 __all__ = ["RemoteIndexCache"]
 
@@ -62,7 +62,7 @@ class RemoteIndexCache:
     :raises ConfigurationError: if the size is negative.
     """
 
-    def __init__(self, storage: RemoteStorageManager, *, size_in_bytes: int = DEFAULT_SIZE_IN_BYTES) -> None:
+    def __init__(self, storage: SegmentStorage, *, size_in_bytes: int = DEFAULT_SIZE_IN_BYTES) -> None:
         if size_in_bytes < 0:
             raise ConfigurationError(f"an index cache of {size_in_bytes} bytes: the size is 0 or more")
         self._storage = storage

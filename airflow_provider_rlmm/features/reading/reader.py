@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, i
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
-from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import SegmentStorage
 from airflow_provider_rlmm.features.reading.committed_reading import RecordReading, last_stable_offset
 from airflow_provider_rlmm.features.reading.extent import RemoteExtent, SegmentSpan, nothing_remote
 from airflow_provider_rlmm.features.reading.fetching import SegmentFetcher
@@ -63,6 +63,7 @@ class RemoteLogReader:
     :param max_decompressed_bytes: most bytes that a record batch may have, compressed or not; as much is yielded at once.
     :param timeout_s: for how long a storage that does not answer is asked again, in seconds.
     :param bytes_per_second: most bytes of logs that are fetched per second, ``None`` for no limit.
+    :param to_the_end: whether each log has to hold the last offset that its metadata name: where these are no broker's word.
     :param clock: seconds, monotonic.
     :param sleep: waits for seconds.
     :param jitter: returns a number from 0 to 1, exclusive.
@@ -72,7 +73,7 @@ class RemoteLogReader:
     def __init__(
         self,
         segments: RemoteLogSegments,
-        storage: RemoteStorageManager,
+        storage: SegmentStorage,
         *,
         index_cache: RemoteIndexCache | None = None,
         metrics: RemoteLogMetrics | None = None,
@@ -80,6 +81,7 @@ class RemoteLogReader:
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         bytes_per_second: int | None = None,
+        to_the_end: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         jitter: Callable[[], float] = random.random,
@@ -92,7 +94,8 @@ class RemoteLogReader:
         self.metrics = metrics or RemoteLogMetrics()
         quota = ByteQuota(bytes_per_second, clock=clock, sleep=sleep)
         chunk_bytes = min(chunk_bytes, quota.bytes_per_second or chunk_bytes)
-        sizes = ChunkSizes(min(_FIRST_CHUNK_BYTES, chunk_bytes), chunk_bytes, max(chunk_bytes, max_decompressed_bytes))
+        most_bytes = max(chunk_bytes, max_decompressed_bytes)
+        sizes = ChunkSizes(min(_FIRST_CHUNK_BYTES, chunk_bytes), chunk_bytes, most_bytes, to_the_end)
         patience = StoragePatience(timeout_s, clock=clock, sleep=sleep, jitter=jitter)
         fetcher = SegmentFetcher(storage, patience, quota, self.metrics)
         self._segments = segments
@@ -128,9 +131,26 @@ class RemoteLogReader:
         ]
         if not copied:
             raise nothing_remote(topic_id_partition)
-        # The latest leader's word counts, also where an earlier one had got further.
-        newest = max(copied, key=lambda m: (m.segment_leader_epochs[-1][0], m.end_offset, m.event_timestamp_ms))
-        return self._access.lineage(newest)
+        return self.lineage_of(max(copied, key=age_of))
+
+    def lineage_of(self, metadata: RemoteLogSegmentMetadata) -> LeaderEpochCheckpoint:
+        """
+        Return the lineage of a log up to the end of a segment, as the segment keeps it.
+
+        :param metadata: the segment.
+        :raises DamagedObjectError: if its checkpoint cannot be read, or is of another lineage than the segment.
+        :raises StorageError: if it is missing, or the storage refuses, or does not answer in time.
+        """
+        return self._access.lineage(metadata)
+
+    def extent(self, topic_id_partition: TopicIdPartition, leader_epochs: LeaderEpochCheckpoint) -> RemoteExtent:
+        """
+        Return which offsets of a lineage are in remote storage.
+
+        :param topic_id_partition: the user partition.
+        :param leader_epochs: the lineage.
+        """
+        return RemoteExtent(self._segments, topic_id_partition, leader_epochs)
 
     def remote_offsets(
         self,
@@ -295,7 +315,7 @@ class RemoteLogReader:
         self, topic_id_partition: TopicIdPartition, leader_epochs: LeaderEpochCheckpoint | None
     ) -> RemoteExtent:
         lineage = self.lineage(topic_id_partition) if leader_epochs is None else leader_epochs
-        return RemoteExtent(self._segments, topic_id_partition, lineage)
+        return self.extent(topic_id_partition, lineage)
 
     def _candidates(
         self,
@@ -360,6 +380,16 @@ class RemoteLogReader:
             there.start,
         )
         return there.start
+
+
+def age_of(metadata: RemoteLogSegmentMetadata) -> tuple[int, int, int]:
+    """
+    Return by what the newest segment of a user partition is told: the latest leader's word counts, also where an earlier one
+    had got further.
+
+    :param metadata: of a segment.
+    """
+    return metadata.segment_leader_epochs[-1][0], metadata.end_offset, metadata.event_timestamp_ms
 
 
 def _gone(metadata: RemoteLogSegmentMetadata, error: RemoteObjectNotFoundError) -> SegmentGoneError:

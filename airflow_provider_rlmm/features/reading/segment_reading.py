@@ -40,6 +40,8 @@ class ChunkSizes:
     first_bytes: int  # by the first request: many reads want a few records only
     chunk_bytes: int  # by every request in the end
     most_bytes: int  # of a single record batch: what has more is refused before it is fetched
+    # Whether the log has to reach the end of the range: where nobody confirms what the metadata say of its last offset.
+    to_the_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,12 @@ class SegmentReading:
                 if last_offset >= end_offset - 1:
                     self._end()
                     return
+            if self._sizes.to_the_end:
+                reached = before if last_offset is None else last_offset
+                raise self._damaged(
+                    self._metadata.segment_size_in_bytes,
+                    f"its last batch ends in offset {reached}, and it is said to hold offset {end_offset - 1}",
+                )
         except (DamagedObjectError, UnsupportedMessageFormatError, RecordsTooLargeError) as e:
             if begin and last_offset is None:
                 raise IndexDisagreesError(f"{e}; the offset index led there", self._location, begin) from e

@@ -93,6 +93,10 @@ class RemoteLogOfTopic:
         not_whole: NotWhole | None = None,
     ) -> None:
         self.not_whole = not_whole
+        self.said: list[str] = []
+        """What was decided about how it is read."""
+        self.problems: list[str] = []
+        """What of that a person has to see: records were read all the same."""
         self.reader = reader
         self.partitions = sorted(partitions, key=lambda tip: tip.partition)
         self.known_segments = known_segments

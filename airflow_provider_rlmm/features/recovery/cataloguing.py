@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.core.base.spool import SPOOLED_ROWS, OrderedSpool
+from airflow_provider_rlmm.core.plans.catalogue_document import CatalogueAmount
+from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow
+from airflow_provider_rlmm.core.plans.catalogue_table import catalogue_schema, rows_of, table_of
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.layout import Layout
-from airflow_provider_rlmm.features.recovery.catalogue_document import CatalogueAmount
-from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow
-from airflow_provider_rlmm.features.recovery.catalogue_table import catalogue_schema, rows_of, table_of
 from airflow_provider_rlmm.features.recovery.lineages import Conflicts, Holes
 from airflow_provider_rlmm.features.recovery.listing import gathered, in_order
 from airflow_provider_rlmm.features.recovery.manifest_reads import ManifestReads

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from airflow_provider_rlmm.features.recovery.catalogue_rows import MAX_PARTNERS, CatalogueRow, ProvedBy, RowKind
+from airflow_provider_rlmm.core.plans.catalogue_rows import MAX_PARTNERS, CatalogueRow, ProvedBy, RowKind
 
 _MAX_NAMED = 3
 """Segments that the reason of a hole names."""

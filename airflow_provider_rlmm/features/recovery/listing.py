@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.spool import OrderedSpool
+from airflow_provider_rlmm.core.plans.catalogue_table import ROWS_AS_OBJECTS
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects, listed_schema
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.features.recovery.catalogue_table import ROWS_AS_OBJECTS
 from airflow_provider_rlmm.features.recovery.rules import Found, KeyReading, ListedSegment, OtherObject
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
+from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, ProvedBy, RowKind
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
 from airflow_provider_rlmm.core.storage.aiven_record import INDEXES, LOG, MANIFEST, RecordedSegment
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.root import Place
-from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow, ProvedBy, RowKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,7 @@ from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import CatalogueError, ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import files_below, local_path
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
-from airflow_provider_rlmm.core.plans.plan import PlanFile
-from airflow_provider_rlmm.core.runs.table_pairs import write_pair
-from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
-from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
-from airflow_provider_rlmm.features.recovery.catalogue_document import (
+from airflow_provider_rlmm.core.plans.catalogue_document import (
     CATALOGUE_DOCUMENT,
     CATALOGUE_TABLE,
     MAX_LISTED,
@@ -25,7 +20,12 @@ from airflow_provider_rlmm.features.recovery.catalogue_document import (
     Catalogue,
     ClusterIdFrom,
 )
-from airflow_provider_rlmm.features.recovery.catalogue_table import catalogue_schema
+from airflow_provider_rlmm.core.plans.catalogue_table import catalogue_schema
+from airflow_provider_rlmm.core.plans.plan import PlanFile
+from airflow_provider_rlmm.core.runs.table_pairs import write_pair
+from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.features.recovery.cataloguing import Asked, Cataloguing, OnStep, tables_of
 from airflow_provider_rlmm.features.recovery.listing import list_all
 from airflow_provider_rlmm.features.recovery.manifest_reads import READ_AT_ONCE, ManifestReads

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Mapping
 from uuid import UUID
 
-from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.features.recovery.catalogue_document import (
+from airflow_provider_rlmm.core.plans.catalogue_document import (
     CatalogueAmount,
     CatalogueTopic,
     UnlistedFolder,
 )
-from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow, RowKind
+from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, RowKind
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 
 
 class CatalogueTally:

@@ -10,15 +10,7 @@ import pytest
 
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import system_clock
-from tests.recovery import Bucket, recorded_bucket, rows_in, segment
-
-
-def put_into(folder: Path, bucket: Bucket) -> str:
-    """Write the objects of a bucket into a folder, and return its URI."""
-    for key in bucket.storage.keys:
-        (folder / key).parent.mkdir(parents=True, exist_ok=True)
-        (folder / key).write_bytes(bucket.storage.fetch_object(key))
-    return folder.as_uri()
+from tests.recovery import Bucket, put_into, recorded_bucket, rows_in, segment
 
 
 @pytest.fixture(autouse=True)

@@ -37,10 +37,12 @@ class SegmentToArchive:
 
     :param metadata: as the log says them.
     :param was_copied: whether its copy was ever finished.
+    :param to_the_end: whether its log has to hold the last offset that its metadata name: where these are no broker's word.
     """
 
     metadata: RemoteLogSegmentMetadata
     was_copied: bool
+    to_the_end: bool = False
 
     @property
     def must_be_whole(self) -> bool:
@@ -135,7 +137,8 @@ class SegmentArchiver:
                 continue
             files[index_type.value] = keep(self._folder_uri, segment_file(segment.metadata, index_type.value), [index])
         complete = segment.was_copied and not missing
-        check = _LogCheck(segment.metadata, f"log of segment {segment.metadata.remote_log_segment_id}")
+        location = f"log of segment {segment.metadata.remote_log_segment_id}"
+        check = _LogCheck(segment.metadata, location, to_the_end=segment.to_the_end)
         try:
             pieces = self._checked_log(segment.metadata, check) if complete else self._log(segment.metadata)
             files[LOG] = keep(self._folder_uri, segment_file(segment.metadata, LOG), pieces)
@@ -184,10 +187,12 @@ class _LogCheck:
 
     :param metadata: its segment.
     :param location: what to call the log in messages.
+    :param to_the_end: whether it has to hold the last offset of the segment.
     """
 
-    def __init__(self, metadata: RemoteLogSegmentMetadata, location: str) -> None:
+    def __init__(self, metadata: RemoteLogSegmentMetadata, location: str, *, to_the_end: bool) -> None:
         self._metadata = metadata
+        self._to_the_end = to_the_end
         self._location = location
         self._rest = b""
         self._position = 0
@@ -223,6 +228,9 @@ class _LogCheck:
             raise self._damaged(f"it has {size} bytes, its metadata say {expected}", min(size, expected))
         if self._rest:
             raise self._damaged("it ends in the middle of a batch", self._position)
+        if self._to_the_end and self._next_offset <= self._metadata.end_offset:
+            last = self._metadata.end_offset
+            raise self._damaged(f"it ends in offset {self._next_offset - 1}, its metadata say {last}", self._position)
 
     def _check_offsets(self, first: int, last: int) -> None:
         if first < self._next_offset or last > self._metadata.end_offset:

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, T
 
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.base.errors import (
+    CatalogueError,
     ConfigurationError,
     OffsetNotInRemoteLogError,
     RemoteLogError,
@@ -29,10 +30,12 @@ from airflow_provider_rlmm.core.log.answers import OffsetsByTime
 from airflow_provider_rlmm.core.log.copy_lag import CopyLag
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
+from airflow_provider_rlmm.core.world.catalogue_reads import AuditedRange, CatalogueRead
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.operators.remote_log import RemoteLogReadOperator
 from airflow_provider_rlmm.sensors.remote_log_copied import RemoteLogCopiedSensor
+from tests.catalogued import CLUSTER, ID, CataloguedTopic, files_of
 from tests.tiered_orders import ORDERS, START_MS, TieredOrders, batches, record
 from tests.unit.airflow.operators.test_operators import connect
 
@@ -285,3 +288,42 @@ def test_a_store_that_does_not_answer_is_waited_for(world: TieredOrders, monkeyp
     reach(world, OffsetsByTime(0, 60, 500))
     with pytest.raises(AirflowSensorTimeout, match="cluster or storage did not answer"):
         sensor(deferrable=True, timeout=0).execute(context())
+
+
+# --- by a catalogue ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def catalogued(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CataloguedTopic:
+    """A topic in a bucket; whoever asks a broker for anything fails."""
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    topic = CataloguedTopic(tmp_path, *(files_of(n, 30 * n) for n in range(3)))
+    extra = {"storage_uri": topic.storage_uri, "layout": "aiven", "key_prefix": "kp/", "allow_catalogue": "orders"}
+    connect(monkeypatch, allow_writes=False, expected_cluster_id=CLUSTER, kafka_conn_id="missing", **extra)
+    return topic
+
+
+def test_a_topic_of_a_lost_cluster_is_read_by_a_catalogue(catalogued: CataloguedTopic, tmp_path: Path) -> None:
+    told, files = read(
+        tmp_path, catalogue=catalogued.recover(), was_not_deleted=ID, start_offsets={0: 5}, end_offsets={"0": 80}
+    )
+    assert files == {0: [record(offset).as_row() for offset in ALL[5:80]]}
+    assert (told["records"], told["next_offsets"]) == (75, {"0": 80})
+    (written,) = catalogued.audit()
+    found = CatalogueRead.from_json(written.read_text())
+    assert (found.dag_id, found.what, found.topic_id) == ("dag", "RemoteLogReadOperator", ID)
+    assert found.ranges == (AuditedRange(0, 5, 80, None, None),)
+
+
+def test_by_a_catalogue_what_a_person_should_decide_fails_before_anything_is_written(
+    catalogued: CataloguedTopic, tmp_path: Path
+) -> None:
+    catalogued.put(files_of(3, 30))
+    catalogue = catalogued.recover()
+    with pytest.raises(CatalogueError, match="nothing excludes that"):
+        read(tmp_path, catalogue=catalogue)
+    with pytest.raises(CatalogueError, match="nothing tells which of them the cluster counted"):
+        read(tmp_path, catalogue=catalogue, was_not_deleted=[ID])
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(ConfigurationError, match="are about a catalogue"):
+        read(tmp_path, was_not_deleted=[ID])

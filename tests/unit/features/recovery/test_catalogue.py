@@ -17,13 +17,13 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageRootError,
     StorageUnavailableError,
 )
+from airflow_provider_rlmm.core.plans.catalogue_rows import ProvedBy, RowKind
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout, LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.features.recovery.catalogue_rows import ProvedBy, RowKind
 from airflow_provider_rlmm.features.recovery.manifest_reads import MAX_FAILURES
 from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
 from tests.contracts.aiven_objects import AivenPacking

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import CatalogueError, StorageUnavailableError
-from airflow_provider_rlmm.core.runs import table_pairs
-from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
-from airflow_provider_rlmm.core.storage.stamps import Location
-from airflow_provider_rlmm.features.recovery.catalogue_document import (
+from airflow_provider_rlmm.core.plans.catalogue_document import (
     CATALOGUE_DOCUMENT,
     CATALOGUE_TABLE,
     Catalogue,
     ClusterIdFrom,
 )
+from airflow_provider_rlmm.core.runs import table_pairs
+from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.features.recovery.manifest_reads import ManifestReads
 from airflow_provider_rlmm.features.recovery.rules import KeyReading, ListedSegment
 from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue

@@ -17,8 +17,8 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import CatalogueError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
+from airflow_provider_rlmm.core.plans.catalogue_rows import RECOVER_AGAIN, RowKind
 from airflow_provider_rlmm.core.plans.plan import PlanFile
-from airflow_provider_rlmm.features.recovery.catalogue_rows import RowKind
 
 CATALOGUE_FORMAT: Final = 1
 """Version of the document; one of another version is not read."""
@@ -35,8 +35,6 @@ SAYS: Final = (
     "State and custom metadata of a segment are in none of its objects: they are unknown.",
 )
 """What a reader of a catalogue has to know."""
-
-RECOVER_AGAIN: Final = "recover again"
 
 
 class ClusterIdFrom(StrEnum):
@@ -96,7 +94,7 @@ class Catalogue:
     :param not_found: those of them of which nothing was seen.
     :param listed: everything that was listed below the places.
     :param left_out: objects of other topics than those that were asked for, and of none.
-    :param kinds: rows per :class:`~airflow_provider_rlmm.features.recovery.catalogue_rows.RowKind`, all of them.
+    :param kinds: rows per :class:`~airflow_provider_rlmm.core.plans.catalogue_rows.RowKind`, all of them.
     :param topics: by name, at most :data:`MAX_LISTED`.
     :param topics_left_out: how many more there are.
     :param several_ids: names that more than one topic id has.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of, schema_of
-from airflow_provider_rlmm.features.recovery.catalogue_rows import (
+from airflow_provider_rlmm.core.plans.catalogue_rows import (
     CATALOGUE_COLUMNS,
     CatalogueRow,
     ProvedBy,

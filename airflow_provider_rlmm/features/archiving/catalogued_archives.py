@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The archive of a topic whose cluster is lost, of the segments that a catalogue names: raw, and their records as Parquet."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+from airflow_provider_rlmm.core.base.clock import Clock, system_clock
+from airflow_provider_rlmm.core.base.errors import ArchiveError
+from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
+from airflow_provider_rlmm.features.archiving.archive.segments import SegmentToArchive
+from airflow_provider_rlmm.features.archiving.archive.writing import ArchiveOrigin
+from airflow_provider_rlmm.features.archiving.archive_documents import leave_document
+from airflow_provider_rlmm.features.archiving.archive_run import NamedSegment
+from airflow_provider_rlmm.features.archiving.archiver import archive_listed
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition
+    from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+    from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
+    from airflow_provider_rlmm.features.reading.catalogued_log import CataloguedLog
+
+NO_METADATA_PARTITION: Final = -1
+"""Stands for where the events of a user partition lie: a catalogue does not know the metadata topic."""
+
+
+def archive_catalogued_topic(
+    log: CataloguedLog, archive_uri: str, name: str, *, clock: Clock = system_clock
+) -> list[ArchivedUserPartition]:
+    """
+    Archive all segments of a topic that can be read by a catalogue; nothing is deleted.
+
+    All are kept raw, those of older lineages, too. The records are those of the lineage with the highest last leader epoch.
+    Each user partition is looked at whole before the first is archived: of one that lacks anything nothing is.
+
+    :param log: the topic; what a person should decide is refused, not said.
+    :param archive_uri: the folder of all archives.
+    :param name: of the archive.
+    :param clock: ms since the epoch.
+    :return: what was archived, by partition.
+    :raises OffsetNotInRemoteLogError: if a segment cannot be read, or offsets are missing between those that can.
+    :raises CatalogueError: if a segment is not as the catalogue says, or a person should decide what is read.
+    :raises ArchiveError: if something does not compare, or the archive cannot be written or read.
+    :raises RlmmError: if storage cannot be read.
+    """
+    for tip in log.partitions:
+        log.offsets(tip, ReadRange(), ReadIsolation.READ_UNCOMMITTED)
+    named = {
+        number: sorted((NamedSegment.of(*segment) for segment in of), key=lambda s: (s.start_offset, s.segment_id))
+        for number, of in log.named.items()
+    }
+    origins = [ArchiveOrigin(name, log.cluster_id, tip, clock()) for tip in log.partitions]
+    # All that is asked of it are the files of segments.
+    storage = cast("RemoteStorageManager", log.storage)
+    archived: list[ArchivedUserPartition] = []
+    try:
+        for origin in origins:
+            of_partition = sorted(log.segments(origin.topic_id_partition), key=_order)
+            segments = [SegmentToArchive(metadata, was_copied=True, to_the_end=True) for metadata in of_partition]
+            archived.append(archive_listed(storage, archive_uri, origin, NO_METADATA_PARTITION, segments))
+    except BaseException:
+        if archived:
+            with suppress(ArchiveError):
+                leave_document(archive_uri, origins[0], archived, named)
+        raise
+    document = leave_document(archive_uri, origins[0], archived, named)
+    return [replace(found, document=document) for found in archived]
+
+
+def _order(metadata: RemoteLogSegmentMetadata) -> tuple[int, int, int]:
+    """Return the order in which later segments take the places of earlier ones, and hide no offset of them."""
+    return metadata.end_offset, -metadata.start_offset, metadata.event_timestamp_ms
