@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     metavar="ID",
 )
 @click.option(
-    "--manifests-per-second", type=click.IntRange(1), metavar="NUMBER", help="The most that are read in a second."
+    "--manifests-per-second", type=click.IntRange(1), metavar="NUMBER", help="The most segments read in a second."
 )
 @with_storage_only
 def recover(invocation: Invocation, output: str, topics: tuple[str, ...], manifests_per_second: int | None) -> int:
     """
     Make a catalogue of all copied segments in storage; no broker is asked, and nothing is written there.
 
-    It says what was copied, never what is alive. The layout must be aiven, whose manifests hold nearly the whole record.
+    It says what was copied, never what is alive. The manifests of the layout aiven hold nearly the whole record; of other
+    layouts the last batches and the indexes tell most of it.
     """
     from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
 

@@ -8,11 +8,13 @@ from tests.mutations.mutation import Mutation, switched_off
 RULES = "features/recovery/rules.py"
 LINEAGES = "features/recovery/lineages.py"
 CATALOGUING = "features/recovery/cataloguing.py"
-READS = "features/recovery/manifest_reads.py"
+READS = "features/recovery/segment_reads.py"
 STEPS = "features/recovery/steps.py"
 DOCUMENT = "features/recovery/catalogue_document.py"
+INDEXES = "features/recovery/index_reads.py"
 
 _CATALOGUE = "features/recovery/test_catalogue.py::"
+_PLAIN = "features/recovery/test_plain_layouts.py::"
 _FILES = "features/recovery/test_catalogue_files.py::"
 
 RECOVERY = [
@@ -84,5 +86,57 @@ RECOVERY = [
         "        count = len(self.incomplete) + self.incomplete_left_out\n",
         "        count = 0\n",
         _CATALOGUE + "test_what_lies_below_a_folder_that_was_not_listed_whole_cannot_be_told",
+    ),
+    Mutation(
+        "never guesses",
+        "believes the first offset of a last batch, which has no checksum",
+        INDEXES,
+        "self.reaches = last if base == self.last + 1 else self.reaches + 1 + last - base",
+        "self.reaches = last",
+        _PLAIN + "test_a_gap_before_the_last_batch_is_not_believed",
+    ),
+    switched_off(
+        INDEXES,
+        "never guesses",
+        "takes the epochs of a checkpoint that the batches do not have",
+        "            if self._checkpoint.epoch_for_offset(base) != epoch:",
+        _PLAIN + "test_what_does_not_agree_proves_nothing",
+    ),
+    switched_off(
+        INDEXES,
+        "never guesses",
+        "takes the largest timestamp of a time index that its batch does not have",
+        "            if newest_ms != self._newest.timestamp_ms:",
+        _PLAIN + "test_what_does_not_agree_proves_nothing",
+    ),
+    switched_off(
+        INDEXES,
+        "never guesses",
+        "reads the end of a log from where no index has named a batch",
+        "        if last != self._awaited:",
+        _PLAIN + "test_what_does_not_agree_proves_nothing",
+    ),
+    Mutation(
+        "never guesses",
+        "calls the largest timestamp of the last batches the segment's",
+        INDEXES,
+        "self.is_newest = begin == 0",
+        "self.is_newest = True",
+        _PLAIN + "test_a_largest_timestamp_that_the_last_batches_do_not_have_is_a_bound",
+    ),
+    Mutation(
+        "never guesses",
+        "calls the end of the last batch the end of the segment",
+        RULES,
+        "tuple(name for name, is_bound in bounds.items() if is_bound)",
+        "()",
+        _PLAIN + "test_a_segment_is_proved_by_its_last_batches_and_indexes",
+    ),
+    switched_off(
+        RULES,
+        "never guesses",
+        "calls copied what ends elsewhere than its key says",
+        "    if _place_of(listed, begun, layout) is None:",
+        _PLAIN + "test_a_key_that_names_the_end_proves_it",
     ),
 ]

@@ -179,7 +179,7 @@ _READ = reader_of(Catalogue)
 _OF_SEGMENTS: Final = tuple(kind for kind in RowKind if kind not in (RowKind.FOREIGN, RowKind.HOLE))
 
 _ADVICE: Final[Mapping[RowKind, str]] = {
-    RowKind.DAMAGED: "the manifest cannot be read or contradicts its key or sizes; the column why says which",
+    RowKind.DAMAGED: "what proves them cannot be read, or contradicts key or sizes; the column why says which",
     RowKind.CONFLICT: "segments share offsets and no leader epoch tells which is the later; the column partners names them",
     RowKind.HOLE: "no whole segment has these offsets; the column partners names the segments beside them",
     RowKind.CANNOT_TELL: f"not all could be seen; the column why says what to mend, then {RECOVER_AGAIN}",

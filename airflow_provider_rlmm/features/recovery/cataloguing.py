@@ -24,8 +24,8 @@ from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow
 from airflow_provider_rlmm.features.recovery.catalogue_table import catalogue_schema, rows_of, table_of
 from airflow_provider_rlmm.features.recovery.lineages import Conflicts, Holes
 from airflow_provider_rlmm.features.recovery.listing import gathered, in_order
-from airflow_provider_rlmm.features.recovery.manifest_reads import ManifestReads
 from airflow_provider_rlmm.features.recovery.rules import Found, ListedSegment, row_of
+from airflow_provider_rlmm.features.recovery.segment_reads import SegmentReads
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,12 +79,12 @@ class Cataloguing:
     :param listed: everything below the places.
     :param layout: where objects lie.
     :param asked: what is asked for.
-    :param reads: reads manifests.
+    :param reads: reads segments.
     :param on_step: told how far it is.
     """
 
     def __init__(
-        self, listed: ListedObjects, layout: Layout, asked: Asked, reads: ManifestReads, on_step: OnStep
+        self, listed: ListedObjects, layout: Layout, asked: Asked, reads: SegmentReads, on_step: OnStep
     ) -> None:
         self._listed = listed
         self._layout = layout
@@ -126,7 +126,7 @@ class Cataloguing:
     def _each(self) -> Iterator[CatalogueRow]:
         total = self._listed.segments
         for done, (found, said) in enumerate(self._reads.of(self._found()), 1):
-            self._on_step("reading manifests", done, max(total, done))
+            self._on_step("reading segments", done, max(total, done))
             yield row_of(found, said, self._layout)
 
     def _found(self) -> Iterator[Found]:

@@ -27,12 +27,15 @@ from airflow_provider_rlmm.features.recovery.catalogue_document import (
 )
 from airflow_provider_rlmm.features.recovery.catalogue_table import catalogue_schema
 from airflow_provider_rlmm.features.recovery.cataloguing import Asked, Cataloguing, OnStep, tables_of
+from airflow_provider_rlmm.features.recovery.file_suffixes import file_suffixes
+from airflow_provider_rlmm.features.recovery.index_reads import Indexes
 from airflow_provider_rlmm.features.recovery.listing import list_all
-from airflow_provider_rlmm.features.recovery.manifest_reads import READ_AT_ONCE, ManifestReads
+from airflow_provider_rlmm.features.recovery.manifest_reads import Manifests
+from airflow_provider_rlmm.features.recovery.segment_reads import READ_AT_ONCE, SegmentReads, Witness
 from airflow_provider_rlmm.features.recovery.tally import CatalogueTally
 
 PATIENCE_S: Final = 60.0
-"""Seconds for which a storage that does not answer is asked again for one manifest."""
+"""Seconds for which a storage that does not answer is asked again for one object."""
 
 _MAX_FOREIGN: Final = 20
 
@@ -46,7 +49,7 @@ class CatalogueRequest:
     :param output: path or URI of a folder for the catalogue.
     :param topics: names and ids in Kafka's form; none for all.
     :param cluster_id: of which cluster the segments are, as the person says it; ``None`` where no person does.
-    :param manifests_per_second: the most that are read in a second, ``None`` for as many as the storage hands out.
+    :param manifests_per_second: the most segments that are read in a second, ``None`` for as many as the storage hands out.
     :param at_once: how many are read at once.
     """
 
@@ -67,7 +70,7 @@ def make_catalogue(
     patience: StoragePatience | None = None,
 ) -> Catalogue:
     """
-    List the storage, read the manifests, and write what they prove.
+    List the storage, read what proves its segments, and write it down.
 
     :param storage: the storage; it is only read.
     :param request: what is asked for.
@@ -75,25 +78,22 @@ def make_catalogue(
     :param clock: ms since the epoch.
     :param patience: for how long a storage that does not answer is asked again.
     :return: the document, as it was written.
-    :raises ConfigurationError: if the layout has no catalogue yet.
+    :raises ConfigurationError: if the layout does not say which object of a segment is which file.
     :raises CatalogueError: if the folder holds something else or lies in the storage, or the storage is stamped as another
         cluster's than the person says.
     :raises StorageError: if storage does not answer; there is no catalogue then.
     :raises OSError: if the catalogue cannot be written; there is none then.
     """
     layout = storage.layout
-    if layout.name != AivenLayout.name:
-        raise ConfigurationError(
-            f"the storage layout {layout.name} has no catalogue yet: only {AivenLayout.name} keeps a manifest beside each "
-            "segment, which is read here"
-        )
+    witness: Witness = Manifests() if layout.name == AivenLayout.name else Indexes(file_suffixes(layout))
     _require_free(request)
     made_at_ms = clock()
     cluster_id, said_by, stamps = _cluster_of(storage, request.cluster_id)
     listed = list_all(storage, lambda count: on_step("listing objects", count, count))
     asked, tally = Asked(request.topics), CatalogueTally(listed.broken)
-    pace = ByteQuota(request.manifests_per_second)  # a manifest counts as one
-    reads = ManifestReads(storage.fetch_object, layout, pace, patience or StoragePatience(PATIENCE_S), request.at_once)
+    pace = ByteQuota(request.manifests_per_second)  # a segment counts as one
+    patience = patience or StoragePatience(PATIENCE_S)
+    reads = SegmentReads(witness, storage.fetch_object, layout, pace, patience, request.at_once)
     work = Cataloguing(listed, layout, asked, reads, on_step)
 
     def document(file: PlanFile) -> Catalogue:
