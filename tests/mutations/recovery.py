@@ -12,9 +12,11 @@ READS = "features/recovery/segment_reads.py"
 STEPS = "features/recovery/steps.py"
 DOCUMENT = "features/recovery/catalogue_document.py"
 INDEXES = "features/recovery/index_reads.py"
+EARLIER = "features/recovery/earlier.py"
 
 _CATALOGUE = "features/recovery/test_catalogue.py::"
 _PLAIN = "features/recovery/test_plain_layouts.py::"
+_SOURCES = "features/recovery/test_earlier_sources.py::"
 _FILES = "features/recovery/test_catalogue_files.py::"
 
 RECOVERY = [
@@ -138,5 +140,49 @@ RECOVERY = [
         "calls copied what ends elsewhere than its key says",
         "    if _place_of(listed, begun, layout) is None:",
         _PLAIN + "test_a_key_that_names_the_end_proves_it",
+    ),
+    switched_off(
+        EARLIER,
+        "never guesses",
+        "calls copied what a snapshot or an audit log calls deleted",
+        "        if (who := self._deleted.get(key) or self._gone.get(key[:2])) is not None:",
+        _SOURCES + "test_what_an_audit_log_calls_deleted_is_left_out_and_named",
+    ),
+    switched_off(
+        EARLIER,
+        "I14",
+        "takes what a snapshot that has read less lacks for deleted",
+        "    if (after.identity, after.lost) != (before.identity, before.lost):",
+        _SOURCES + "test_a_later_snapshot_that_has_read_less_or_elsewhere_tells_of_no_deletion",
+    ),
+    switched_off(
+        EARLIER,
+        "never guesses",
+        "believes a snapshot that the objects contradict",
+        "        if said is not None and (said > had if name in row.bounds else said != had):",
+        _SOURCES + "test_objects_that_contradict_a_snapshot_prove_nothing",
+    ),
+    Mutation(
+        "never guesses",
+        "takes what is known of an id in another user partition",
+        EARLIER,
+        'if _key_of(rows[at]) == (one["topic_id"], one["partition"], one["segment_id"]):',
+        "if True:",
+        _SOURCES + "test_an_id_of_another_user_partition_is_no_other_ones",
+    ),
+    Mutation(
+        "I18",
+        "stays green though a snapshot or an audit log could not be read",
+        DOCUMENT,
+        "unread = [source for source in self.earlier if source.why is not None]",
+        "unread: list[EarlierSource] = []",
+        _SOURCES + "test_a_source_that_cannot_be_read_is_said_in_red",
+    ),
+    switched_off(
+        STEPS,
+        "I18",
+        "goes on though a snapshot that was named cannot be read",
+        "        if source.why is not None and source.uri in (*named.snapshots, *named.audits):",
+        _SOURCES + "test_a_source_that_cannot_be_read_is_said_in_red",
     ),
 ]

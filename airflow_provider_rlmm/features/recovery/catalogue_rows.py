@@ -30,6 +30,9 @@ class RowKind(StrEnum):
     CANNOT_TELL = "CANNOT_TELL"
     """Objects of a segment of which not all could be seen: a listing broke off, or one could not be fetched."""
 
+    DELETED = "DELETED"
+    """Objects of a segment that a snapshot or an audit log of this package calls deleted: left out of all that is copied."""
+
     HOLE = "HOLE"
     """Offsets between two segments of a user partition that no whole segment covers; it has no objects."""
 
@@ -49,6 +52,9 @@ class RowKind(StrEnum):
 
 class ProvedBy(StrEnum):
     """What the fields of a row were taken from; a field that it does not tell is null."""
+
+    SNAPSHOT = "SNAPSHOT"
+    """The newest snapshot of the metadata topic: all fields, as far as its objects do not contradict it."""
 
     MANIFEST = "MANIFEST"
     """The manifest of the segment, whose key and sizes agree: all fields but state and custom metadata."""

@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.features.recovery.catalogue_document import CatalogueAmount
 from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow
 from airflow_provider_rlmm.features.recovery.catalogue_table import catalogue_schema, rows_of, table_of
+from airflow_provider_rlmm.features.recovery.earlier import Earlier
 from airflow_provider_rlmm.features.recovery.lineages import Conflicts, Holes
 from airflow_provider_rlmm.features.recovery.listing import gathered, in_order
 from airflow_provider_rlmm.features.recovery.rules import Found, ListedSegment, row_of
@@ -80,12 +81,20 @@ class Cataloguing:
     :param layout: where objects lie.
     :param asked: what is asked for.
     :param reads: reads segments.
+    :param earlier: what is known from elsewhere.
     :param on_step: told how far it is.
     """
 
     def __init__(
-        self, listed: ListedObjects, layout: Layout, asked: Asked, reads: SegmentReads, on_step: OnStep
+        self,
+        listed: ListedObjects,
+        layout: Layout,
+        asked: Asked,
+        reads: SegmentReads,
+        earlier: Earlier,
+        on_step: OnStep,
     ) -> None:
+        self._earlier = earlier
         self._listed = listed
         self._layout = layout
         self._asked = asked
@@ -118,7 +127,8 @@ class Cataloguing:
         import pyarrow as pa
 
         spool = OrderedSpool(catalogue_schema().append(pa.field(_ORDER, pa.string())), _ORDER)
-        for rows in _parts(self._each()):
+        for told in _parts(self._each()):
+            rows = self._earlier.applied(told)
             order = array_of([_order_of(row) for row in rows], pa.string())
             spool.append(table_of(rows).append_column(_ORDER, order))
         return spool

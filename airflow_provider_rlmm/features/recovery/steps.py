@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,6 +27,8 @@ from airflow_provider_rlmm.features.recovery.catalogue_document import (
 )
 from airflow_provider_rlmm.features.recovery.catalogue_table import catalogue_schema
 from airflow_provider_rlmm.features.recovery.cataloguing import Asked, Cataloguing, OnStep, tables_of
+from airflow_provider_rlmm.features.recovery.earlier import Earlier, read_earlier
+from airflow_provider_rlmm.features.recovery.earlier_sources import sources_below, sources_named
 from airflow_provider_rlmm.features.recovery.file_suffixes import file_suffixes
 from airflow_provider_rlmm.features.recovery.index_reads import Indexes
 from airflow_provider_rlmm.features.recovery.listing import list_all
@@ -51,6 +53,9 @@ class CatalogueRequest:
     :param cluster_id: of which cluster the segments are, as the person says it; ``None`` where no person does.
     :param manifests_per_second: the most segments that are read in a second, ``None`` for as many as the storage hands out.
     :param at_once: how many are read at once.
+    :param work_uri: the work folder of runs, whose snapshots and audit logs are asked; ``None`` for none.
+    :param snapshots: paths or URIs of further snapshots.
+    :param audits: paths or URIs of further audit logs.
     """
 
     storage_uri: str
@@ -59,6 +64,9 @@ class CatalogueRequest:
     cluster_id: str | None = None
     manifests_per_second: int | None = None
     at_once: int = READ_AT_ONCE
+    work_uri: str | None = None
+    snapshots: Sequence[str] = ()
+    audits: Sequence[str] = ()
 
 
 def make_catalogue(
@@ -80,7 +88,7 @@ def make_catalogue(
     :return: the document, as it was written.
     :raises ConfigurationError: if the layout does not say which object of a segment is which file.
     :raises CatalogueError: if the folder holds something else or lies in the storage, or the storage is stamped as another
-        cluster's than the person says.
+        cluster's than the person says; or a snapshot or audit log that was named, or the work folder, cannot be read.
     :raises StorageError: if storage does not answer; there is no catalogue then.
     :raises OSError: if the catalogue cannot be written; there is none then.
     """
@@ -89,12 +97,17 @@ def make_catalogue(
     _require_free(request)
     made_at_ms = clock()
     cluster_id, said_by, stamps = _cluster_of(storage, request.cluster_id)
+    sources = sources_named(request.snapshots, request.audits)
+    if request.work_uri is not None:
+        sources += sources_below(request.work_uri, cluster_id)
     listed = list_all(storage, lambda count: on_step("listing objects", count, count))
     asked, tally = Asked(request.topics), CatalogueTally(listed.broken)
     pace = ByteQuota(request.manifests_per_second)  # a segment counts as one
     patience = patience or StoragePatience(PATIENCE_S)
     reads = SegmentReads(witness, storage.fetch_object, layout, pace, patience, request.at_once)
-    work = Cataloguing(listed, layout, asked, reads, on_step)
+    earlier = read_earlier(sources, listed.segment_ids)
+    _require_read(request, earlier)
+    work = Cataloguing(listed, layout, asked, reads, earlier, on_step)
 
     def document(file: PlanFile) -> Catalogue:
         topics, incomplete = tally.topics(), tally.incomplete()
@@ -120,6 +133,7 @@ def make_catalogue(
             foreign_folders=len(listed.foreign),
             foreign=tuple(sorted(listed.foreign)[:_MAX_FOREIGN]),
             file=file,
+            earlier=earlier.sources,
         )
 
     table = (CATALOGUE_TABLE, catalogue_schema())
@@ -146,6 +160,14 @@ def _require_free(request: CatalogueRequest) -> None:
             f"{in_quotes(request.output)} already holds {list_in_quotes(others)}: a catalogue is written into an empty "
             "folder, so that none is lost; name another one"
         )
+
+
+def _require_read(request: CatalogueRequest, earlier: Earlier) -> None:
+    """Refuse a source that a person names and that cannot be read."""
+    named = sources_named(request.snapshots, request.audits)
+    for source in earlier.sources:
+        if source.why is not None and source.uri in (*named.snapshots, *named.audits):
+            raise CatalogueError(f"{in_quotes(source.uri)} cannot be read: {source.why}; correct it, or leave it out")
 
 
 def _local_root(storage_uri: str) -> Path | None:
