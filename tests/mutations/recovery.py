@@ -13,6 +13,7 @@ STEPS = "features/recovery/steps.py"
 DOCUMENT = "features/recovery/catalogue_document.py"
 INDEXES = "features/recovery/index_reads.py"
 EARLIER = "features/recovery/earlier.py"
+KEPT_SNAPSHOTS = "core/log/kept_snapshots.py"
 
 _CATALOGUE = "features/recovery/test_catalogue.py::"
 _PLAIN = "features/recovery/test_plain_layouts.py::"
@@ -184,5 +185,20 @@ RECOVERY = [
         "goes on though a snapshot that was named cannot be read",
         "        if source.why is not None and source.uri in (*named.snapshots, *named.audits):",
         _SOURCES + "test_a_source_that_cannot_be_read_is_said_in_red",
+    ),
+    switched_off(
+        KEPT_SNAPSHOTS,
+        "metadata are kept",
+        "keeps no earlier snapshot of the metadata topic",
+        "        if not times or abs(now_ms - times[-1]) >= DAY_MS:",
+        "core/log/test_kept_snapshots.py::test_one_of_a_day_is_kept_and_the_oldest_go",
+    ),
+    Mutation(
+        "metadata are kept",
+        "removes the earlier snapshots of another metadata topic",
+        KEPT_SNAPSHOTS,
+        'if name and name["topic"] == str(self.topic_id))',
+        "if name)",
+        "core/log/test_kept_snapshots.py::test_those_of_another_topic_and_other_files_stay",
     ),
 ]

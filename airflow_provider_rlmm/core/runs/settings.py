@@ -72,6 +72,8 @@ class RemoteLogSettings:
         told.
     :param archive_encrypted: what an archive does with encrypted segments: ``refuse`` their topics, or keep their objects
         ``as_is``, which only brokers with the key can read once they lie in the storage again.
+    :param keep_snapshots: how many earlier snapshots of the metadata topic stay in the work folder, one of a day: what a
+        lost topic is told from. 0 keeps none.
     """
 
     storage_uri: str | None = declared.STORAGE_URI.default
@@ -96,6 +98,7 @@ class RemoteLogSettings:
     archive_uri: str | None = declared.ARCHIVE_URI.default
     archive_before_deletion: bool = declared.ARCHIVE_BEFORE_DELETION.default
     archive_encrypted: str = declared.ARCHIVE_ENCRYPTED.default
+    keep_snapshots: int = declared.KEEP_SNAPSHOTS.default
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context manager: errors that leave its block say where these settings come from."""
@@ -180,6 +183,7 @@ class RemoteLogSettings:
         Hold.of(self.hold)
         declared.DELETION_WINDOW.check(self.deletion_window)
         declared.ARCHIVE_ENCRYPTED.check(self.archive_encrypted)
+        declared.KEEP_SNAPSHOTS.check(self.keep_snapshots)
         check_prices(self.prices, self.storage_class)
         self._check_archive()
         if self.storage_uri is None:

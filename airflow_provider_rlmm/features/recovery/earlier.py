@@ -35,7 +35,8 @@ _COMPARED: Final = (
     "txn_idx_empty",
 )  # fmt: skip
 _TAKEN: Final = (*_COMPARED, "event_timestamp_ms", "broker_id", "custom_metadata")
-_COLUMNS: Final = ("topic_id", "partition", "segment_id", "state", *_TAKEN)
+_KEY: Final = ("topic_id", "partition", "segment_id")
+_COLUMNS: Final = (*_KEY, "state", *_TAKEN)
 _PIECE: Final = 1 << 16
 _COPIED: Final = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 _DELETING: Final = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
@@ -159,7 +160,7 @@ def read_earlier(sources: EarlierSources, ids: IdSet) -> Earlier:
     return reading.earlier()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Read:
     """What was kept of a snapshot."""
 
@@ -199,6 +200,11 @@ class _Reading:
         if any(read.source.sha256 == sha256 for read in self._read):
             return
         self._read.append(self._kept(uri, sha256, found))
+        newest = list(self._newest().values())
+        for read in self._read:
+            if read not in newest:
+                # Of what is not the newest only this is asked, however many there are.
+                read.copied = read.copied.select(_KEY)
 
     def _kept(self, uri: str, sha256: str, found: Snapshot) -> _Read:
         import pyarrow as pa
@@ -227,6 +233,15 @@ class _Reading:
         )  # fmt: skip
         lost = found.gaps, found.holes
         return _Read(source, found.identity, lost, found.next_offsets, mine, here.column("segment_id"))
+
+    def _newest(self) -> dict[tuple[str, UUID], _Read]:
+        """Return the newest snapshot of each topic, the newest of all last."""
+        newest: dict[tuple[str, UUID], _Read] = {}
+        for read in sorted(self._read, key=lambda read: read.source.made_at_ms or 0):
+            topic = read.identity.cluster_id, read.identity.topic_id
+            newest.pop(topic, None)
+            newest[topic] = read
+        return newest
 
     def compare(self) -> None:
         """Tell of segments that were copied in one snapshot and are in no later one of the same topic: they were deleted."""
@@ -257,11 +272,8 @@ class _Reading:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        newest: dict[tuple[str, UUID], _Read] = {}
-        for read in self._read:
-            newest[read.identity.cluster_id, read.identity.topic_id] = read
         copied: pa.Table | None = None
-        for read in reversed(newest.values()):
+        for read in reversed(self._newest().values()):
             rows = read.copied
             if copied is None:
                 copied = rows
