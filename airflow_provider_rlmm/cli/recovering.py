@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     multiple=True,
     help="Ask this audit log, too, or the one in it; several times.",
 )
+@click.option(
+    "--whole-logs", is_flag=True, help="Read the whole log of each segment of the layout aiven whose manifest is gone."
+)
 @with_storage_only
 def recover(
     invocation: Invocation,
@@ -47,6 +50,7 @@ def recover(
     manifests_per_second: int | None,
     snapshots: tuple[str, ...],
     audits: tuple[str, ...],
+    whole_logs: bool,
 ) -> int:
     """
     Make a catalogue of all copied segments in storage; no broker is asked, and nothing is written there.
@@ -68,6 +72,7 @@ def recover(
         work_uri=invocation.work_uri,
         snapshots=snapshots,
         audits=audits,
+        whole_logs=whole_logs,
     )
     with working() as shown:
         catalogue = make_catalogue(access.get_storage_manager(), request, shown.on_step)

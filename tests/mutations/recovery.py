@@ -13,11 +13,14 @@ STEPS = "features/recovery/steps.py"
 DOCUMENT = "features/recovery/catalogue_document.py"
 INDEXES = "features/recovery/index_reads.py"
 EARLIER = "features/recovery/earlier.py"
+ROWS = "features/recovery/catalogue_rows.py"
+MANIFESTS = "features/recovery/manifest_reads.py"
 KEPT_SNAPSHOTS = "core/log/kept_snapshots.py"
 
 _CATALOGUE = "features/recovery/test_catalogue.py::"
 _PLAIN = "features/recovery/test_plain_layouts.py::"
 _SOURCES = "features/recovery/test_earlier_sources.py::"
+_LOST = "features/recovery/test_lost_manifests.py::"
 _FILES = "features/recovery/test_catalogue_files.py::"
 
 RECOVERY = [
@@ -200,5 +203,35 @@ RECOVERY = [
         'if name and name["topic"] == str(self.topic_id))',
         "if name)",
         "core/log/test_kept_snapshots.py::test_those_of_another_topic_and_other_files_stay",
+    ),
+    switched_off(
+        MANIFESTS,
+        "never guesses",
+        "reads a packed log without its manifest",
+        "        if _first_offset(fetch(key, 0, _BASE_OFFSET_BYTES - 1)) != start:",
+        _LOST + "test_a_packed_log_cannot_be_read",
+    ),
+    switched_off(
+        MANIFESTS,
+        "never guesses",
+        "believes a log without a manifest whose offsets go back",
+        "                if base <= before:",
+        _LOST + "test_a_log_that_is_damaged_proves_nothing",
+    ),
+    Mutation(
+        "never guesses",
+        "believes the first offset of the last batch of a log without a manifest",
+        MANIFESTS,
+        "reaches = last if base == before + 1 else before + 1 + last - base",
+        "reaches = last",
+        _LOST + "test_a_gap_before_the_last_batch_is_not_believed",
+    ),
+    Mutation(
+        "never guesses",
+        "calls whole what has a log and no manifest",
+        ROWS,
+        "in (RowKind.COPIED, RowKind.ENCRYPTED, RowKind.CONFLICT)",
+        "in (RowKind.COPIED, RowKind.ENCRYPTED, RowKind.CONFLICT, RowKind.LOG_ONLY)",
+        _LOST + "test_a_log_only_is_no_whole_segment",
     ),
 ]

@@ -24,6 +24,12 @@ class RowKind(StrEnum):
     UNFINISHED = "UNFINISHED"
     """Objects of a segment, of which one is missing: its copy or its deletion has not come to its end."""
 
+    LOG_ONLY = "LOG_ONLY"
+    """A whole log whose manifest is gone, or was never written: every batch of it was read."""
+
+    UNREADABLE = "UNREADABLE"
+    """A log whose manifest is gone, and which does not begin as a broker's: compressed, encrypted or damaged."""
+
     DAMAGED = "DAMAGED"
     """All objects are there, and what proves the segment cannot be read, or they contradict each other or their key."""
 
@@ -61,6 +67,9 @@ class ProvedBy(StrEnum):
 
     INDEXES = "INDEXES"
     """The last batches of its log and its indexes, which bear each other out; ``bounds`` names what they tell a bound of."""
+
+    LOG = "LOG"
+    """All batches of its log, whose checksums are right; nothing else tells of it."""
 
     KEY = "KEY"
     """The key alone: topic, ids, user partition and start offset."""

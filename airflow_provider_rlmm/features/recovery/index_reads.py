@@ -9,7 +9,6 @@ that has its time, and the checkpoint has the leader epochs of the batches that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.errors import (
@@ -17,7 +16,9 @@ from airflow_provider_rlmm.core.base.errors import (
     RemoteObjectNotFoundError,
     UnsupportedMessageFormatError,
 )
+from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.features.recovery.file_suffixes import FileSuffixes
+from airflow_provider_rlmm.features.recovery.log_batches import ChangedError, batches_in
 from airflow_provider_rlmm.features.recovery.rules import IndexedSegment, ListedSegment, Said, Unread
 from airflow_provider_rlmm.features.recovery.segment_reads import Fetch
 
@@ -26,21 +27,11 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
     from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
 
-PART_BYTES: Final = 2**20
-"""How much of a log is fetched at once."""
-
-MOST_BATCH_BYTES: Final = 16 * 2**20
-"""The largest batch that is read; Kafka's ``message.max.bytes`` is 1 MiB where nobody has set it."""
-
 MAX_CHECKPOINT_BYTES: Final = 2**20
 """The largest checkpoint that is read: more than 30,000 leader epochs."""
 
 _OFFSET_ENTRY: Final = 8
 _TIME_ENTRY: Final = 12
-
-
-class _ChangedError(Exception):
-    """Raised when an object is not as it was listed."""
 
 
 class Indexes:
@@ -52,6 +43,10 @@ class Indexes:
 
     def __init__(self, suffixes: FileSuffixes) -> None:
         self._suffixes = suffixes
+
+    def asks(self, listed: ListedSegment, layout: Layout) -> bool:
+        """See :class:`~airflow_provider_rlmm.features.recovery.segment_reads.Witness`."""
+        return listed.is_complete(layout)
 
     def read(self, listed: ListedSegment, fetch: Fetch) -> Said:
         """See :class:`~airflow_provider_rlmm.features.recovery.segment_reads.Witness`."""
@@ -67,7 +62,7 @@ class Indexes:
             return Unread(f"an object of it was listed and is gone: {e}", damaged=False)
         except (DamagedObjectError, UnsupportedMessageFormatError) as e:
             return Unread(f"{e}; damaged, or packed or encrypted in a way that is not known here", damaged=True)
-        except _ChangedError as e:
+        except ChangedError as e:
             return Unread(str(e), damaged=False)
 
     def _proved(self, listed: ListedSegment, start: int, fetch: Fetch) -> IndexedSegment:
@@ -87,7 +82,7 @@ class Indexes:
         begin = int(entries.position[0]) if len(entries) else 0
         ends_in = start + int(entries.relative_offset[0]) if len(entries) else None
         end = _End(start, checkpoint, begin, ends_in, times.last() if len(times) else None)
-        for headers in _batches(listed, names.log, begin, fetch):
+        for headers in batches_in(listed, names.log, begin, fetch):
             end.take(headers)
         end.finish(listed.stem + names.log)
         transactions = None if names.transaction is None else sizes.get(names.transaction)
@@ -211,37 +206,6 @@ def _epochs(checkpoint: LeaderEpochCheckpoint, start: int, end: _End, location: 
     return checkpoint.in_range(start, end.reaches + 1).entries
 
 
-def _batches(listed: ListedSegment, suffix: str, begin: int, fetch: Fetch) -> Iterator[BatchHeaders]:
-    """Yield the batches of a log from a position on, up to its end."""
-    from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import size_of_first_batch
-    from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
-
-    key, size = listed.stem + suffix, listed.sizes[suffix]
-    at, wanted = begin, PART_BYTES
-    if begin >= size:
-        raise DamagedObjectError(f"{key} has {size} bytes, and its records must begin before byte {begin}", key, begin)
-    while at < size:
-        behind = min(at + wanted, size)
-        # What has grown since is told from what is whole.
-        data = fetch(key, at, behind if behind == size else behind - 1)
-        if len(data) != behind - at:
-            raise _ChangedError(f"{key} was listed with {size} bytes and read with {at + len(data)}")
-        headers, consumed = BatchHeaders.find(data, location=key, position=at)
-        if consumed:
-            headers.verify_checksums(data)
-            yield headers
-            at, wanted = at + consumed, PART_BYTES
-            continue
-        first = size_of_first_batch(data, location=key, position=at)
-        if first is None or at + first > size:
-            raise DamagedObjectError(f"{key} ends in the middle of the record batch at byte {at}", key, at)
-        if first > MOST_BATCH_BYTES:
-            raise UnsupportedMessageFormatError(
-                f"{key} has a batch of {first:,} bytes, and {MOST_BATCH_BYTES:,} are read"
-            )
-        wanted = first
-
-
 def _last(listed: ListedSegment, suffix: str, entry: int, fetch: Fetch) -> bytes:
     """Return the last entry of an index; nothing of one without entries."""
     size = listed.sizes[suffix]
@@ -257,5 +221,5 @@ def _to_the_end(listed: ListedSegment, suffix: str, begin: int, fetch: Fetch) ->
     key, size = listed.stem + suffix, listed.sizes[suffix]
     data = fetch(key, begin, size)
     if len(data) != size - begin:
-        raise _ChangedError(f"{key} was listed with {size} bytes and read with {begin + len(data)}")
+        raise ChangedError(f"{key} was listed with {size} bytes and read with {begin + len(data)}")
     return data

@@ -107,7 +107,24 @@ class IndexedSegment:
     txn_idx_empty: bool | None  # whether it has no aborted transactions; ``None`` where nothing says so
 
 
-Said = RecordedSegment | IndexedSegment | Unread | None
+@dataclass(frozen=True, slots=True)
+class LoggedSegment:
+    """A segment whose manifest is gone, as all batches of its log tell it."""
+
+    end_offset: int  # inclusive; it may reach further
+    segment_leader_epochs: tuple[tuple[int, int], ...]  # (leader epoch, first offset that was written in it), by epoch
+    segment_size_in_bytes: int
+    max_timestamp_ms: int  # largest record timestamp, ms since the epoch; -1 where there is none
+
+
+@dataclass(frozen=True, slots=True)
+class PackedLog:
+    """A log that does not begin as a broker's: only its manifest could say how to read it, and that is gone."""
+
+    why: str
+
+
+Said = RecordedSegment | IndexedSegment | LoggedSegment | PackedLog | Unread | None
 """What is said of a segment, or why nothing is; ``None`` where nothing was asked."""
 
 
@@ -131,14 +148,30 @@ def row_of(listed: Found, said: Said, layout: Layout) -> CatalogueRow:
         return _by_key(
             listed, RowKind.CANNOT_TELL, "the listing of its folder broke off: further objects may lie there"
         )
-    if missing := listed.missing(layout):
-        return _by_key(listed, RowKind.UNFINISHED, f"it lacks {', '.join(missing)}")
-    if said is None:
-        return _by_key(listed, RowKind.CANNOT_TELL, "nothing of it was read")
-    if isinstance(said, Unread):
-        return _by_key(listed, RowKind.DAMAGED if said.damaged else RowKind.CANNOT_TELL, said.why)
+    if isinstance(said, LoggedSegment):
+        return _by_log(listed, said)
+    if (told := _told_apart(listed, said, layout)) is not None:
+        return _by_key(listed, *told)
     if isinstance(said, IndexedSegment):
         return _by_indexes(listed, said, layout)
+    assert isinstance(said, RecordedSegment)  # noqa: S101 # the others were told apart
+    return _by_recorded(listed, said, layout)
+
+
+def _told_apart(listed: ListedSegment, said: Said, layout: Layout) -> tuple[RowKind, str] | None:
+    """Return what a segment is that is not whole, and why; ``None`` for one of which all is there and was read."""
+    if isinstance(said, PackedLog):
+        return RowKind.UNREADABLE, said.why
+    if isinstance(said, Unread) and said.damaged:
+        return RowKind.DAMAGED, said.why
+    if missing := listed.missing(layout):
+        return RowKind.UNFINISHED, f"it lacks {', '.join(missing)}"
+    if said is None:
+        return RowKind.CANNOT_TELL, "nothing of it was read"
+    return (RowKind.CANNOT_TELL, said.why) if isinstance(said, Unread) else None
+
+
+def _by_recorded(listed: ListedSegment, said: RecordedSegment, layout: Layout) -> CatalogueRow:
     place = _place_of(listed, said.as_begun(), layout)
     if place is None:
         named = said.remote_log_segment_id
@@ -205,6 +238,21 @@ def _by_manifest(listed: ListedSegment, said: RecordedSegment, place: Place) -> 
         stored_bytes=listed.bytes,
         keys=listed.keys,
         why="its objects are encrypted: only brokers can read them" if said.encrypted else None,
+    )
+
+
+def _by_log(listed: ListedSegment, said: LoggedSegment) -> CatalogueRow:
+    row = _by_key(listed, RowKind.LOG_ONLY, "its manifest is gone, or its copy never ended; its log is whole")
+    return replace(
+        row,
+        proved_by=ProvedBy.LOG,
+        end_offset=said.end_offset,
+        segment_leader_epochs=said.segment_leader_epochs,
+        segment_size_in_bytes=said.segment_size_in_bytes,
+        max_timestamp_ms=said.max_timestamp_ms,
+        compressed=False,
+        encrypted=False,
+        bounds=("end_offset",),
     )
 
 

@@ -30,11 +30,19 @@ Fetch = Callable[[str, int, int], bytes]
 class Witness(Protocol):
     """Reads what a layout keeps of a segment beside its records; it is used by many threads."""
 
+    def asks(self, listed: ListedSegment, layout: Layout) -> bool:
+        """
+        Tell whether anything of a segment is to be read.
+
+        :param listed: the segment.
+        :param layout: its layout.
+        """
+
     def read(self, listed: ListedSegment, fetch: Fetch) -> Said:
         """
         Read what is said of a segment; of what cannot be used, why.
 
-        :param listed: the segment, all of whose objects are there.
+        :param listed: a segment that is asked for.
         :param fetch: reads an object.
         :raises StorageError: if storage does not answer.
         """
@@ -98,7 +106,7 @@ class SegmentReads:
 
     def _begun(self, listed: Found, pool: ThreadPoolExecutor | None) -> Future[Said]:
         future: Future[Said] = Future()
-        if isinstance(listed, OtherObject) or not listed.is_complete(self._layout):
+        if isinstance(listed, OtherObject) or not self._witness.asks(listed, self._layout):
             future.set_result(None)
         elif pool is not None:
             return pool.submit(self._read, listed)

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.runs.table_pairs import write_pair
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.features.recovery.catalogue_document import (
@@ -56,6 +57,7 @@ class CatalogueRequest:
     :param work_uri: the work folder of runs, whose snapshots and audit logs are asked; ``None`` for none.
     :param snapshots: paths or URIs of further snapshots.
     :param audits: paths or URIs of further audit logs.
+    :param whole_logs: whether the whole log is read of each segment that has one and no manifest.
     """
 
     storage_uri: str
@@ -67,6 +69,7 @@ class CatalogueRequest:
     work_uri: str | None = None
     snapshots: Sequence[str] = ()
     audits: Sequence[str] = ()
+    whole_logs: bool = False
 
 
 def make_catalogue(
@@ -93,7 +96,9 @@ def make_catalogue(
     :raises OSError: if the catalogue cannot be written; there is none then.
     """
     layout = storage.layout
-    witness: Witness = Manifests() if layout.name == AivenLayout.name else Indexes(file_suffixes(layout))
+    witness: Witness = (
+        Manifests(whole_logs=request.whole_logs) if layout.name == AivenLayout.name else Indexes(file_suffixes(layout))
+    )
     _require_free(request)
     made_at_ms = clock()
     cluster_id, said_by, stamps = _cluster_of(storage, request.cluster_id)
@@ -141,6 +146,13 @@ def make_catalogue(
         request.output.rstrip("/"), table, tables_of(work.rows(), tally.note), (CATALOGUE_DOCUMENT, document)
     )
     return written
+
+
+def _witness_of(layout: Layout, *, whole_logs: bool) -> Witness:
+    """Return what is read of each segment."""
+    if layout.name == AivenLayout.name:
+        return Manifests(whole_logs=whole_logs)
+    return Indexes(file_suffixes(layout))
 
 
 def _require_free(request: CatalogueRequest) -> None:

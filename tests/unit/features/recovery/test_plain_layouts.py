@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.storage.layouts import (
     TemplateLayout,
     layout_named,
 )
-from airflow_provider_rlmm.features.recovery import index_reads
+from airflow_provider_rlmm.features.recovery import log_batches
 from airflow_provider_rlmm.features.recovery.catalogue_rows import CatalogueRow, ProvedBy, RowKind
 from tests.kafka_log import Batch, Record, offset_index, time_index
 from tests.recovery import Bucket, PlainSegment, batches_of, kinds, partition, plain_segment, segment
@@ -170,11 +170,11 @@ def test_a_segment_that_lacks_an_index_is_unfinished() -> None:
 
 
 def test_a_batch_that_is_larger_than_a_part_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_reads, "PART_BYTES", 100)
+    monkeypatch.setattr(log_batches, "PART_BYTES", 100)
     for index_every in (1, 100):
         row = row_of(plain_segment(SEGMENT, per_batch=20, index_every=index_every))
         assert (row.kind, row.end_offset) == (RowKind.COPIED, 139)
-    monkeypatch.setattr(index_reads, "MOST_BATCH_BYTES", 100)
+    monkeypatch.setattr(log_batches, "MOST_BATCH_BYTES", 100)
     row = row_of(plain_segment(SEGMENT, per_batch=20))
     assert row.kind is RowKind.DAMAGED
     assert "and 100 are read" in str(row.why)
