@@ -69,6 +69,7 @@ def with_last(**fields: int) -> bytes:
 LOG = log_of(batches_of(SEGMENT))
 
 
+@pytest.mark.parametrize("part", [100, 2**20])
 @pytest.mark.parametrize(
     "log",
     [
@@ -80,7 +81,8 @@ LOG = log_of(batches_of(SEGMENT))
         with_last(leader_epoch=1),
     ],
 )
-def test_a_log_that_is_damaged_proves_nothing(log: bytes) -> None:
+def test_a_log_that_is_damaged_proves_nothing(monkeypatch: pytest.MonkeyPatch, log: bytes, part: int) -> None:
+    monkeypatch.setattr(log_batches, "PART_BYTES", part)
     row = row_of(log)
     assert (row.kind, row.proved_by, row.end_offset) == (RowKind.DAMAGED, ProvedBy.KEY, None)
 
