@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,11 +23,14 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.pacing import StoragePatience
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.core.storage.index_type import IndexType
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout, TemplateLayout
 from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
 from tests.contracts.aiven_objects import AivenPacking, SegmentContents
+from tests.kafka_log import Batch, Record, log_of, offset_index, producer_snapshot, time_index
 
 MANIFESTS = Path(__file__).parent / "data" / "aiven" / "manifests.jsonl"
 """What the plugin left beside 18 segments on a real broker: plain, compressed, and compressed and encrypted ones."""
@@ -88,7 +92,7 @@ class Bucket:
     :param layout: where objects lie.
     """
 
-    def __init__(self, layout: AivenLayout | None = None) -> None:
+    def __init__(self, layout: TemplateLayout | None = None) -> None:
         self.layout = layout or AivenLayout("kp/")
         self.storage = InMemoryRemoteStorageManager(self.layout)
 
@@ -117,6 +121,17 @@ class Bucket:
                 self.storage.put_object(key, data)
         return stem
 
+    def copy_plain(
+        self, metadata: RemoteLogSegmentMetadata, files: PlainSegment | None = None, *, without: Sequence[str] = ()
+    ) -> str:
+        """Put each file of a segment as an object, but for some; return its stem."""
+        stem = self.stem(metadata)
+        for index_type, data in (files or plain_segment(metadata)).items():
+            key = self.layout.object_key(metadata, index_type)
+            if not key.endswith(tuple(without)):
+                self.storage.put_object(key, data)
+        return stem
+
     def catalogue(self, **asked: Any) -> tuple[Catalogue, list[CatalogueRow]]:
         """Make a catalogue in a folder of its own."""
         with TemporaryDirectory() as folder:
@@ -136,6 +151,61 @@ def put_into(folder: Path, bucket: Bucket) -> str:
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
         (folder / key).write_bytes(bucket.storage.fetch_object(key))
     return folder.as_uri()
+
+
+PlainSegment = dict[IndexType | None, bytes]
+"""The files of a segment; ``None`` stands for the log."""
+
+
+def plain_segment(
+    metadata: RemoteLogSegmentMetadata,
+    *,
+    per_batch: int = 3,
+    index_every: int = 2,
+    batches: Sequence[Batch] | None = None,
+    before: Sequence[tuple[int, int]] = (),
+) -> PlainSegment:
+    """
+    The files of a segment as a broker leaves them.
+
+    :param metadata: the segment.
+    :param per_batch: records of a batch, at most; an epoch begins with a batch of its own.
+    :param index_every: so many batches lie between two entries of the indexes, but for the last one of the time index.
+    :param batches: those of its log, if not made.
+    :param before: leader epochs that began before it.
+    """
+    batches = batches_of(metadata, per_batch) if batches is None else batches
+    positions = [0, *accumulate(len(batch.to_bytes()) for batch in batches)]
+    indexed = list(zip(batches, positions, strict=False))[index_every::index_every]
+    newest, times = -1, []
+    for number, batch in enumerate(batches, 1):
+        highest = max(batch.records, key=lambda record: (record.timestamp, -record.offset))
+        if highest.timestamp > newest and (number == len(batches) or number % index_every == 0):
+            newest = highest.timestamp
+            times.append((newest, highest.offset))
+    top = max((r for b in batches for r in b.records), key=lambda record: (record.timestamp, -record.offset))
+    if top.timestamp > newest:
+        times.append((top.timestamp, top.offset))
+    epochs = tuple(sorted({**dict(metadata.segment_leader_epochs), **dict(before)}.items()))
+    return {
+        None: log_of(batches),
+        IndexType.OFFSET: offset_index(metadata.start_offset, [(b.records[-1].offset, at) for b, at in indexed]),
+        IndexType.TIMESTAMP: time_index(metadata.start_offset, times),
+        IndexType.PRODUCER_SNAPSHOT: producer_snapshot([]),
+        IndexType.LEADER_EPOCH: LeaderEpochCheckpoint(epochs).to_text().encode(),
+    }
+
+
+def batches_of(metadata: RemoteLogSegmentMetadata, per_batch: int = 3) -> list[Batch]:
+    """Return batches with all offsets of a segment, the last of which has its largest timestamp."""
+    ends = [start for _, start in metadata.segment_leader_epochs[1:]] + [metadata.end_offset + 1]
+    found = []
+    for (epoch, start), end in zip(metadata.segment_leader_epochs, ends, strict=True):
+        for first in range(max(start, metadata.start_offset), end, per_batch):
+            offsets = range(first, min(first + per_batch, end))
+            records = [Record(o, metadata.max_timestamp_ms - metadata.end_offset + o) for o in offsets]
+            found.append(Batch(tuple(records), leader_epoch=epoch))
+    return found
 
 
 def rows_in(folder: str) -> list[CatalogueRow]:

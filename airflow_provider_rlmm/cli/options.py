@@ -108,6 +108,12 @@ _CONFIG = click.option(
     "--config", metavar="FILE", help="Configuration file in TOML.  [default: ~/.config/rlmm/config.toml]"
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+_WORK = click.option(
+    "--work-dir",
+    "work_uri",
+    metavar="FOLDER",
+    help="Where plans and reports go, and what runs remember: a folder or its URI.  [default: ~/.local/state/rlmm]",
+)
 _CLUSTER = (
     click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to ask first."),
     click.option(
@@ -120,12 +126,7 @@ _CLUSTER = (
     option_of(
         connection.EXPECTED_CLUSTER_ID, "Refuse any other cluster than this one", option="--cluster-id", metavar="ID"
     ),
-    click.option(
-        "--work-dir",
-        "work_uri",
-        metavar="FOLDER",
-        help="Where plans and reports go, and what runs remember: a folder or its URI.  [default: ~/.local/state/rlmm]",
-    ),
+    _WORK,
     _JSON,
 )
 _STORE = (
@@ -239,7 +240,7 @@ class Invocation:
 
         :raises ConfigurationError: naming the field.
         """
-        return self.configuration().work_uri
+        return read_configuration(self.options, self.store_options, has_cluster=False).work_uri
 
     def storage_configuration(self) -> CommandConfiguration:
         """
@@ -280,7 +281,7 @@ def with_storage(command: Command) -> Command:
 
 def with_storage_only(command: Command) -> Command:
     """Give a command the options of a storage whose cluster is not asked; it gets an :class:`Invocation`."""
-    return _taking((*_STORE, _CONFIG, _JSON))(_invoked(command))
+    return _taking((*_STORE, _WORK, _CONFIG, _JSON))(_invoked(command))
 
 
 def with_limits(command: Command) -> Command:

@@ -11,11 +11,12 @@ import click
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, option_of, with_storage_only
 from airflow_provider_rlmm.cli.output import Output, working
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.runs import connection_fields as connection
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.core.plans.catalogue_document import Catalogue
+    from airflow_provider_rlmm.core.plans.catalogue_document import Catalogue, EarlierSource
 
 
 @click.command()
@@ -28,14 +29,35 @@ if TYPE_CHECKING:
     metavar="ID",
 )
 @click.option(
-    "--manifests-per-second", type=click.IntRange(1), metavar="NUMBER", help="The most that are read in a second."
+    "--manifests-per-second", type=click.IntRange(1), metavar="NUMBER", help="The most segments read in a second."
+)
+@click.option("--snapshot", "snapshots", metavar="FILE", multiple=True, help="Ask this snapshot, too; several times.")
+@click.option(
+    "--audit",
+    "audits",
+    metavar="FOLDER",
+    multiple=True,
+    help="Ask this audit log, too, or the one in it; several times.",
+)
+@click.option(
+    "--whole-logs", is_flag=True, help="Read the whole log of each segment of the layout aiven whose manifest is gone."
 )
 @with_storage_only
-def recover(invocation: Invocation, output: str, topics: tuple[str, ...], manifests_per_second: int | None) -> int:
+def recover(
+    invocation: Invocation,
+    output: str,
+    topics: tuple[str, ...],
+    manifests_per_second: int | None,
+    snapshots: tuple[str, ...],
+    audits: tuple[str, ...],
+    whole_logs: bool,
+) -> int:
     """
     Make a catalogue of all copied segments in storage; no broker is asked, and nothing is written there.
 
-    It says what was copied, never what is alive. The layout must be aiven, whose manifests hold nearly the whole record.
+    It says what was copied, never what is alive. The manifests of the layout aiven hold nearly the whole record; of other
+    layouts the last batches and the indexes tell most of it. Snapshots and audit logs in the work folder are asked first: a
+    segment that they call deleted is left out and named.
     """
     from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
 
@@ -47,6 +69,10 @@ def recover(invocation: Invocation, output: str, topics: tuple[str, ...], manife
         topics=topics,
         cluster_id=settings.expected_cluster_id,
         manifests_per_second=manifests_per_second,
+        work_uri=invocation.work_uri,
+        snapshots=snapshots,
+        audits=audits,
+        whole_logs=whole_logs,
     )
     with working() as shown:
         catalogue = make_catalogue(access.get_storage_manager(), request, shown.on_step)
@@ -94,6 +120,8 @@ def _say(output: Output, catalogue: Catalogue, where: str) -> None:
         f"{catalogue.foreign_folders:,} folders of no topic were not looked into."
     )
     output.line(f"The cluster is {_cluster(catalogue)}.")
+    for source in catalogue.earlier:
+        output.line(f"{source.kind} {source.uri}: {_said(source)}")
     for sentence in catalogue.says:
         output.line(sentence)
     output.line(f"The catalogue is {where}")
@@ -103,6 +131,14 @@ def _cluster(catalogue: Catalogue) -> str:
     if catalogue.cluster_id is not None:
         return f"{in_quotes(catalogue.cluster_id)}, {_SAID_BY[catalogue.cluster_id_from]}"
     return "unknown: no stamp beside the places says it, and no --cluster-id does"
+
+
+def _said(source: EarlierSource) -> str:
+    if source.why is not None:
+        return f"cannot be read: {source.why}"
+    if source.made_at_ms is None:
+        return f"{source.found:,} segments that it calls deleted have objects here"
+    return f"of {since(source.made_at_ms)}; of {source.copied:,} copied segments {source.found:,} have objects here"
 
 
 _SAID_BY = {

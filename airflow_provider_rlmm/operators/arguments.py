@@ -184,6 +184,20 @@ def folder(name: str, value: object) -> str:
     return uri
 
 
+def several_texts(name: str, value: object) -> tuple[str, ...]:
+    """Return texts, none of them empty; nothing stands for none; see :data:`Reader`."""
+    if value is None or value in ("", "None", [], ()):
+        return ()
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise refused(name, value, "a list of texts, or nothing for none")
+    return tuple(text(f"{name}[{i}]", one) for i, one in enumerate(value))
+
+
+def folders(name: str, value: object) -> tuple[str, ...]:
+    """Return paths or URIs of files and folders, each as :func:`folder` does; see :data:`Reader`."""
+    return tuple(folder(f"{name}[{i}]", one) for i, one in enumerate(several_texts(name, value)))
+
+
 def plan_folder(source_plan: str | None) -> str | None:
     """
     Return the folder of a plan, ``None`` where none is given. The task's own settings say where plans may lie.

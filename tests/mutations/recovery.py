@@ -8,11 +8,19 @@ from tests.mutations.mutation import Mutation, switched_off
 RULES = "features/recovery/rules.py"
 LINEAGES = "features/recovery/lineages.py"
 CATALOGUING = "features/recovery/cataloguing.py"
-READS = "features/recovery/manifest_reads.py"
+READS = "features/recovery/segment_reads.py"
 STEPS = "features/recovery/steps.py"
 DOCUMENT = "core/plans/catalogue_document.py"
+INDEXES = "features/recovery/index_reads.py"
+EARLIER = "features/recovery/earlier.py"
+ROWS = "core/plans/catalogue_rows.py"
+MANIFESTS = "features/recovery/manifest_reads.py"
+KEPT_SNAPSHOTS = "core/log/kept_snapshots.py"
 
 _CATALOGUE = "features/recovery/test_catalogue.py::"
+_PLAIN = "features/recovery/test_plain_layouts.py::"
+_SOURCES = "features/recovery/test_earlier_sources.py::"
+_LOST = "features/recovery/test_lost_manifests.py::"
 _FILES = "features/recovery/test_catalogue_files.py::"
 
 RECOVERY = [
@@ -84,5 +92,146 @@ RECOVERY = [
         "        count = len(self.incomplete) + self.incomplete_left_out\n",
         "        count = 0\n",
         _CATALOGUE + "test_what_lies_below_a_folder_that_was_not_listed_whole_cannot_be_told",
+    ),
+    Mutation(
+        "never guesses",
+        "believes the first offset of a last batch, which has no checksum",
+        INDEXES,
+        "self.reaches = last if base == self.last + 1 else self.reaches + 1 + last - base",
+        "self.reaches = last",
+        _PLAIN + "test_a_gap_before_the_last_batch_is_not_believed",
+    ),
+    switched_off(
+        INDEXES,
+        "never guesses",
+        "takes the epochs of a checkpoint that the batches do not have",
+        "            if self._checkpoint.epoch_for_offset(base) != epoch:",
+        _PLAIN + "test_what_does_not_agree_proves_nothing",
+    ),
+    switched_off(
+        INDEXES,
+        "never guesses",
+        "takes the largest timestamp of a time index that its batch does not have",
+        "            if newest_ms != self._newest.timestamp_ms:",
+        _PLAIN + "test_what_does_not_agree_proves_nothing",
+    ),
+    switched_off(
+        INDEXES,
+        "never guesses",
+        "reads the end of a log from where no index has named a batch",
+        "        if last != self._awaited:",
+        _PLAIN + "test_what_does_not_agree_proves_nothing",
+    ),
+    Mutation(
+        "never guesses",
+        "calls the largest timestamp of the last batches the segment's",
+        INDEXES,
+        "self.is_newest = begin == 0",
+        "self.is_newest = True",
+        _PLAIN + "test_a_largest_timestamp_that_the_last_batches_do_not_have_is_a_bound",
+    ),
+    Mutation(
+        "never guesses",
+        "calls the end of the last batch the end of the segment",
+        RULES,
+        "tuple(name for name, is_bound in bounds.items() if is_bound)",
+        "()",
+        _PLAIN + "test_a_segment_is_proved_by_its_last_batches_and_indexes",
+    ),
+    switched_off(
+        RULES,
+        "never guesses",
+        "calls copied what ends elsewhere than its key says",
+        "    if _place_of(listed, begun, layout) is None:",
+        _PLAIN + "test_a_key_that_names_the_end_proves_it",
+    ),
+    switched_off(
+        EARLIER,
+        "never guesses",
+        "calls copied what a snapshot or an audit log calls deleted",
+        "        if (who := self._deleted.get(key) or self._gone.get(key[:2])) is not None:",
+        _SOURCES + "test_what_an_audit_log_calls_deleted_is_left_out_and_named",
+    ),
+    switched_off(
+        EARLIER,
+        "I14",
+        "takes what a snapshot that has read less lacks for deleted",
+        "    if (after.identity, after.lost) != (before.identity, before.lost):",
+        _SOURCES + "test_a_later_snapshot_that_has_read_less_or_elsewhere_tells_of_no_deletion",
+    ),
+    switched_off(
+        EARLIER,
+        "never guesses",
+        "believes a snapshot that the objects contradict",
+        "        if said is not None and (said > had if name in row.bounds else said != had):",
+        _SOURCES + "test_objects_that_contradict_a_snapshot_prove_nothing",
+    ),
+    Mutation(
+        "never guesses",
+        "takes what is known of an id in another user partition",
+        EARLIER,
+        'if _key_of(rows[at]) == (one["topic_id"], one["partition"], one["segment_id"]):',
+        "if True:",
+        _SOURCES + "test_an_id_of_another_user_partition_is_no_other_ones",
+    ),
+    Mutation(
+        "I18",
+        "stays green though a snapshot or an audit log could not be read",
+        DOCUMENT,
+        "unread = [source for source in self.earlier if source.why is not None]",
+        "unread: list[EarlierSource] = []",
+        _SOURCES + "test_a_source_that_cannot_be_read_is_said_in_red",
+    ),
+    switched_off(
+        STEPS,
+        "I18",
+        "goes on though a snapshot that was named cannot be read",
+        "        if source.why is not None and source.uri in (*named.snapshots, *named.audits):",
+        _SOURCES + "test_a_source_that_cannot_be_read_is_said_in_red",
+    ),
+    switched_off(
+        KEPT_SNAPSHOTS,
+        "metadata are kept",
+        "keeps no earlier snapshot of the metadata topic",
+        "        if not times or abs(now_ms - times[-1]) >= DAY_MS:",
+        "core/log/test_kept_snapshots.py::test_one_of_a_day_is_kept_and_the_oldest_go",
+    ),
+    Mutation(
+        "metadata are kept",
+        "removes the earlier snapshots of another metadata topic",
+        KEPT_SNAPSHOTS,
+        'if name and name["topic"] == str(self.topic_id))',
+        "if name)",
+        "core/log/test_kept_snapshots.py::test_those_of_another_topic_and_other_files_stay",
+    ),
+    switched_off(
+        MANIFESTS,
+        "never guesses",
+        "reads a packed log without its manifest",
+        "        if _first_offset(fetch(key, 0, _BASE_OFFSET_BYTES - 1)) != start:",
+        _LOST + "test_a_packed_log_cannot_be_read",
+    ),
+    switched_off(
+        MANIFESTS,
+        "never guesses",
+        "believes a log without a manifest whose offsets go back",
+        "                if base <= before:",
+        _LOST + "test_a_log_that_is_damaged_proves_nothing",
+    ),
+    Mutation(
+        "never guesses",
+        "believes the first offset of the last batch of a log without a manifest",
+        MANIFESTS,
+        "reaches = last if base == before + 1 else before + 1 + last - base",
+        "reaches = last",
+        _LOST + "test_a_gap_before_the_last_batch_is_not_believed",
+    ),
+    Mutation(
+        "never guesses",
+        "calls whole what has a log and no manifest",
+        ROWS,
+        "in (RowKind.COPIED, RowKind.ENCRYPTED, RowKind.CONFLICT)",
+        "in (RowKind.COPIED, RowKind.ENCRYPTED, RowKind.CONFLICT, RowKind.LOG_ONLY)",
+        _LOST + "test_a_log_only_is_no_whole_segment",
     ),
 ]

@@ -12,6 +12,9 @@ MARK_DOCUMENT = "mark.json"
 DOCTOR_DOCUMENT = "doctor.json"
 APPROVAL_DOCUMENT = "approval.json"
 REPORT_DOCUMENT = "report.json"
+SNAPSHOT_SUFFIX = ".snapshot"
+SNAPSHOTS_FOLDER = "snapshots"
+"""In the folder of a cluster: earlier snapshots of its metadata topic."""
 
 
 def cluster_folder(cluster_id: str) -> str:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of, value_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, plain_of, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import CatalogueError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.catalogue_rows import RECOVER_AGAIN, RowKind
@@ -32,7 +32,7 @@ MAX_LISTED: Final = 1_000
 SAYS: Final = (
     "It says what was copied, never what is alive: storage cannot know what retention, DeleteRecords or a person deleted.",
     "Two clusters that write to one place are told apart by their topic ids only.",
-    "State and custom metadata of a segment are in none of its objects: they are unknown.",
+    "State and custom metadata of a segment are in none of its objects: only a snapshot tells them.",
 )
 """What a reader of a catalogue has to know."""
 
@@ -77,6 +77,27 @@ class UnlistedFolder:
     seen: CatalogueAmount  # objects that were listed below it all the same, in rows of kind CANNOT_TELL or FOREIGN
 
 
+class SourceKind(StrEnum):
+    """What was asked beside the storage."""
+
+    SNAPSHOT = "SNAPSHOT"  # of the metadata topic, as runs leave it
+    AUDIT = "AUDIT"  # the audit log of what runs have deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierSource:
+    """A source beside the storage."""
+
+    kind: SourceKind
+    uri: Text
+    sha256: Text | None = None  # of a snapshot's file, lower-case hex
+    made_at_ms: int | None = None  # when a snapshot was made, ms since the epoch
+    cluster_id: Text | None = None  # of which cluster a snapshot is
+    copied: int = 0  # segments that a snapshot has as copied, wherever they are
+    found: int = 0  # segments of which objects were listed: copied ones of a snapshot, deleted ones of an audit log
+    why: Text | None = None  # why it cannot be read, or not whole
+
+
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """
@@ -103,6 +124,7 @@ class Catalogue:
     :param foreign_folders: folders of no topic, which were not looked into.
     :param foreign: the first of them.
     :param file: the table.
+    :param earlier: what was asked beside the storage, the newest snapshots first.
     """
 
     made_at_ms: int
@@ -126,6 +148,7 @@ class Catalogue:
     foreign_folders: int
     foreign: tuple[Text, ...]
     file: PlanFile
+    earlier: Annotated[tuple[EarlierSource, ...], AbsentAs([])] = ()
 
     def to_json(self) -> str:
         """
@@ -154,7 +177,7 @@ class Catalogue:
     def problems(self) -> Iterator[str]:
         """Yield what needs a person, and what to do."""
         for kind, advice in _ADVICE.items():
-            if rows := self.kinds[kind].rows:
+            if rows := self._rows(kind):
                 yield f"{rows:,} {kind}: {advice}"
         count = len(self.incomplete) + self.incomplete_left_out
         if count:
@@ -163,13 +186,24 @@ class Catalogue:
                 f"{count:,} folders were not listed whole, so segments and holes below them are not told ({shown}): mend "
                 f"that, then {RECOVER_AGAIN}"
             )
+        unread = [source for source in self.earlier if source.why is not None]
+        if unread:
+            shown = "; ".join(f"{in_quotes(source.uri)}: {source.why}" for source in unread[:3])
+            yield (
+                f"{len(unread):,} snapshots or audit logs could not be read, so segments that they call deleted may stand "
+                f"here as copied ({shown}): mend or remove them, then {RECOVER_AGAIN}"
+            )
         if self.not_found:
             yield f"nothing was seen of {list_in_quotes(self.not_found)}: look whether name or id is right"
-        if not self.not_found and not any(self.kinds[kind].rows for kind in _OF_SEGMENTS):
+        if not self.not_found and not any(map(self._rows, _OF_SEGMENTS)):
             yield (
                 "no object of any segment was seen: look whether --storage, --layout and --key-prefix are what the brokers "
                 "had"
             )
+
+    def _rows(self, kind: RowKind) -> int:
+        # One of before a kind was there has no rows of it.
+        return self.kinds[kind].rows if kind in self.kinds else 0
 
 
 _READ = reader_of(Catalogue)
@@ -177,7 +211,7 @@ _READ = reader_of(Catalogue)
 _OF_SEGMENTS: Final = tuple(kind for kind in RowKind if kind not in (RowKind.FOREIGN, RowKind.HOLE))
 
 _ADVICE: Final[Mapping[RowKind, str]] = {
-    RowKind.DAMAGED: "the manifest cannot be read or contradicts its key or sizes; the column why says which",
+    RowKind.DAMAGED: "what proves them cannot be read, or contradicts key or sizes; the column why says which",
     RowKind.CONFLICT: "segments share offsets and no leader epoch tells which is the later; the column partners names them",
     RowKind.HOLE: "no whole segment has these offsets; the column partners names the segments beside them",
     RowKind.CANNOT_TELL: f"not all could be seen; the column why says what to mend, then {RECOVER_AGAIN}",

@@ -16,7 +16,7 @@ class RowKind(StrEnum):
     """What a row is. Every object that was listed is in exactly one row, or in the count of what was not asked for."""
 
     COPIED = "COPIED"
-    """A whole segment was copied: log, indexes, and a manifest that agrees with its key and with their sizes."""
+    """A whole segment was copied: log, indexes, and a manifest or contents that agree with its key and with their sizes."""
 
     ENCRYPTED = "ENCRYPTED"
     """The same, and its objects are encrypted: only brokers can read them."""
@@ -27,11 +27,20 @@ class RowKind(StrEnum):
     UNFINISHED = "UNFINISHED"
     """Objects of a segment, of which one is missing: its copy or its deletion has not come to its end."""
 
+    LOG_ONLY = "LOG_ONLY"
+    """A whole log whose manifest is gone, or was never written: every batch of it was read."""
+
+    UNREADABLE = "UNREADABLE"
+    """A log whose manifest is gone, and which does not begin as a broker's: compressed, encrypted or damaged."""
+
     DAMAGED = "DAMAGED"
-    """All objects are there, and the manifest cannot be read, or contradicts its key or their sizes."""
+    """All objects are there, and what proves the segment cannot be read, or they contradict each other or their key."""
 
     CANNOT_TELL = "CANNOT_TELL"
-    """Objects of a segment of which not all could be seen: a listing broke off, or the manifest could not be fetched."""
+    """Objects of a segment of which not all could be seen: a listing broke off, or one could not be fetched."""
+
+    DELETED = "DELETED"
+    """Objects of a segment that a snapshot or an audit log of this package calls deleted: left out of all that is copied."""
 
     HOLE = "HOLE"
     """Offsets between two segments of a user partition that no whole segment covers; it has no objects."""
@@ -53,8 +62,17 @@ class RowKind(StrEnum):
 class ProvedBy(StrEnum):
     """What the fields of a row were taken from; a field that it does not tell is null."""
 
+    SNAPSHOT = "SNAPSHOT"
+    """The newest snapshot of the metadata topic: all fields, as far as its objects do not contradict it."""
+
     MANIFEST = "MANIFEST"
     """The manifest of the segment, whose key and sizes agree: all fields but state and custom metadata."""
+
+    INDEXES = "INDEXES"
+    """The last batches of its log and its indexes, which bear each other out; ``bounds`` names what they tell a bound of."""
+
+    LOG = "LOG"
+    """All batches of its log, whose checksums are right; nothing else tells of it."""
 
     KEY = "KEY"
     """The key alone: topic, ids, user partition and start offset."""
@@ -98,6 +116,7 @@ class CatalogueRow:
     keys: tuple[str, ...] = ()  # of its objects, below the storage root
     partners: tuple[str, ...] = ()  # stems of the segments that it is in conflict with, or of those beside a hole
     why: str | None = None  # why it is not simply copied
+    bounds: tuple[str, ...] = ()  # names of fields that may be higher than they stand here
 
 
 MAX_PARTNERS: Final = 10
@@ -127,5 +146,6 @@ CATALOGUE_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("keys", "strings"),
     ("partners", "strings"),
     ("why", "string"),
+    ("bounds", "strings"),
 )
 """Name and kind of every column: an Arrow type, ``strings`` (a list), or ``epochs`` (a list of leader epoch and offset)."""

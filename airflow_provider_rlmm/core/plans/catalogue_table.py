@@ -89,6 +89,6 @@ def rows_of(table: pa.Table) -> Iterator[CatalogueRow]:
         epochs = found["segment_leader_epochs"]
         if epochs is not None:
             found["segment_leader_epochs"] = tuple((e["leader_epoch"], e["start_offset"]) for e in epochs)
-        found |= {name: tuple(found[name] or ()) for name in ("keys", "partners")}
+        found |= {name: tuple(found[name] or ()) for name in ("keys", "partners", "bounds")}
         found |= {"kind": RowKind(found["kind"]), "proved_by": ProvedBy(found["proved_by"])}
         yield CatalogueRow(**found)

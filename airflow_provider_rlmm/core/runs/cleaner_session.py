@@ -14,7 +14,12 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.base.work_folder import cluster_folder, generations_folder
+from airflow_provider_rlmm.core.base.work_folder import (
+    SNAPSHOT_SUFFIX,
+    SNAPSHOTS_FOLDER,
+    cluster_folder,
+    generations_folder,
+)
 from airflow_provider_rlmm.core.log.floored_log import NOTHING_CONFIRMED, Confirmation
 from airflow_provider_rlmm.core.log.topic_state import ProgressListener, ignore_progress
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, ScrubLimits
@@ -29,8 +34,8 @@ from airflow_provider_rlmm.core.world.proven_time import bound_of_run
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.kept_snapshots import KeptSnapshots
     from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
-    from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
     from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
     from airflow_provider_rlmm.core.plans.plan import PlanSummary
     from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
@@ -85,11 +90,17 @@ class CleanerSession:
     rest: Callable[[float], object] = time.sleep
 
     @property
-    def snapshots(self) -> SnapshotFile:
-        """Where tasks leave each other what they have read of the metadata topic: one file per cluster and topic."""
+    def snapshots(self) -> KeptSnapshots:
+        """
+        Where tasks leave each other what they have read of the metadata topic: one file per cluster and topic, and earlier
+        ones of it.
+        """
+        from airflow_provider_rlmm.core.log.kept_snapshots import KeptSnapshots
         from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 
-        return SnapshotFile(f"{self.cluster_uri}/topic-{self.log.topic_id}.snapshot")
+        current = SnapshotFile(f"{self.cluster_uri}/topic-{self.log.topic_id}{SNAPSHOT_SUFFIX}")
+        keep = self.access.get_connection_settings().keep_snapshots
+        return KeptSnapshots(current, f"{self.cluster_uri}/{SNAPSHOTS_FOLDER}", self.log.topic_id, keep)
 
     def require_running(self, *, dry_run: bool) -> str:
         """

@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
-from airflow_provider_rlmm.core.base.declarations import Declared, Flag, Text
+from airflow_provider_rlmm.core.base.declarations import Declared, Flag, Text, Whole
 from airflow_provider_rlmm.core.plans import limits
 
 
@@ -167,6 +167,14 @@ CLOCK_TOPIC: Final = _text(
     "Topic with message.timestamp.type=LogAppendTime; a record there tells a broker's time",
 )
 
+KEEP_SNAPSHOTS: Final = Declared(
+    name="keep_snapshots",
+    kind=Whole(maximum=1_000),
+    default=7,
+    title="Snapshots kept",
+    sentence="How many earlier snapshots of the metadata topic stay in the work folder, one of a day; 0 keeps none",
+)
+
 FIELDS: Final[tuple[Declared[Any], ...]] = (
     KAFKA_CONN_ID,
     METADATA_TOPIC,
@@ -194,5 +202,6 @@ FIELDS: Final[tuple[Declared[Any], ...]] = (
     ARCHIVE_ENCRYPTED,
     ALLOW_CATALOGUE,
     CLOCK_TOPIC,
+    KEEP_SNAPSHOTS,
 )
 """In the order of the form."""

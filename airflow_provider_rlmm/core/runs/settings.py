@@ -75,6 +75,8 @@ class RemoteLogSettings:
         ``as_is``, which only brokers with the key can read once they lie in the storage again.
     :param allow_catalogue: topics whose records may be read from a catalogue of the bucket: ids, or names that one topic id
         has alone, separated by commas; ``None`` for none.
+    :param keep_snapshots: how many earlier snapshots of the metadata topic stay in the work folder, one of a day: what a
+        lost topic is told from. 0 keeps none.
     """
 
     storage_uri: str | None = declared.STORAGE_URI.default
@@ -100,6 +102,7 @@ class RemoteLogSettings:
     archive_before_deletion: bool = declared.ARCHIVE_BEFORE_DELETION.default
     archive_encrypted: str = declared.ARCHIVE_ENCRYPTED.default
     allow_catalogue: str | None = declared.ALLOW_CATALOGUE.default
+    keep_snapshots: int = declared.KEEP_SNAPSHOTS.default
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context manager: errors that leave its block say where these settings come from."""
@@ -184,6 +187,7 @@ class RemoteLogSettings:
         Hold.of(self.hold)
         declared.DELETION_WINDOW.check(self.deletion_window)
         declared.ARCHIVE_ENCRYPTED.check(self.archive_encrypted)
+        declared.KEEP_SNAPSHOTS.check(self.keep_snapshots)
         check_prices(self.prices, self.storage_class)
         self._check_archive()
         topics_of(self.allow_catalogue)

@@ -9,10 +9,10 @@ while: they name their batch and phase, so the next try, and whoever reads, take
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of, at_least, empty_table, equals, filled, scalar_of
 from airflow_provider_rlmm.core.base.arrow_groups import groups_of
@@ -37,6 +37,8 @@ from airflow_provider_rlmm.core.world.audit_columns import audit_bytes, audit_sc
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 
 __all__ = ["AuditRows", "Wanted", "audit_rows"]
 
@@ -335,6 +337,9 @@ def deletion_record(
     :param segments: the segments.
     :param since_ms: none of them was deleted before this time, ms since the epoch.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     left = {segment_key(segment): segment for segment in segments}
     found: set[RemoteLogSegmentId] = set()
     unread: list[str] = []
@@ -342,8 +347,9 @@ def deletion_record(
         for _, uri in _days(cluster_uri, min(since_ms, LAST_DAY_MS), None):
             if not left:
                 break
-            rows, failed = _day_rows(uri, cluster_id, left)
-            found |= {left.pop(key) for key in deleted_segments(rows, failed)}
+            ids = array_of(sorted({segment_id for _, _, segment_id in left}), pa.binary())
+            rows, failed = _day_rows(uri, cluster_id, lambda column, ids=ids: pc.is_in(column, ids))  # type: ignore[misc]
+            found |= {left.pop(key) for key in deleted_segments((row for row in rows if row.key in left), failed)}
             unread += [f"{uri}/{name}: {why}" for name, why in failed.items()]
     except _UNREADABLE as e:
         unread.append(f"{cluster_uri}/{AUDIT_FOLDER}: {e}")
@@ -352,19 +358,40 @@ def deletion_record(
     return DeletionRecord(frozenset(found), tuple(unread))
 
 
+def deleted_among(cluster_uri: str, ids: IdSet) -> tuple[set[SegmentKey], list[str]]:
+    """
+    Return those of some segments that runs have deleted, or may have deleted, of whichever cluster: an id has no second one.
+
+    :param cluster_uri: folder that holds the audit log.
+    :param ids: ids of the segments.
+    :return: the segments, and why some of the audit log says nothing, by file or folder.
+    """
+    import pyarrow as pa
+
+    found: set[SegmentKey] = set()
+    unread: list[str] = []
+    try:
+        for _, uri in _days(cluster_uri, None, None):
+            rows, failed = _day_rows(uri, None, lambda column: array_of(ids.holds(column), pa.bool_()))
+            found |= deleted_segments(rows, failed)
+            unread += [f"{uri}/{name}: {why}" for name, why in failed.items()]
+    except _UNREADABLE as e:
+        unread.append(f"{cluster_uri}/{AUDIT_FOLDER}: {e}")
+    return found, unread
+
+
 def _day_rows(
-    uri: str, cluster_id: str, wanted: Collection[SegmentKey]
+    uri: str, cluster_id: str | None, is_wanted: Callable[[Any], Any]
 ) -> tuple[list[AuditRow], dict[AuditName, Exception]]:
     """Return the rows of segments in a day's files, and the files that could not be read."""
     import pyarrow as pa
 
-    ids = array_of(sorted({segment_id for _, _, segment_id in wanted}), pa.binary())
     for _ in range(_LOOKS):
         rows: list[AuditRow] = []
         failed: dict[AuditName, Exception] = {}
         for name in _named(uri, Wanted()):
             try:
-                rows += [row for row in _rows_of(f"{uri}/{name}", cluster_id, ids) if row.key in wanted]
+                rows += _rows_of(f"{uri}/{name}", cluster_id, is_wanted)
             except (*_UNREADABLE, pa.ArrowException) as e:
                 failed[name] = e
         # The last task of a run puts its files into one, and removes them then.
@@ -373,9 +400,8 @@ def _day_rows(
     return rows, failed
 
 
-def _rows_of(uri: str, cluster_id: str, segment_ids: pa.Array) -> list[AuditRow]:
+def _rows_of(uri: str, cluster_id: str | None, is_wanted: Callable[[Any], Any]) -> list[AuditRow]:
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     found: list[AuditRow] = []
@@ -383,8 +409,8 @@ def _rows_of(uri: str, cluster_id: str, segment_ids: pa.Array) -> list[AuditRow]
         if not file.schema_arrow.equals(audit_schema()):
             raise AuditError("it has other columns than the audit log")
         for batch in file.iter_batches(_BATCH_ROWS, columns=["cluster_id", *AuditRow._fields]):
-            if not _is_all_of(batch, cluster_id):
+            if cluster_id is not None and not _is_all_of(batch, cluster_id):
                 raise AuditError(f"it has rows of another cluster than {cluster_id}")
-            rows = batch.filter(pc.is_in(batch["segment_id"], segment_ids)).select(AuditRow._fields)
+            rows = batch.filter(is_wanted(batch["segment_id"])).select(AuditRow._fields)
             found += [AuditRow(**row) for row in rows.to_pylist()]
     return found

@@ -22,10 +22,11 @@ from airflow_provider_rlmm.core.plans.catalogue_table import catalogue_schema, r
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.features.recovery.earlier import Earlier
 from airflow_provider_rlmm.features.recovery.lineages import Conflicts, Holes
 from airflow_provider_rlmm.features.recovery.listing import gathered, in_order
-from airflow_provider_rlmm.features.recovery.manifest_reads import ManifestReads
 from airflow_provider_rlmm.features.recovery.rules import Found, ListedSegment, row_of
+from airflow_provider_rlmm.features.recovery.segment_reads import SegmentReads
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,13 +80,21 @@ class Cataloguing:
     :param listed: everything below the places.
     :param layout: where objects lie.
     :param asked: what is asked for.
-    :param reads: reads manifests.
+    :param reads: reads segments.
+    :param earlier: what is known from elsewhere.
     :param on_step: told how far it is.
     """
 
     def __init__(
-        self, listed: ListedObjects, layout: Layout, asked: Asked, reads: ManifestReads, on_step: OnStep
+        self,
+        listed: ListedObjects,
+        layout: Layout,
+        asked: Asked,
+        reads: SegmentReads,
+        earlier: Earlier,
+        on_step: OnStep,
     ) -> None:
+        self._earlier = earlier
         self._listed = listed
         self._layout = layout
         self._asked = asked
@@ -118,7 +127,8 @@ class Cataloguing:
         import pyarrow as pa
 
         spool = OrderedSpool(catalogue_schema().append(pa.field(_ORDER, pa.string())), _ORDER)
-        for rows in _parts(self._each()):
+        for told in _parts(self._each()):
+            rows = self._earlier.applied(told)
             order = array_of([_order_of(row) for row in rows], pa.string())
             spool.append(table_of(rows).append_column(_ORDER, order))
         return spool
@@ -126,7 +136,7 @@ class Cataloguing:
     def _each(self) -> Iterator[CatalogueRow]:
         total = self._listed.segments
         for done, (found, said) in enumerate(self._reads.of(self._found()), 1):
-            self._on_step("reading manifests", done, max(total, done))
+            self._on_step("reading segments", done, max(total, done))
             yield row_of(found, said, self._layout)
 
     def _found(self) -> Iterator[Found]:

@@ -143,6 +143,8 @@ def _hole(
 ) -> CatalogueRow:
     named = "".join(f"; {stem_of(row)}, which is {row.kind}, may hold some of them" for row in others[:_MAX_NAMED])
     more = "; so may further ones" if len(others) > _MAX_NAMED else ""
+    if "end_offset" in before.bounds:
+        more += f"; {stem_of(before)} may reach further: only its last batch tells where it ends"
     return CatalogueRow(
         kind=RowKind.HOLE,
         proved_by=ProvedBy.NEIGHBOURS,

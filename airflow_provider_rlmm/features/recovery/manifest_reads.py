@@ -1,113 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""
-Manifests of many segments, some of them read at once: a store answers each request late, and many as fast as one.
-
-They come in the order of the segments. No more are fetched ahead than are read at once, whatever lies there.
-"""
+"""The manifest of a segment, which Aiven's plugin leaves beside it."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import (
     DamagedObjectError,
     RemoteObjectNotFoundError,
-    StorageAccessError,
-    StorageRootError,
-    StorageUnavailableError,
     UnsupportedMessageFormatError,
 )
-from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.storage.aiven_manifest import MAX_MANIFEST_BYTES
-from airflow_provider_rlmm.core.storage.aiven_record import MANIFEST, RecordedSegment, read_recorded_segment
+from airflow_provider_rlmm.core.storage.aiven_record import LOG, MANIFEST, read_recorded_segment
 from airflow_provider_rlmm.core.storage.layout import Layout
-from airflow_provider_rlmm.features.recovery.rules import Found, ListedSegment, OtherObject, Unread, manifest_key
+from airflow_provider_rlmm.features.recovery.log_batches import ChangedError, batches_in
+from airflow_provider_rlmm.features.recovery.rules import ListedSegment, LoggedSegment, PackedLog, Said, Unread
+from airflow_provider_rlmm.features.recovery.segment_reads import Fetch
 
-READ_AT_ONCE: Final = 8
-"""Manifests that are fetched at once."""
-
-MAX_FAILURES: Final = 10
-"""Manifests in a row that storage does not hand out before the others are not asked for: each may cost a time-out."""
-
-Fetch = Callable[[str, int, int], bytes]
-"""Reads an object: key, first and last byte, both inclusive."""
-
-Said = RecordedSegment | Unread | None
+_BASE_OFFSET_BYTES: Final = 8
+"""A record batch begins with its first offset."""
 
 
-class ManifestReads:
+class Manifests:
     """
-    Reads manifests.
+    A :class:`~airflow_provider_rlmm.features.recovery.segment_reads.Witness`: the manifest says nearly all.
 
-    :param fetch: reads an object; asked by several threads.
-    :param layout: where objects lie.
-    :param pace: lets so many manifests be asked for in a second.
-    :param patience: for how long a storage that does not answer is asked again.
-    :param at_once: how many are fetched at once; with 1 everything is done by the thread of the caller.
+    :param whole_logs: whether the whole log is read of a segment whose manifest is gone.
     """
 
-    def __init__(
-        self, fetch: Fetch, layout: Layout, pace: ByteQuota, patience: StoragePatience, at_once: int = READ_AT_ONCE
-    ) -> None:
-        self._fetch = fetch
-        self._layout = layout
-        self._pace = pace
-        self._patience = patience
-        self._at_once = at_once
-        self._failures = 0
+    def __init__(self, *, whole_logs: bool = False) -> None:
+        self._whole_logs = whole_logs
 
-    def of(self, found: Iterable[Found]) -> Iterator[tuple[Found, Said]]:
-        """
-        Yield what was found with what its manifest says, in its order; ``None`` where none can prove anything.
+    def asks(self, listed: ListedSegment, layout: Layout) -> bool:
+        """See :class:`~airflow_provider_rlmm.features.recovery.segment_reads.Witness`."""
+        return listed.is_complete(layout) or (self._whole_logs and _has_a_log_only(listed))
 
-        :param found: segments and other objects; only as many are asked for ahead as are read at once.
-        :raises StorageRootError: if the storage root is gone.
-        :raises StorageUnavailableError: if storage does not answer many times in a row.
-        :raises StorageAccessError: if it forbids to read many manifests in a row.
-        """
-        if self._at_once < 2:
-            for listed in found:
-                yield listed, self._judged(self._begun(listed, None))
-            return
-        waiting: deque[tuple[Found, Future[Said]]] = deque()
-        with ThreadPoolExecutor(self._at_once, "rlmm-manifests") as pool:
-            try:
-                for listed in found:
-                    waiting.append((listed, self._begun(listed, pool)))
-                    if len(waiting) > self._at_once:
-                        done, future = waiting.popleft()
-                        yield done, self._judged(future)
-                while waiting:
-                    done, future = waiting.popleft()
-                    yield done, self._judged(future)
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
-
-    def _begun(self, listed: Found, pool: ThreadPoolExecutor | None) -> Future[Said]:
-        future: Future[Said] = Future()
-        if isinstance(listed, OtherObject) or not listed.asks_for_manifest(self._layout):
-            future.set_result(None)
-        elif pool is not None:
-            return pool.submit(self._read, listed)
-        else:
-            try:
-                future.set_result(self._read(listed))
-            except Exception as e:
-                future.set_exception(e)
-        return future
-
-    def _read(self, listed: ListedSegment) -> Said:
-        """Read one manifest; what it holds is told, what keeps storage from answering is raised."""
-        key, size = manifest_key(listed), listed.sizes[MANIFEST]
+    def read(self, listed: ListedSegment, fetch: Fetch) -> Said:
+        """See :class:`~airflow_provider_rlmm.features.recovery.segment_reads.Witness`."""
+        if MANIFEST not in listed.sizes:
+            return read_whole_log(listed, fetch)
+        key, size = listed.stem + MANIFEST, listed.sizes[MANIFEST]
         if size > MAX_MANIFEST_BYTES:
             return Unread(f"{key} has {size} bytes, more than a manifest can have", damaged=True)
-        self._pace.take(1)
         try:
             # One byte more than was listed: what has grown since is told from what is whole.
-            data = self._patience.call(lambda: self._fetch(key, 0, size))
+            data = fetch(key, 0, size)
             if len(data) != size:
                 return Unread(f"{key} was listed with {size} bytes and read with {len(data)}", damaged=False)
             return read_recorded_segment(data, key)
@@ -118,16 +55,50 @@ class ManifestReads:
         except UnsupportedMessageFormatError as e:
             return Unread(str(e), damaged=False)
 
-    def _judged(self, future: Future[Said]) -> Said:
-        try:
-            said = future.result()
-        except StorageRootError:
-            raise
-        except (StorageUnavailableError, StorageAccessError) as e:
-            self._failures += 1
-            if self._failures >= MAX_FAILURES:
-                raise
-            return Unread(str(e), damaged=False)
-        if said is not None:
-            self._failures = 0
-        return said
+
+def _has_a_log_only(listed: ListedSegment) -> bool:
+    """Tell whether a segment has a log and no manifest, and its key can be read in one way only."""
+    return listed.is_whole and len(listed.readings) == 1 and LOG in listed.sizes and MANIFEST not in listed.sizes
+
+
+def read_whole_log(listed: ListedSegment, fetch: Fetch) -> Said:
+    """
+    Read all batches of a log without its manifest.
+
+    :param listed: the segment.
+    :param fetch: reads an object.
+    """
+    key, start = listed.stem + LOG, listed.readings[0].start_offset or 0
+    try:
+        if _first_offset(fetch(key, 0, _BASE_OFFSET_BYTES - 1)) != start:
+            return PackedLog(
+                f"its manifest is gone, and {key} does not begin with offset {start} as a broker's log does: it is "
+                "compressed, encrypted or damaged"
+            )
+        before, newest_ms, epochs = start - 1, -1, dict[int, int]()
+        for headers in batches_in(listed, LOG, 0, fetch):
+            for row in range(len(headers)):
+                base, last = int(headers.base_offset[row]), int(headers.last_offset[row])
+                if base <= before:
+                    why = f"it begins with offset {base}, and those before it reach to {before}"
+                    raise headers.damaged(int(headers.position[row]), why)
+                epoch = int(headers.leader_epoch[row])
+                if epochs and epoch < max(epochs):
+                    why = f"its leader epoch {epoch} is below the one before it"
+                    raise headers.damaged(int(headers.position[row]), why)
+                epochs.setdefault(epoch, base)
+                # A first offset has no checksum: behind a gap the last batch counts as if there were none.
+                reaches = last if base == before + 1 else before + 1 + last - base
+                before, newest_ms = last, max(newest_ms, int(headers.max_timestamp_ms[row]))
+        inside = tuple((epoch, offset) for epoch, offset in epochs.items() if offset <= reaches)
+        return LoggedSegment(reaches, inside, listed.sizes[LOG], newest_ms)
+    except RemoteObjectNotFoundError:
+        return Unread(f"{key} was listed and is gone: objects are being deleted", damaged=False)
+    except (DamagedObjectError, UnsupportedMessageFormatError) as e:
+        return Unread(f"its manifest is gone, and {e}", damaged=True)
+    except ChangedError as e:
+        return Unread(str(e), damaged=False)
+
+
+def _first_offset(data: bytes) -> int:
+    return int.from_bytes(data, "big") if len(data) == _BASE_OFFSET_BYTES else -1

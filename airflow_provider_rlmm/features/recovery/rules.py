@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What the objects of one segment and its manifest prove of it. Pure: nothing is read here, and nothing is guessed.
+What the objects of one segment prove of it. Pure: nothing is read here, and nothing is guessed.
 
 A manifest counts only if all of the segment's objects were listed, their keys are those that the plugin builds of what the
-manifest says, and their sizes are the ones that it names. Otherwise not one of its fields is taken.
+manifest says, and their sizes are the ones that it names. Indexes count only where the log bears them out. Otherwise not one
+field is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, ProvedBy, RowKind
-from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
-from airflow_provider_rlmm.core.storage.aiven_record import INDEXES, LOG, MANIFEST, RecordedSegment
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.storage.aiven_record import INDEXES, LOG, RecordedSegment
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.root import Place
 
@@ -57,9 +59,9 @@ class ListedSegment:
         """
         return [suffix for suffix, required in layout.suffixes.items() if required and suffix not in self.sizes]
 
-    def asks_for_manifest(self, layout: Layout) -> bool:
+    def is_complete(self, layout: Layout) -> bool:
         """
-        Tell whether its manifest can prove anything.
+        Tell whether it has all of its objects: only then anything more is proved of it.
 
         :param layout: its layout.
         """
@@ -85,18 +87,53 @@ Found = ListedSegment | OtherObject
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Why a manifest says nothing."""
+    """Why nothing is said of a segment."""
 
     why: str  # the reason, naming the object
     damaged: bool  # whether it was read and cannot be what the plugin wrote; otherwise it cannot be told
 
 
-def row_of(listed: Found, said: RecordedSegment | Unread | None, layout: Layout) -> CatalogueRow:
+@dataclass(frozen=True, slots=True)
+class IndexedSegment:
+    """A segment as the last batches of its log and its indexes tell it."""
+
+    end_offset: (
+        int  # inclusive; it may reach further, as the offsets of records that were compacted away are in no batch
+    )
+    segment_leader_epochs: tuple[tuple[int, int], ...]  # (leader epoch, its start offset within the segment), by epoch
+    segment_size_in_bytes: int
+    max_timestamp_ms: int  # largest record timestamp that was seen, ms since the epoch; -1 where there is none
+    is_max_timestamp: bool  # whether it is the largest of the segment
+    txn_idx_empty: bool | None  # whether it has no aborted transactions; ``None`` where nothing says so
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSegment:
+    """A segment whose manifest is gone, as all batches of its log tell it."""
+
+    end_offset: int  # inclusive; it may reach further
+    segment_leader_epochs: tuple[tuple[int, int], ...]  # (leader epoch, first offset that was written in it), by epoch
+    segment_size_in_bytes: int
+    max_timestamp_ms: int  # largest record timestamp, ms since the epoch; -1 where there is none
+
+
+@dataclass(frozen=True, slots=True)
+class PackedLog:
+    """A log that does not begin as a broker's: only its manifest could say how to read it, and that is gone."""
+
+    why: str
+
+
+Said = RecordedSegment | IndexedSegment | LoggedSegment | PackedLog | Unread | None
+"""What is said of a segment, or why nothing is; ``None`` where nothing was asked."""
+
+
+def row_of(listed: Found, said: Said, layout: Layout) -> CatalogueRow:
     """
     Tell what a segment is, or an object of none.
 
     :param listed: its objects.
-    :param said: what its manifest says, or why it says nothing; ``None`` where it was not asked.
+    :param said: what is said of it.
     :param layout: where objects lie.
     """
     if isinstance(listed, OtherObject):
@@ -111,13 +148,31 @@ def row_of(listed: Found, said: RecordedSegment | Unread | None, layout: Layout)
         return _by_key(
             listed, RowKind.CANNOT_TELL, "the listing of its folder broke off: further objects may lie there"
         )
+    if isinstance(said, LoggedSegment):
+        return _by_log(listed, said)
+    if (told := _told_apart(listed, said, layout)) is not None:
+        return _by_key(listed, *told)
+    if isinstance(said, IndexedSegment):
+        return _by_indexes(listed, said, layout)
+    assert isinstance(said, RecordedSegment)  # noqa: S101 # the others were told apart
+    return _by_recorded(listed, said, layout)
+
+
+def _told_apart(listed: ListedSegment, said: Said, layout: Layout) -> tuple[RowKind, str] | None:
+    """Return what a segment is that is not whole, and why; ``None`` for one of which all is there and was read."""
+    if isinstance(said, PackedLog):
+        return RowKind.UNREADABLE, said.why
+    if isinstance(said, Unread) and said.damaged:
+        return RowKind.DAMAGED, said.why
     if missing := listed.missing(layout):
-        return _by_key(listed, RowKind.UNFINISHED, f"it lacks {', '.join(missing)}")
+        return RowKind.UNFINISHED, f"it lacks {', '.join(missing)}"
     if said is None:
-        return _by_key(listed, RowKind.CANNOT_TELL, "its manifest was not read")
-    if isinstance(said, Unread):
-        return _by_key(listed, RowKind.DAMAGED if said.damaged else RowKind.CANNOT_TELL, said.why)
-    place = _place_of(listed, said, layout)
+        return RowKind.CANNOT_TELL, "nothing of it was read"
+    return (RowKind.CANNOT_TELL, said.why) if isinstance(said, Unread) else None
+
+
+def _by_recorded(listed: ListedSegment, said: RecordedSegment, layout: Layout) -> CatalogueRow:
+    place = _place_of(listed, said.as_begun(), layout)
     if place is None:
         named = said.remote_log_segment_id
         why = f"its manifest is of segment {named}, start offset {said.start_offset}, whose key is another one"
@@ -129,9 +184,8 @@ def row_of(listed: Found, said: RecordedSegment | Unread | None, layout: Layout)
     return _by_manifest(listed, said, place)
 
 
-def _place_of(listed: ListedSegment, said: RecordedSegment, layout: Layout) -> Place | None:
-    """Return the place at which a segment lies as its manifest names it, ``None`` where that has other keys."""
-    begun = said.as_begun()
+def _place_of(listed: ListedSegment, begun: RemoteLogSegmentMetadata, layout: Layout) -> Place | None:
+    """Return the place at which a segment lies, ``None`` where what is said of it makes other keys."""
     try:
         return next((r.place for r in listed.readings if layout.segment_stem(begun, r.place) == listed.stem), None)
     except UnsafeObjectKeyError:
@@ -187,10 +241,52 @@ def _by_manifest(listed: ListedSegment, said: RecordedSegment, place: Place) -> 
     )
 
 
-def manifest_key(listed: ListedSegment) -> str:
-    """
-    Return the key of a segment's manifest.
+def _by_log(listed: ListedSegment, said: LoggedSegment) -> CatalogueRow:
+    row = _by_key(listed, RowKind.LOG_ONLY, "its manifest is gone, or its copy never ended; its log is whole")
+    return replace(
+        row,
+        proved_by=ProvedBy.LOG,
+        end_offset=said.end_offset,
+        segment_leader_epochs=said.segment_leader_epochs,
+        segment_size_in_bytes=said.segment_size_in_bytes,
+        max_timestamp_ms=said.max_timestamp_ms,
+        compressed=False,
+        encrypted=False,
+        bounds=("end_offset",),
+    )
 
-    :param listed: the segment.
-    """
-    return listed.stem + MANIFEST
+
+def _by_indexes(listed: ListedSegment, said: IndexedSegment, layout: Layout) -> CatalogueRow:
+    (reading,) = listed.readings
+    segment, start = reading.segment, reading.start_offset or 0
+    tip = segment.topic_id_partition
+    begun = RemoteLogSegmentMetadata(
+        segment, start, said.end_offset, said.max_timestamp_ms, -1, -1, said.segment_size_in_bytes, None,
+        RemoteLogSegmentState.COPY_SEGMENT_STARTED, said.segment_leader_epochs, bool(said.txn_idx_empty),
+    )  # fmt: skip
+    if _place_of(listed, begun, layout) is None:
+        why = f"its records reach to offset {said.end_offset}, and its key names another end"
+        return _by_key(listed, RowKind.DAMAGED, why)
+    # Where the key has the end offset it was just compared.
+    names_end = _place_of(listed, replace(begun, end_offset=said.end_offset + 1), layout) is None
+    bounds = {"end_offset": not names_end, "max_timestamp_ms": not said.is_max_timestamp}
+    return CatalogueRow(
+        kind=RowKind.COPIED,
+        proved_by=ProvedBy.INDEXES,
+        topic_id=tip.topic_id,
+        topic=tip.topic,
+        partition=tip.partition,
+        segment_id=segment.id,
+        start_offset=start,
+        end_offset=said.end_offset,
+        segment_leader_epochs=said.segment_leader_epochs,
+        segment_size_in_bytes=said.segment_size_in_bytes,
+        max_timestamp_ms=said.max_timestamp_ms,
+        txn_idx_empty=said.txn_idx_empty,
+        compressed=False,
+        encrypted=False,
+        place=reading.place.name,
+        stored_bytes=listed.bytes,
+        keys=listed.keys,
+        bounds=tuple(name for name, is_bound in bounds.items() if is_bound),
+    )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,15 +24,21 @@ from airflow_provider_rlmm.core.plans.catalogue_table import catalogue_schema
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.runs.table_pairs import write_pair
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.features.recovery.cataloguing import Asked, Cataloguing, OnStep, tables_of
+from airflow_provider_rlmm.features.recovery.earlier import Earlier, read_earlier
+from airflow_provider_rlmm.features.recovery.earlier_sources import sources_below, sources_named
+from airflow_provider_rlmm.features.recovery.file_suffixes import file_suffixes
+from airflow_provider_rlmm.features.recovery.index_reads import Indexes
 from airflow_provider_rlmm.features.recovery.listing import list_all
-from airflow_provider_rlmm.features.recovery.manifest_reads import READ_AT_ONCE, ManifestReads
+from airflow_provider_rlmm.features.recovery.manifest_reads import Manifests
+from airflow_provider_rlmm.features.recovery.segment_reads import READ_AT_ONCE, SegmentReads, Witness
 from airflow_provider_rlmm.features.recovery.tally import CatalogueTally
 
 PATIENCE_S: Final = 60.0
-"""Seconds for which a storage that does not answer is asked again for one manifest."""
+"""Seconds for which a storage that does not answer is asked again for one object."""
 
 _MAX_FOREIGN: Final = 20
 
@@ -46,8 +52,12 @@ class CatalogueRequest:
     :param output: path or URI of a folder for the catalogue.
     :param topics: names and ids in Kafka's form; none for all.
     :param cluster_id: of which cluster the segments are, as the person says it; ``None`` where no person does.
-    :param manifests_per_second: the most that are read in a second, ``None`` for as many as the storage hands out.
+    :param manifests_per_second: the most segments that are read in a second, ``None`` for as many as the storage hands out.
     :param at_once: how many are read at once.
+    :param work_uri: the work folder of runs, whose snapshots and audit logs are asked; ``None`` for none.
+    :param snapshots: paths or URIs of further snapshots.
+    :param audits: paths or URIs of further audit logs.
+    :param whole_logs: whether the whole log is read of each segment that has one and no manifest.
     """
 
     storage_uri: str
@@ -56,6 +66,10 @@ class CatalogueRequest:
     cluster_id: str | None = None
     manifests_per_second: int | None = None
     at_once: int = READ_AT_ONCE
+    work_uri: str | None = None
+    snapshots: Sequence[str] = ()
+    audits: Sequence[str] = ()
+    whole_logs: bool = False
 
 
 def make_catalogue(
@@ -67,7 +81,7 @@ def make_catalogue(
     patience: StoragePatience | None = None,
 ) -> Catalogue:
     """
-    List the storage, read the manifests, and write what they prove.
+    List the storage, read what proves its segments, and write it down.
 
     :param storage: the storage; it is only read.
     :param request: what is asked for.
@@ -75,26 +89,30 @@ def make_catalogue(
     :param clock: ms since the epoch.
     :param patience: for how long a storage that does not answer is asked again.
     :return: the document, as it was written.
-    :raises ConfigurationError: if the layout has no catalogue yet.
+    :raises ConfigurationError: if the layout does not say which object of a segment is which file.
     :raises CatalogueError: if the folder holds something else or lies in the storage, or the storage is stamped as another
-        cluster's than the person says.
+        cluster's than the person says; or a snapshot or audit log that was named, or the work folder, cannot be read.
     :raises StorageError: if storage does not answer; there is no catalogue then.
     :raises OSError: if the catalogue cannot be written; there is none then.
     """
     layout = storage.layout
-    if layout.name != AivenLayout.name:
-        raise ConfigurationError(
-            f"the storage layout {layout.name} has no catalogue yet: only {AivenLayout.name} keeps a manifest beside each "
-            "segment, which is read here"
-        )
+    witness: Witness = (
+        Manifests(whole_logs=request.whole_logs) if layout.name == AivenLayout.name else Indexes(file_suffixes(layout))
+    )
     _require_free(request)
     made_at_ms = clock()
     cluster_id, said_by, stamps = _cluster_of(storage, request.cluster_id)
+    sources = sources_named(request.snapshots, request.audits)
+    if request.work_uri is not None:
+        sources += sources_below(request.work_uri, cluster_id)
     listed = list_all(storage, lambda count: on_step("listing objects", count, count))
     asked, tally = Asked(request.topics), CatalogueTally(listed.broken)
-    pace = ByteQuota(request.manifests_per_second)  # a manifest counts as one
-    reads = ManifestReads(storage.fetch_object, layout, pace, patience or StoragePatience(PATIENCE_S), request.at_once)
-    work = Cataloguing(listed, layout, asked, reads, on_step)
+    pace = ByteQuota(request.manifests_per_second)  # a segment counts as one
+    patience = patience or StoragePatience(PATIENCE_S)
+    reads = SegmentReads(witness, storage.fetch_object, layout, pace, patience, request.at_once)
+    earlier = read_earlier(sources, listed.segment_ids)
+    _require_read(request, earlier)
+    work = Cataloguing(listed, layout, asked, reads, earlier, on_step)
 
     def document(file: PlanFile) -> Catalogue:
         topics, incomplete = tally.topics(), tally.incomplete()
@@ -120,6 +138,7 @@ def make_catalogue(
             foreign_folders=len(listed.foreign),
             foreign=tuple(sorted(listed.foreign)[:_MAX_FOREIGN]),
             file=file,
+            earlier=earlier.sources,
         )
 
     table = (CATALOGUE_TABLE, catalogue_schema())
@@ -127,6 +146,13 @@ def make_catalogue(
         request.output.rstrip("/"), table, tables_of(work.rows(), tally.note), (CATALOGUE_DOCUMENT, document)
     )
     return written
+
+
+def _witness_of(layout: Layout, *, whole_logs: bool) -> Witness:
+    """Return what is read of each segment."""
+    if layout.name == AivenLayout.name:
+        return Manifests(whole_logs=whole_logs)
+    return Indexes(file_suffixes(layout))
 
 
 def _require_free(request: CatalogueRequest) -> None:
@@ -146,6 +172,14 @@ def _require_free(request: CatalogueRequest) -> None:
             f"{in_quotes(request.output)} already holds {list_in_quotes(others)}: a catalogue is written into an empty "
             "folder, so that none is lost; name another one"
         )
+
+
+def _require_read(request: CatalogueRequest, earlier: Earlier) -> None:
+    """Refuse a source that a person names and that cannot be read."""
+    named = sources_named(request.snapshots, request.audits)
+    for source in earlier.sources:
+        if source.why is not None and source.uri in (*named.snapshots, *named.audits):
+            raise CatalogueError(f"{in_quotes(source.uri)} cannot be read: {source.why}; correct it, or leave it out")
 
 
 def _local_root(storage_uri: str) -> Path | None:

@@ -50,7 +50,7 @@ class CatalogueTally:
             known.topic,
             known.topic_id,
             known.whole + amount if row.kind.is_whole else known.whole,
-            known.log_bytes + (row.segment_size_in_bytes or 0),
+            known.log_bytes + (row.segment_size_in_bytes or 0 if row.kind.is_whole else 0),
             known.needs_person + row.kind.needs_person,
         )
 

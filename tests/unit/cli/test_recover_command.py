@@ -11,11 +11,13 @@ import pytest
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import system_clock
 from tests.recovery import Bucket, put_into, recorded_bucket, rows_in, segment
+from tests.recovery_sources import FIRST, SECOND, audited, copied, keep
 
 
 @pytest.fixture(autouse=True)
 def no_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work"))
     monkeypatch.delenv("RLMM_BOOTSTRAP_SERVER", raising=False)
 
 
@@ -59,3 +61,24 @@ def test_an_answer_that_does_not_come_is_no_catalogue(tmp_path: Path, capsys: py
     assert run(["recover", "--storage", missing, "--layout", "aiven", "--output", str(tmp_path / "c")]) == 1
     assert "does not exist" in capsys.readouterr().err
     assert not (tmp_path / "c").exists()
+
+
+def test_the_work_folder_and_what_is_named_are_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bucket = Bucket()
+    bucket.copy(FIRST)
+    bucket.copy(SECOND)
+    storage = put_into(tmp_path / "bucket", bucket)
+    keep(tmp_path / "work", copied(FIRST, SECOND), at_ms=1_700_000_000_000)
+    audit = audited(tmp_path / "other", FIRST)
+    asked = ["recover", "--storage", storage, "--layout", "aiven", "--key-prefix", "kp/", "--audit", str(audit)]
+    assert run([*asked, "--output", str(tmp_path / "1")]) == 0
+    printed = capsys.readouterr().out
+    assert "of 2023-11-14 22:13:20 UTC; of 2 copied segments 2 have objects here" in printed
+    assert f"AUDIT {audit}: 1 segments that it calls deleted have objects here" in printed
+    assert [(row.kind, row.proved_by) for row in rows_in(str(tmp_path / "1"))] == [
+        ("DELETED", "MANIFEST"),
+        ("COPIED", "SNAPSHOT"),
+    ]
+    next((tmp_path / "work").rglob("*.snapshot")).write_bytes(b"?")
+    assert run([*asked, "--output", str(tmp_path / "2")]) == 4
+    assert "1 snapshots or audit logs could not be read" in capsys.readouterr().out

@@ -45,6 +45,7 @@ NOT_RUN = frozenset(
     {
         "SegmentRetentionOperator", "PublishRetentionPlanOperator", "TriggerDagRunOperator", "RemoteLogGoneSensor",
         "RestoreRemoteLogOperator", "CopyLogSegmentsOperator", "LeaderRetentionOperator",
+        "RecoverRemoteLogOperator",
     }
 )  # fmt: skip
 """What needs Spark, a broker or a scheduler, or waits; tests/system and tests/spark run the shipped ones."""

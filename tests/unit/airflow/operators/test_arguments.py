@@ -44,6 +44,7 @@ from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.leader_retention import LeaderRetentionOperator
 from airflow_provider_rlmm.operators.metadata import PublishRemoteLogMetadataOperator, ReadRemoteLogMetadataOperator
+from airflow_provider_rlmm.operators.recovery import RecoverRemoteLogOperator
 from airflow_provider_rlmm.operators.remote_log import RemoteLogReadOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 from airflow_provider_rlmm.operators.scrub import (
@@ -397,6 +398,20 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "was_not_deleted": [7, "orders", ["orders"], [7], True],
             "deleted": [7, "a\nb", ["/tmp"]],
             "lineages": [7, "orders", ["orders"], [7], True],
+            "rlmm_conn_id": [None, "", *TEXTS],
+        },
+    ),
+    (
+        RecoverRemoteLogOperator,
+        {"output_uri": "/nowhere"},
+        {
+            "output_uri": [None, "", *TEXTS],
+            "topics": ["orders", 7, [1], [""], {"a": 1}],
+            "cluster_id": [7, "a\nb", ["x"]],
+            "manifests_per_second": [*(i for i in INTEGERS if i != ""), 0],
+            "snapshots": ["/a.snapshot", ["a.snapshot"], [7]],
+            "audits": ["/audit", ["audit"], [7]],
+            "fail_on_problems": FLAGS,
             "rlmm_conn_id": [None, "", *TEXTS],
         },
     ),

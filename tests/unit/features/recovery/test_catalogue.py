@@ -12,7 +12,6 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import (
-    ConfigurationError,
     StorageAccessError,
     StorageRootError,
     StorageUnavailableError,
@@ -22,10 +21,9 @@ from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata,
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
-from airflow_provider_rlmm.core.storage.layouts import AivenLayout, LocalTieredStorageLayout
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.features.recovery.manifest_reads import MAX_FAILURES
-from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
+from airflow_provider_rlmm.features.recovery.segment_reads import MAX_FAILURES
 from tests.contracts.aiven_objects import AivenPacking
 from tests.recovery import (
     Bucket,
@@ -444,12 +442,6 @@ def test_a_storage_without_any_segment_needs_a_person() -> None:
     assert rows == []
     [problem] = made.problems()
     assert problem.startswith("no object of any segment was seen")
-
-
-def test_other_layouts_have_no_catalogue_yet() -> None:
-    storage = InMemoryRemoteStorageManager(LocalTieredStorageLayout())
-    with pytest.raises(ConfigurationError, match="has no catalogue yet"):
-        make_catalogue(storage, CatalogueRequest(storage_uri="memory:///", output="/nowhere"))
 
 
 def test_it_says_that_it_says_what_was_copied() -> None:

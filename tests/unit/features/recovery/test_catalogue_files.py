@@ -20,8 +20,9 @@ from airflow_provider_rlmm.core.plans.catalogue_document import (
 from airflow_provider_rlmm.core.runs import table_pairs
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.storage.stamps import Location
-from airflow_provider_rlmm.features.recovery.manifest_reads import ManifestReads
+from airflow_provider_rlmm.features.recovery.manifest_reads import Manifests
 from airflow_provider_rlmm.features.recovery.rules import KeyReading, ListedSegment
+from airflow_provider_rlmm.features.recovery.segment_reads import SegmentReads
 from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
 from tests.recovery import Bucket, kinds, rows_in, segment
 
@@ -153,12 +154,12 @@ def test_no_more_manifests_are_asked_for_ahead_than_are_read_at_once_and_no_fast
         return bucket.storage.fetch_object(key, start, end)
 
     pace = ByteQuota(10, clock=lambda: now[0], sleep=sleep)
-    reads = ManifestReads(fetch, bucket.layout, pace, StoragePatience(0.0), at_once=4)
+    reads = SegmentReads(Manifests(), fetch, bucket.layout, pace, StoragePatience(0.0), at_once=4)
     for number, _ in enumerate(reads.of(iter(listed_segments(bucket, 50))), 1):
         assert len(asked) <= number + 4
         if number == 20:
             break
-    single = ManifestReads(fetch, bucket.layout, pace, StoragePatience(0.0), at_once=1)
+    single = SegmentReads(Manifests(), fetch, bucket.layout, pace, StoragePatience(0.0), at_once=1)
     begun = now[0]
     assert len(list(single.of(listed_segments(bucket, 50)))) == 50
     assert now[0] - begun == pytest.approx(5.0, abs=0.2)
@@ -175,7 +176,7 @@ def test_a_storage_that_answers_late_is_asked_again() -> None:
         return bucket.storage.fetch_object(key, start, end)
 
     patience = StoragePatience(60.0, sleep=lambda _: None)
-    reads = ManifestReads(fetch, bucket.layout, ByteQuota(None), patience, at_once=1)
+    reads = SegmentReads(Manifests(), fetch, bucket.layout, ByteQuota(None), patience, at_once=1)
     [(_, said)] = reads.of(listed_segments(bucket, 1))
     assert said is not None
     assert kinds(bucket.rows()) == ["COPIED"]
