@@ -31,6 +31,7 @@ COLUMNS = (
     "core.records.fold.*",
     "core.segments.indexes.*",
     "core.segments.record_batches.*",
+    "core.segments.proof.*",
     "features.archiving.archive.*",
     "features.archiving.archive_documents",
     "features.archiving.archiver",
