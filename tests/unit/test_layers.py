@@ -35,6 +35,7 @@ COLUMNS = (
     "features.archiving.archive.*",
     "features.archiving.archive_documents",
     "features.archiving.archiver",
+    "features.contents.looking",
     "features.copying.copier",
     "features.copying.copy_effects",
     "features.copying.copy_preview",

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 __all__ = [
     "ArchiveError",
+    "ArchivedObjectError",
     "AuditError",
     "BlastRadiusError",
     "CatalogueError",
@@ -344,6 +345,10 @@ class HiddenCopiesError(StorageError):
 
 class StorageAccessError(StorageError):
     """Raised when authentication fails or the store forbids the call."""
+
+
+class ArchivedObjectError(StorageAccessError):
+    """Raised when an object lies in an archive tier: the store hands it out only after a person had it restored."""
 
 
 class StorageUnavailableError(StorageError):
