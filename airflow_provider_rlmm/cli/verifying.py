@@ -65,7 +65,14 @@ def verify(
         at_once=at_once,
     )
     with working() as shown, run.session(CleanerLimits(), shown) as session:
-        report = verify_contents(session, run.uri, run.name, request, shown.on_step)
+        report = verify_contents(
+            session,
+            run.uri,
+            run.name,
+            request,
+            shown.on_step,
+            on_foretold=lambda foretold: click.echo(f"rlmm: {foretold.in_words}", err=True),
+        )
     problems = list(report.problems())
     if invocation.output.as_json:
         invocation.output.document(json.loads(report.to_json()))

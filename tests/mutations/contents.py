@@ -14,8 +14,14 @@ _LINEAGE = "core/segments/proof/lineage.py"
 _WALK = "core/segments/proof/log_walk.py"
 _PROVING = "core/segments/proof/proving.py"
 
+_RULES = "features/contents/rules.py"
+_LOOKING = "features/contents/looking.py"
+_STEPS = "features/contents/steps.py"
+_REPORT = "features/contents/report_document.py"
+
 _VERIFIED = "features/copying/test_segment_verification.py::"
 _PROOFS = "core/segments/test_segment_proof.py::"
+_COMMAND = "cli/test_verify_command.py::"
 
 CONTENTS = [
     switched_off(
@@ -147,5 +153,67 @@ CONTENTS = [
         "if data is not None or index_type is IndexType.TRANSACTION:",
         "if True:",
         f"{_PROOFS}test_an_index_that_says_something_else_is_found",
+    ),
+    Mutation(
+        "contents",
+        "calls damage what was deleted meanwhile",
+        _STEPS,
+        "still = look.metadata.remote_log_segment_id.id in copied",
+        "still = True",
+        f"{_COMMAND}test_what_was_deleted_meanwhile_is_no_damage",
+    ),
+    Mutation(
+        "contents",
+        "judges what is missing by the log as it was before",
+        _STEPS,
+        "            self._topic.advance()\n            copied",
+        "            copied",
+        f"{_COMMAND}test_what_was_deleted_meanwhile_is_no_damage",
+    ),
+    switched_off(
+        _LOOKING,
+        "contents",
+        "calls damage what one look has shown",
+        "        if look.outcome is Outcome.DAMAGED:",
+        f"{_COMMAND}test_damage_on_the_way_is_looked_at_twice",
+    ),
+    Mutation(
+        "I21",
+        "ends green where the storage refused to hand out segments",
+        _RULES,
+        "return self in (Outcome.DAMAGED, Outcome.MISSING, Outcome.UNREAD)",
+        "return self in (Outcome.DAMAGED, Outcome.MISSING)",
+        f"{_COMMAND}test_what_cannot_be_judged_is_counted_and_never_called_right",
+    ),
+    switched_off(
+        _REPORT,
+        "I21",
+        "ends green where nothing could be looked at",
+        "        if self.chosen.segments and not self.looked_at.segments:",
+        f"{_COMMAND}test_where_nothing_could_be_looked_at_it_is_red",
+    ),
+    Mutation(
+        "I21",
+        "ends green where the log names segments of which nobody knows what they hold",
+        _STEPS,
+        "(unknown > 0, ",
+        "(False, ",
+        f"{_COMMAND}test_segments_whose_add_is_lost_are_said",
+    ),
+    Mutation(
+        "contents",
+        "fetches objects that lie in an archive tier",
+        _STEPS,
+        "settings.storage_class in ARCHIVE_TIERS",
+        "False",
+        f"{_COMMAND}test_of_a_connection_in_an_archive_tier_nothing_is_fetched",
+    ),
+    Mutation(
+        "contents",
+        "samples look at the same segments again",
+        _RULES,
+        "(looked_at_ms.get(segment, 0), self._drawn(segment))",
+        "(self._drawn(segment))",
+        f"{_COMMAND}test_samples_cover_all_in_turn",
     ),
 ]

@@ -13,6 +13,7 @@ from airflow_provider_rlmm.core.base.documents import LongText, Share, Text, pla
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, list_in_quotes
 from airflow_provider_rlmm.core.segments.proof.findings import DamageKind
+from airflow_provider_rlmm.features.contents.foretold import Foretold
 from airflow_provider_rlmm.features.contents.rules import Outcome
 
 CONTENTS_FORMAT: Final = 1
@@ -94,6 +95,7 @@ class ContentsReport:
     :param copied: all segments of these topics that the log calls copied.
     :param chosen: of them.
     :param outcomes: what became of those, each once.
+    :param foretold: what was said before of requests, bytes and cost.
     :param requests: reads of logs, indexes and manifests.
     :param fetched_bytes: bytes that they brought, unpacked.
     :param not_compared: index → segments of which nobody says where it lies.
@@ -119,6 +121,7 @@ class ContentsReport:
     copied: ContentsAmount
     chosen: ContentsAmount
     outcomes: Mapping[Annotated[str, value_of(Outcome)], ContentsAmount]
+    foretold: Foretold
     requests: int
     fetched_bytes: int
     not_compared: Mapping[Text, int]

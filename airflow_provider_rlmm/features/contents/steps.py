@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.plans.plan_files import write_document
+from airflow_provider_rlmm.core.plans.storage_classes import ARCHIVE_TIERS
 from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from airflow_provider_rlmm.features.contents.foretold import Foretold, foretell
 from airflow_provider_rlmm.features.contents.report_document import (
     CONTENTS_DOCUMENT,
     MAX_LISTED,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay
     from airflow_provider_rlmm.features.contents.chosen import CopiedSegments
     from airflow_provider_rlmm.features.contents.looking import Look
+    from airflow_provider_rlmm.features.contents.storage_source import PacedStorage
     from airflow_provider_rlmm.features.contents.tally import ContentsTally, Topic
 
 logger = logging.getLogger(__name__)
@@ -65,6 +69,7 @@ def verify_contents(
     request: ContentsRequest,
     on_step: OnStep = lambda *_: None,
     *,
+    on_foretold: Callable[[Foretold], object] = lambda _: None,
     patience: StoragePatience | None = None,
 ) -> ContentsReport:
     """
@@ -75,6 +80,7 @@ def verify_contents(
     :param name: of the run.
     :param request: what is asked for.
     :param on_step: told how far it is.
+    :param on_foretold: told what will be asked of the storage, before it is.
     :param patience: for how long a storage that does not answer is asked again.
     :return: the report, as it was written.
     :raises EventLogError: if the log cannot be read.
@@ -92,9 +98,17 @@ def verify_contents(
             manager, patience or StoragePatience(PATIENCE_S), ByteQuota(request.bytes_per_second), fetched
         )
         looks = read_last_looks(session.cluster_uri)
-        work = _Work(topic, request, looks)
+        work, settings = _Work(topic, request, looks), session.access.get_connection_settings()
+        foretold = foretell(work.sizes, manifests=manager.layout.name == AivenLayout.name, price=settings.read_price())
+        logger.info("%s", foretold.in_words)
+        on_foretold(foretold)
+        found = (
+            work.archived(settings.storage_class)
+            if settings.storage_class is not None and settings.storage_class in ARCHIVE_TIERS
+            else work.looks(storage, on_step)
+        )
         try:
-            for look in work.looks(storage, on_step):
+            for look in found:
                 work.tally.note(look)
                 if look.outcome.was_looked_at:
                     looks[look.metadata.remote_log_segment_id.id] = began_at_ms
@@ -115,6 +129,7 @@ def verify_contents(
             copied=sum((one.copied for one in topics), ContentsAmount()),
             chosen=sum((one.chosen for one in topics), ContentsAmount()),
             outcomes=tally.outcomes,
+            foretold=foretold,
             requests=fetched.requests,
             fetched_bytes=fetched.bytes,
             not_compared=dict(sorted(tally.not_compared.items())),
@@ -149,10 +164,13 @@ class _Work:
         copied: dict[Topic, ContentsAmount] = {}
         chosen: dict[Topic, ContentsAmount] = {}
         self._chosen = set[UUID]()
+        self.sizes: list[int] = []
         for key, rows in self.segments.by_topic().items():
             taken = request.choice.of_topic([segment for segment, _ in rows], looked_at_ms)
             copied[key] = ContentsAmount(len(rows), sum(size for _, size in rows))
-            chosen[key] = ContentsAmount(len(taken), sum(size for segment, size in rows if segment in taken))
+            sizes = [size for segment, size in rows if segment in taken]
+            chosen[key] = ContentsAmount(len(sizes), sum(sizes))
+            self.sizes += sizes
             self._chosen |= taken
         self.tally: ContentsTally = ContentsTally(copied, chosen)
 
@@ -160,7 +178,19 @@ class _Work:
         """Return all segments that the log calls copied now, of whatever topic."""
         return _copied_now(self._topic)
 
-    def looks(self, storage: object, on_step: OnStep) -> Iterator[Look]:
+    def archived(self, storage_class: str) -> Iterator[Look]:
+        """
+        Yield what is said of each chosen segment where nothing is fetched.
+
+        :param storage_class: an archive tier, in which the objects lie as the connection says.
+        """
+        from airflow_provider_rlmm.features.contents.looking import Look
+
+        why = f"the connection says that it lies in {storage_class}, an archive tier: nothing was fetched"
+        for one in self.segments.chosen(self._chosen):
+            yield Look(one.metadata, Outcome.ARCHIVED, why)
+
+    def looks(self, storage: PacedStorage, on_step: OnStep) -> Iterator[Look]:
         """
         Yield a look at each chosen segment; those that are not right come last, judged by the log as it is then.
 
@@ -169,7 +199,7 @@ class _Work:
         """
         from airflow_provider_rlmm.features.contents.looking import Looking
 
-        looking = Looking(storage, may_have_gaps=self._request.may_have_gaps, at_once=self._request.at_once)  # type: ignore[arg-type]
+        looking = Looking(storage, may_have_gaps=self._request.may_have_gaps, at_once=self._request.at_once)
         in_doubt: list[Look] = []
         for done, look in enumerate(looking.of(self.segments.chosen(self._chosen)), 1):
             on_step("looking at segments", done, len(self._chosen))

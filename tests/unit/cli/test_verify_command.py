@@ -14,6 +14,7 @@ import pytest
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.base.errors import ArchivedObjectError, EncryptedSegmentError, StorageAccessError
+from airflow_provider_rlmm.core.plans.prices import money
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
@@ -183,6 +184,7 @@ def test_what_cannot_be_judged_is_counted_and_never_called_right(
     ended, report = verify()
     assert (ended, counts(report)) == (code, {"RIGHT": 5, outcome: 1})
     assert report["segments"][0]["outcome"] == outcome
+    assert report["topics"][0]["needs_person"] == (code == 4)
 
 
 def test_where_nothing_could_be_looked_at_it_is_red(
@@ -201,7 +203,7 @@ def test_samples_cover_all_in_turn(world: TieredOrders, verify: Callable[..., tu
         change(world, segment, IndexType.OFFSET, None)
     seen = set()
     for _ in range(3):
-        code, report = verify("--share", "0.33")
+        code, report = verify("--share", "0.33", "--seed", "the same")
         assert (code, counts(report)) == (4, {"MISSING": 2})
         assert report["chosen"]["segments"] == 2
         seen |= {segment["segment_id"] for segment in report["segments"]}
@@ -226,3 +228,31 @@ def test_segments_whose_add_is_lost_are_said(
     code, report = verify()
     assert (code, counts(report)) == (4, {"RIGHT": 5})
     assert report["log_in_doubt"].startswith("1 segments are named")
+
+
+def test_requests_bytes_and_cost_are_said_before_anything_is_fetched(
+    world: TieredOrders, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prices = '{"STANDARD": {"per_gb_month": "0.023", "per_1000_reads": "0.4", "per_gb_read": "100"}}'
+    monkeypatch.setenv("RLMM_PRICES", prices)
+
+    said: list[str] = []
+
+    def encrypted(*_: object) -> bytes:
+        said.append(capsys.readouterr().err)
+        raise EncryptedSegmentError("encrypted")
+
+    monkeypatch.setattr(world.storage, "fetch_index", encrypted)
+    assert run(["verify", "--at-once", "1"]) == 4
+    size = sum(segment.segment_size_in_bytes for segment in world.segments)
+    cost = (42 * 400_000 + 500) // 1000 + round(size * 100_000_000 / 2**30)
+    assert "rlmm: 6 segments are looked at by about 42 reads of" in said[0]
+    assert f"costs {money(cost)}" in said[0]
+
+
+def test_of_a_connection_in_an_archive_tier_nothing_is_fetched(
+    world: TieredOrders, verify: Callable[..., tuple[int, Report]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RLMM_STORAGE_CLASS", "DEEP_ARCHIVE")
+    code, report = verify()
+    assert (code, counts(report), report["requests"]) == (4, {"ARCHIVED": 6}, 0)
