@@ -21,6 +21,7 @@ __all__ = [
     "ConfigurationError",
     "CopyCancelledError",
     "CopyRefusedError",
+    "DamagedContentsError",
     "DamagedObjectError",
     "DeletionRefusedError",
     "DocumentError",
@@ -399,6 +400,10 @@ class DamagedObjectError(RemoteLogError):
         super().__init__(message)
         self.location = location
         self.position = position
+
+
+class DamagedContentsError(RemoteLogError):
+    """Raised when a scrub of contents has found segments that need a person: damaged, missing, or not to be read."""
 
 
 class UnsupportedMessageFormatError(RemoteLogError):

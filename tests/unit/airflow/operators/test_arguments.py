@@ -39,6 +39,7 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
+from airflow_provider_rlmm.operators.contents import VerifyRemoteSegmentsOperator
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
@@ -393,6 +394,18 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "isolation_level": [None, "", "committed", "READ_COMMITTED", 1, True, []],
             "allow_incomplete": FLAGS,
             "bytes_per_second": [*(i for i in INTEGERS if i != ""), 0],
+            "rlmm_conn_id": [None, "", *TEXTS],
+        },
+    ),
+    (
+        VerifyRemoteSegmentsOperator,
+        {},
+        {
+            "topic": TEXTS,
+            "share": [None, "", "much", True, [], NAN, INF, -0.1, 1.1],
+            "allow_gaps": FLAGS,
+            "bytes_per_second": [*(i for i in INTEGERS if i != ""), 0],
+            "fail_on_damage": FLAGS,
             "rlmm_conn_id": [None, "", *TEXTS],
         },
     ),
