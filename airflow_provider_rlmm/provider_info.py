@@ -47,6 +47,7 @@ def get_provider_info() -> dict[str, Any]:
                 "leader_retention",
                 "dead_man",
                 "scrub",
+                "contents",
                 "remote_log",
                 "copying",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gzip
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -128,10 +128,19 @@ def transaction_index(entries: Sequence[tuple[int, int, int, int]]) -> bytes:
     return b"".join(struct.pack(">hqqqq", 0, *entry) for entry in entries)
 
 
-def producer_snapshot(entries: Sequence[tuple[int, int]], *, last_offset: int = 104) -> bytes:
-    """Return a producer snapshot; entries are producer id and first offset of the open transaction, or -1."""
+def producer_snapshot(
+    entries: Sequence[tuple[int, int]], *, last_offset: int = 104, last_offsets: Mapping[int, int] | None = None
+) -> bytes:
+    """
+    Return a producer snapshot.
+
+    :param entries: producer id and first offset of the open transaction, or -1.
+    :param last_offset: of each producer, for which ``last_offsets`` has none.
+    :param last_offsets: producer id → offset of its last record.
+    """
+    known = last_offsets or {}
     body = struct.pack(">i", len(entries)) + b"".join(
-        struct.pack(">qhiqiqiq", producer_id, 0, 4, last_offset, 4, 1_700_000_000_000, 3, since)
+        struct.pack(">qhiqiqiq", producer_id, 0, 4, known.get(producer_id, last_offset), 4, 1_700_000_000_000, 3, since)
         for producer_id, since in entries
     )
     return struct.pack(">hI", 1, crc32c(body)) + body

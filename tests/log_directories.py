@@ -104,7 +104,7 @@ class HandmadeDisk:
                 stem.with_suffix(".txnindex").write_bytes(transaction_index(transactions.aborted))
                 transactions.aborted = []
             offset = _last_offset(batches[-1]) + 1
-            snapshot = producer_snapshot(transactions.producers(), last_offset=offset - 1)
+            snapshot = producer_snapshot(transactions.producers(), last_offsets=transactions.last_offsets)
             (folder / f"{offset:020d}.snapshot").write_bytes(snapshot)
         for suffix in SUFFIXES:
             (folder / f"{offset:020d}{suffix}").touch()
@@ -149,20 +149,22 @@ class _Transactions:
     def __init__(self) -> None:
         self.aborted: list[tuple[int, int, int, int]] = []
         self._open: dict[int, int] = {}
-        self._known: set[int] = set()
+        self.last_offsets: dict[int, int] = {}
 
     def append(self, batch: Batch) -> None:
         if not batch.attributes & TRANSACTIONAL:
             return
         producer_id, offset = batch.producer_id, _first_offset(batch)
-        self._known.add(producer_id)
+        self.last_offsets.setdefault(producer_id, -1)
+        if not batch.attributes & CONTROL:
+            self.last_offsets[producer_id] = _last_offset(batch)
         if not batch.attributes & CONTROL:
             self._open.setdefault(producer_id, offset)
         elif (first := self._open.pop(producer_id, None)) is not None and batch.records[0].key == ABORT_KEY:
             self.aborted.append((producer_id, first, offset, min([*self._open.values(), offset + 1])))
 
     def producers(self) -> list[tuple[int, int]]:
-        return [(producer_id, self._open.get(producer_id, -1)) for producer_id in sorted(self._known)]
+        return [(producer_id, self._open.get(producer_id, -1)) for producer_id in sorted(self.last_offsets)]
 
 
 def _first_offset(batch: Batch) -> int:

@@ -117,12 +117,15 @@ class _Writer:
         self.open: dict[int, int] = {}
         self.aborted: list[tuple[int, int, int, int]] = []
         self.opened_at: list[dict[int, int]] = []  # open transactions behind each batch
+        self.written: dict[int, int] = {}  # producer → its last offset
+        self.written_at: list[dict[int, int]] = []  # the same behind each batch
         self.time_ms = BEGIN_MS
 
     def write(self, count: int) -> None:
         for _ in range(count):
             self._step()
             self.opened_at.append(dict(self.open))
+            self.written_at.append(dict(self.written))
 
     def _step(self) -> None:
         rng = self.rng
@@ -165,6 +168,8 @@ class _Writer:
             )
         )
         self.offset += len(records)
+        if producer_id >= 0:
+            self.written[producer_id] = self.offset - 1
 
     def _record(self, offset: int) -> Record:
         rng = self.rng
@@ -223,6 +228,7 @@ def _segment(writer: _Writer, first: int, behind: int, end: int, number: int) ->
         since += len(data)
     if newest[0] > (times[-1][0] if times else -1):
         times.append(newest)
+    written = writer.written_at[behind - 1]
     aborted = [entry for entry in writer.aborted if start <= entry[2] <= end]
     checkpoint = LeaderEpochCheckpoint(tuple(e for e in writer.epochs if e[1] <= end))
     metadata = RemoteLogSegmentMetadata(
@@ -241,7 +247,10 @@ def _segment(writer: _Writer, first: int, behind: int, end: int, number: int) ->
     indexes = {
         IndexType.OFFSET: offset_index(start, offsets),
         IndexType.TIMESTAMP: time_index(start, times),
-        IndexType.PRODUCER_SNAPSHOT: producer_snapshot(sorted(writer.opened_at[behind - 1].items())),
+        IndexType.PRODUCER_SNAPSHOT: producer_snapshot(
+            [(producer, writer.opened_at[behind - 1].get(producer, -1)) for producer in sorted(written)],
+            last_offsets=written,
+        ),
         IndexType.LEADER_EPOCH: checkpoint.to_text().encode(),
     }
     if aborted:

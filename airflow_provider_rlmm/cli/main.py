@@ -21,6 +21,7 @@ from airflow_provider_rlmm.cli import (
     retention,
     scrubbing,
     spark,
+    verifying,
     what_if,
 )
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
@@ -88,7 +89,20 @@ class _WaitingHandler(logging.Handler):
         _say("rlmm", self.format(record))
 
 
-_GROUPS = (reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, recovering, copying, spark)
+_GROUPS = (
+    reading,
+    remote_log,
+    retention,
+    what_if,
+    health,
+    cleaning,
+    archiving,
+    scrubbing,
+    verifying,
+    recovering,
+    copying,
+    spark,
+)
 for _command in (command for group in _GROUPS for command in group.COMMANDS):
     rlmm.add_command(_command)
 

@@ -10,7 +10,6 @@ _DISK = "features/copying/log_directory/disk.py"
 _PARTITION = "features/copying/log_directory/partition.py"
 _SNAPSHOT = "features/copying/log_directory/snapshot.py"
 _VERIFICATION = "features/copying/log_directory/verification.py"
-_ABORTED = "features/copying/log_directory/aborted_transactions.py"
 _TEXTS = "features/copying/log_directory/text_files.py"
 
 _DISKS = "features/copying/test_log_disk.py::"
@@ -116,64 +115,6 @@ LOG_DIRECTORIES = [
         "        chunk.headers.verify_checksums(chunk.data)\n",
         "",
         f"{_VERIFIED}test_a_damaged_log_is_named_with_its_position",
-    ),
-    switched_off(
-        _VERIFICATION,
-        "log directory",
-        "copies a segment behind which another is missing",
-        "        if self._next_offset != self._segment.next_offset:",
-        f"{_VERIFIED}test_a_lost_segment_file_is_a_gap",
-    ),
-    switched_off(
-        _VERIFICATION,
-        "log directory",
-        "copies a segment that has lost batches",
-        "        if (row := _first(headers.base_offset != expected)) is not None:",
-        f"{_VERIFIED}test_lost_batches_are_a_gap",
-    ),
-    Mutation(
-        "log directory",
-        "copies records of other leader epochs than the checkpoint's",
-        _VERIFICATION,
-        "(last != entry) | (self._epochs[entry] != headers.leader_epoch)",
-        "(last != entry)",
-        f"{_VERIFIED}test_another_lineage_is_refused",
-    ),
-    Mutation(
-        "log directory",
-        "copies an offset index that leads past records",
-        _VERIFICATION,
-        "            (base_offset[rows] > self._offset[self._next : end], ",
-        "            (base_offset[rows] < 0, ",
-        f"{_VERIFIED}test_a_flipped_bit_of_an_offset_index_is_refused_or_does_no_harm",
-    ),
-    switched_off(
-        _VERIFICATION,
-        "log directory",
-        "copies a time index that does not know the highest timestamp",
-        "        if last_ms != max(highest_ms, NO_TIMESTAMP):",
-        f"{_VERIFIED}test_a_cut_is_refused_or_only_makes_a_reader_begin_earlier",
-    ),
-    switched_off(
-        _VERIFICATION,
-        "log directory",
-        "copies the producer snapshot of another segment",
-        "        if known >= segment.next_offset:",
-        f"{_VERIFIED}test_a_snapshot_of_another_segment_is_refused",
-    ),
-    switched_off(
-        _ABORTED,
-        "log directory",
-        "copies a transaction index that has lost an aborted transaction",
-        "        if lost:",
-        f"{_VERIFIED}test_a_transaction_index_that_is_lost_is_refused",
-    ),
-    switched_off(
-        _ABORTED,
-        "log directory",
-        "copies a transaction index that begins too late",
-        "    if found.first_offset is not None and found.first_offset != entry.first_offset:",
-        f"{_VERIFIED}test_a_transaction_index_that_tells_something_else_is_refused",
     ),
     Mutation(
         "log directory",

@@ -13,6 +13,7 @@ from tests.mutations.brokers import BROKERS
 from tests.mutations.catalogued import CATALOGUED
 from tests.mutations.clocks import CLOCKS
 from tests.mutations.command import COMMAND
+from tests.mutations.contents import CONTENTS
 from tests.mutations.copying import COPYING
 from tests.mutations.documents import FORMS
 from tests.mutations.eras import ERAS
@@ -79,6 +80,7 @@ MUTATIONS = [
     *COPYING,
     *WHOLE_RECORDS,
     *LOG_DIRECTORIES,
+    *CONTENTS,
     *READING,
     *ANSWERS,
     *BROKERS,

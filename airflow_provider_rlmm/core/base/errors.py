@@ -12,6 +12,7 @@ from typing import ClassVar
 
 __all__ = [
     "ArchiveError",
+    "ArchivedObjectError",
     "AuditError",
     "BlastRadiusError",
     "CatalogueError",
@@ -20,6 +21,7 @@ __all__ = [
     "ConfigurationError",
     "CopyCancelledError",
     "CopyRefusedError",
+    "DamagedContentsError",
     "DamagedObjectError",
     "DeletionRefusedError",
     "DocumentError",
@@ -346,6 +348,10 @@ class StorageAccessError(StorageError):
     """Raised when authentication fails or the store forbids the call."""
 
 
+class ArchivedObjectError(StorageAccessError):
+    """Raised when an object lies in an archive tier: the store hands it out only after a person had it restored."""
+
+
 class StorageUnavailableError(StorageError):
     """Raised when the store does not answer, throttles or fails in a way that may pass."""
 
@@ -394,6 +400,10 @@ class DamagedObjectError(RemoteLogError):
         super().__init__(message)
         self.location = location
         self.position = position
+
+
+class DamagedContentsError(RemoteLogError):
+    """Raised when a scrub of contents has found segments that need a person: damaged, missing, or not to be read."""
 
 
 class UnsupportedMessageFormatError(RemoteLogError):

@@ -41,7 +41,8 @@ EXAMPLE: Final = '{"STANDARD": {"per_gb_month": "0.023"}}'
 
 MIN_DAYS: Final = "min_days"
 MIN_OBJECT_BYTES: Final = "min_object_bytes"
-_PRICES: Final = ("per_gb_month", "per_1000_requests")
+_READS: Final = ("per_1000_reads", "per_gb_read")
+_PRICES: Final = ("per_gb_month", "per_1000_requests", *_READS)
 _MINIMUMS: Final = {MIN_DAYS: 3_650, MIN_OBJECT_BYTES: 2**30}
 # A template renders a small number as 1e-05.
 _SPELLED: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,19})?(e-?[0-9]{1,2})?", re.ASCII)
@@ -127,6 +128,47 @@ class ClassPrice:
     micros_per_1000_requests: int | None
     min_days: int | None
     min_object_bytes: int | None
+    micros_per_1000_reads: int | None = None
+    micros_per_gb_read: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPrice:
+    """
+    What reading objects costs.
+
+    :param micros_per_1000_reads: what 1,000 requests that read cost, in millionths of a unit of money.
+    :param micros_per_gb_read: what 2^30 bytes cost that are retrieved and brought here, in millionths.
+    """
+
+    micros_per_1000_reads: int = 0
+    micros_per_gb_read: int = 0
+
+    def of(self, requests: int, read_bytes: int) -> int:
+        """
+        Return what reads cost, in millionths, rounded to the nearest.
+
+        :param requests: how many there are.
+        :param read_bytes: what they bring.
+        """
+        by_request = (requests * self.micros_per_1000_reads + 500) // 1000
+        return by_request + (read_bytes * self.micros_per_gb_read + GIGABYTE // 2) // GIGABYTE
+
+
+def read_price(prices: str | None, storage_class: str | None) -> ReadPrice | None:
+    """
+    Return what reading costs, as the connection says of the class; ``None`` where it says nothing of it.
+
+    :param prices: of the connection, as :func:`read_prices` reads it; ``None`` where it says none.
+    :param storage_class: that the connection names; ``None``: the one that has a price, if it is the only one.
+    :raises ConfigurationError: if prices cannot be read.
+    """
+    named = {} if prices is None else read_prices("prices", prices)
+    name = storage_class or (next(iter(named)) if len(named) == 1 else None)
+    said = named.get(name) if name is not None else None
+    if said is None or (said.micros_per_1000_reads is None and said.micros_per_gb_read is None):
+        return None
+    return ReadPrice(said.micros_per_1000_reads or 0, said.micros_per_gb_read or 0)
 
 
 def read_prices(name: str, value: object) -> Mapping[str, ClassPrice]:
@@ -134,8 +176,8 @@ def read_prices(name: str, value: object) -> Mapping[str, ClassPrice]:
     Read the prices of storage classes.
 
     :param name: of the setting, for the error.
-    :param value: a JSON object: storage class → ``per_gb_month`` and, if wanted, ``per_1000_requests``, ``min_days`` and
-        ``min_object_bytes``.
+    :param value: a JSON object: storage class → ``per_gb_month`` and, if wanted, ``per_1000_requests``, ``per_1000_reads``,
+        ``per_gb_read``, ``min_days`` and ``min_object_bytes``.
     :raises ConfigurationError: naming what is wrong.
     """
     allowed = f"a JSON object such as {EXAMPLE}"
@@ -166,6 +208,7 @@ def _class_price(name: str, said: Any) -> ClassPrice:
         None if requests is None else price_micros(f"{name}.per_1000_requests", requests),
         said.get(MIN_DAYS),
         said.get(MIN_OBJECT_BYTES),
+        *(None if said.get(reads) is None else price_micros(f"{name}.{reads}", said[reads]) for reads in _READS),
     )
 
 

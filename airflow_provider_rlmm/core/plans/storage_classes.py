@@ -64,6 +64,9 @@ KNOWN_CLASSES: Final[Mapping[str, KnownClass]] = {
 }
 """Name as the store has it → what its service documents. Capitals count: ``ARCHIVE`` is Google's, ``Archive`` Azure's."""
 
+ARCHIVE_TIERS: Final = frozenset({"GLACIER", "DEEP_ARCHIVE", "ARCHIVE", "Archive"})
+"""Classes whose objects have to be restored before they can be read; of Google Cloud Storage those that cost most to read."""
+
 
 def check_name(setting: str, name: str) -> None:
     """

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.base.file_systems import local_path
 from airflow_provider_rlmm.core.base.store_uris import is_below, read_store_uri, refuse_secrets_in_uri
 from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.plans import limits
-from airflow_provider_rlmm.core.plans.prices import StoragePrice, check_prices, storage_price
+from airflow_provider_rlmm.core.plans.prices import ReadPrice, StoragePrice, check_prices, read_price, storage_price
 from airflow_provider_rlmm.core.runs import connection_fields as declared
 from airflow_provider_rlmm.core.world.catalogue_leave import topics_of
 from airflow_provider_rlmm.core.world.hold import Hold
@@ -57,8 +57,9 @@ class RemoteLogSettings:
     :param storage_class: in which class the objects of segments lie, as the store names it: no listing tells it. ``None``:
         the one of ``prices``, where they name one alone.
     :param prices: a JSON object, or the text of one: storage class → ``per_gb_month``, what 2^30 bytes cost in a month, and,
-        if wanted, ``per_1000_requests``, what 1,000 requests that list cost, ``min_days``, for how long an object is paid for
-        at least, and ``min_object_bytes``, as how large. ``None``: no cost is told, or that of ``price_per_gb_month``.
+        if wanted, ``per_1000_requests``, what 1,000 requests that list cost, ``per_1000_reads``, what 1,000 that read cost,
+        ``per_gb_read``, what 2^30 bytes cost that are read, ``min_days``, for how long an object is paid for at least, and
+        ``min_object_bytes``, as how large. ``None``: no cost is told, or that of ``price_per_gb_month``.
     :param clock_topic: topic with LogAppendTime; a record is written to it to read a broker's clock. ``None``: an offset is
         committed instead.
     :param hold: topics that are never touched: names, patterns with ``*`` and ``?``, and topic ids, separated by commas.
@@ -132,6 +133,14 @@ class RemoteLogSettings:
         :raises ConfigurationError: if prices cannot be read.
         """
         return storage_price(self.prices, self.storage_class, of_run=of_run, otherwise=otherwise)
+
+    def read_price(self) -> ReadPrice | None:
+        """
+        Return what reading objects costs, ``None`` where nobody has said it.
+
+        :raises ConfigurationError: if prices cannot be read.
+        """
+        return read_price(self.prices, self.storage_class)
 
     def required_storage_uri(self) -> str:
         """

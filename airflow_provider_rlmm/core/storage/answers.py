@@ -51,6 +51,9 @@ _REMEDIES: Final = {
 _REDIRECT: Final = "Received redirect without LOCATION"
 """What obstore says of a 301 whose answer names no address, as S3's for a bucket of another region does."""
 
+_ARCHIVED_CODES: Final = frozenset({"InvalidObjectState", "BlobArchived", "BlobBeingRehydrated"})  # of S3, of Azure
+_ARCHIVED_WORDS: Final = "not permitted on an archived blob"  # of Azure, where obstore hands on the words only
+
 _NOT_DONE_HERE: Final = frozenset({"NotImplemented", "MethodNotAllowed"})
 
 _NO_NAME: Final = "Encountered object with invalid path"
@@ -102,6 +105,12 @@ def is_full(text: str) -> bool:
     """Tell whether a store has no room left, so that somebody must make some."""
     codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
     return status_of(text) == "507" or _FULL.search(text) is not None or not codes.isdisjoint(_FULL_CODES)
+
+
+def is_archived(text: str) -> bool:
+    """Tell whether a store says that an object lies in an archive tier and must be restored before it can be read."""
+    codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
+    return not codes.isdisjoint(_ARCHIVED_CODES) or _ARCHIVED_WORDS in text
 
 
 def remedy_of(text: str) -> str | None:

@@ -23,6 +23,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from airflow_provider_rlmm.core.base.errors import (
+    ArchivedObjectError,
     RemoteObjectNotFoundError,
     StorageAccessError,
     StorageError,
@@ -33,6 +34,7 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.base.local_writing import FULL_ERRNOS
 from airflow_provider_rlmm.core.storage.answers import (
     blob_remedy_of,
+    is_archived,
     is_busy,
     is_full,
     key_of_refusal,
@@ -358,6 +360,8 @@ class _ObstoreCalls:
             text = safe_text(e, self._secrets)
             kind = _error_class(e, missing)
             remedy = remedy_of(str(e)) if kind is StorageAccessError else None
+            if kind is ArchivedObjectError:
+                remedy = "it lies in an archive tier: have the store restore it first"
             if kind is StorageFullError:
                 remedy = "make room in the storage, then run again"
             raise kind(f"cannot {action}: {text}{'' if remedy is None else f'; {remedy}'}") from None
@@ -396,6 +400,8 @@ def _error_class(error: Exception, missing: type[StorageError]) -> type[StorageE
 
     if (isinstance(error, OSError) and error.errno in FULL_ERRNOS) or is_full(str(error)):
         return StorageFullError
+    if is_archived(str(error)):
+        return ArchivedObjectError
     # A failing listing is a generic error to obstore, whatever the store's answer was.
     status = status_of(str(error))
     if isinstance(error, FileNotFoundError) or status == "404":

@@ -39,6 +39,7 @@ from airflow_provider_rlmm.operators.cleaner import (
     ReportRemoteLogCleanupOperator,
 )
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
+from airflow_provider_rlmm.operators.contents import VerifyRemoteSegmentsOperator
 from airflow_provider_rlmm.operators.copying import CopyLogSegmentsOperator
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
@@ -412,6 +413,18 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "snapshots": ["/a.snapshot", ["a.snapshot"], [7]],
             "audits": ["/audit", ["audit"], [7]],
             "fail_on_problems": FLAGS,
+            "rlmm_conn_id": [None, "", *TEXTS],
+        },
+    ),
+    (
+        VerifyRemoteSegmentsOperator,
+        {},
+        {
+            "topic": TEXTS,
+            "share": [None, "", "much", True, [], NAN, INF, -0.1, 1.1],
+            "allow_gaps": FLAGS,
+            "bytes_per_second": [*(i for i in INTEGERS if i != ""), 0],
+            "fail_on_damage": FLAGS,
             "rlmm_conn_id": [None, "", *TEXTS],
         },
     ),

@@ -11,29 +11,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import ProducerSnapshot
 from airflow_provider_rlmm.core.segments.indexes.transaction_index import AbortedTransaction, TransactionIndex
+from airflow_provider_rlmm.core.segments.proof.findings import DamageKind, Finding, Report
 from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import Data
 from airflow_provider_rlmm.core.segments.record_batches.control import ControlRecordType, read_markers
 from airflow_provider_rlmm.core.segments.record_batches.headers import BatchHeaders
-from airflow_provider_rlmm.features.copying.log_directory.partition import LogSegment
-from airflow_provider_rlmm.features.copying.log_directory.regular_files import read_index
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 
 _ENTRY_BYTES: Final = 34
 
 
 @dataclass(slots=True)
-class _Open:
+class OpenTransaction:
     """
     A transaction that is not decided.
 
-    :param first_offset: its first offset, ``None`` where it lies before all that is known.
+    :param first_offset: its first offset, ``None`` where it may lie before all that is known.
     :param sure: whether the broker knows of it: below the log start offset it may have forgotten.
+    :param at_most: the first of its offsets that was seen, ``None`` where none was.
     """
 
     first_offset: int | None
     sure: bool
+    at_most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class _Aborted:
 
     sure: bool
     first_offset: int | None
+    at_most: int | None
     last_stable_offset: int | None
 
 
@@ -49,17 +51,16 @@ class AbortedTransactionsCheck:
     """
     Follows the transactions of a log, and compares them with its transaction index.
 
-    :param segment: the segment.
     :param log_start_offset: the first offset that the broker remembers for sure.
     :param before: the producers where the segment begins; ``None`` where nobody knows them.
     """
 
-    def __init__(self, segment: LogSegment, *, log_start_offset: int, before: ProducerSnapshot | None) -> None:
-        self._segment = segment
+    def __init__(self, *, log_start_offset: int, before: ProducerSnapshot | None) -> None:
         self._log_start_offset = log_start_offset
         self._all_known = before is not None
-        self._open = {
-            state.producer_id: _Open(state.open_since_offset, True)
+        self._ended: set[int] = set()  # producers of which a transaction has ended here: the next one begins here
+        self._open: dict[int, OpenTransaction] = {
+            state.producer_id: OpenTransaction(state.open_since_offset, True)
             for state in (before.producers if before is not None else ())
             if state.open_since_offset is not None
         }
@@ -84,12 +85,16 @@ class AbortedTransactionsCheck:
     def _write(self, producer_id: int, offset: int) -> None:
         remembered = offset >= self._log_start_offset
         if (opened := self._open.get(producer_id)) is None:
-            self._open[producer_id] = _Open(offset if remembered and self._all_known else None, remembered)
+            begins_here = self._all_known or producer_id in self._ended
+            self._open[producer_id] = OpenTransaction(
+                offset if remembered and begins_here else None, remembered, offset if remembered else None
+            )
         else:
             opened.sure |= remembered
 
     def _decide(self, producer_id: int, offset: int, *, aborted: bool) -> None:
         opened = self._open.pop(producer_id, None)
+        self._ended.add(producer_id)
         if not aborted:
             return
         others = [other.first_offset for other in self._open.values()]
@@ -97,38 +102,51 @@ class AbortedTransactionsCheck:
         self._aborted[producer_id, offset] = _Aborted(
             sure=opened is not None and opened.sure,
             first_offset=None if opened is None else opened.first_offset,
+            at_most=None if opened is None else opened.at_most,
             last_stable_offset=min([*known, offset + 1]) if self._all_known and len(known) == len(others) else None,
         )
 
-    def finish(self) -> None:
-        """
-        Compare.
+    @property
+    def count(self) -> int:
+        """How many end markers of aborted transactions were seen."""
+        return len(self._aborted)
 
-        :raises DamagedObjectError: if the index names what was not aborted in this segment, leaves out what was, or tells
-            of it something else than the log.
+    @property
+    def all_known(self) -> bool:
+        """Whether the producers are known where the segment begins."""
+        return self._all_known
+
+    def undecided(self) -> dict[int, OpenTransaction]:
+        """Return the producers whose transactions are open behind the last batch."""
+        return dict(self._open)
+
+    def compare(self, index: TransactionIndex, size_in_bytes: int, report: Report) -> None:
         """
-        file = self._segment.transaction_index
-        location = str(self._segment.log.path.with_suffix(".txnindex"))
-        data = b"" if file is None else read_index(file.path)
-        index = TransactionIndex.parse(data, base_offset=self._segment.base_offset, location=location)
+        Compare with the index.
+
+        :param index: the transaction index; one without entries where there is none.
+        :param size_in_bytes: of it.
+        :param report: takes it where the index names what was not aborted in this segment, leaves out what was, or tells of
+            it something else than the log.
+        """
+        left = dict(self._aborted)
         for row, entry in enumerate(index.aborted):
-            found = self._aborted.pop((entry.producer_id, entry.last_offset), None)
+            found = left.pop((entry.producer_id, entry.last_offset), None)
             if reason := _why_wrong(entry, found):
-                position = row * _ENTRY_BYTES
-                raise DamagedObjectError(
-                    f"{location} is damaged at byte {position}: producer {entry.producer_id} {reason}",
-                    location,
-                    position,
-                )
-        lost = [key for key, found in self._aborted.items() if found.sure]
-        if lost:
-            producer_id, offset = min(lost, key=lambda key: key[1])
-            raise DamagedObjectError(
-                f"{location} does not name the transaction that producer {producer_id} has aborted at offset {offset}:"
-                " readers would be shown its records. Copy the segment from another replica's disk",
-                location,
-                len(data),
+                why = f"producer {entry.producer_id} {reason}"
+                report(_finding(row * _ENTRY_BYTES, entry.last_offset, why, str(entry)))
+        for producer_id, offset in sorted((key for key, found in left.items() if found.sure), key=lambda key: key[1]):
+            why = (
+                f"it does not name the transaction that producer {producer_id} has aborted at offset {offset}: readers "
+                "would be shown its records"
             )
+            report(_finding(size_in_bytes, offset, why, ""))
+
+
+def _finding(position: int, offset: int, why: str, seen: str) -> Finding:
+    return Finding(
+        kind=DamageKind.INDEX, part=IndexType.TRANSACTION, position=position, offset=offset, seen=seen, why=why
+    )
 
 
 def _why_wrong(entry: AbortedTransaction, found: _Aborted | None) -> str | None:
@@ -136,6 +154,8 @@ def _why_wrong(entry: AbortedTransaction, found: _Aborted | None) -> str | None:
         return f"has aborted no transaction at offset {entry.last_offset}"
     if found.first_offset is not None and found.first_offset != entry.first_offset:
         return f"has begun the transaction at offset {found.first_offset}, not {entry.first_offset}"
+    if found.at_most is not None and found.at_most < entry.first_offset:
+        return f"has written in the transaction at offset {found.at_most}, before {entry.first_offset}"
     if found.last_stable_offset is not None and found.last_stable_offset != entry.last_stable_offset:
         return f"has left the last stable offset {found.last_stable_offset}, not {entry.last_stable_offset}"
     return None
