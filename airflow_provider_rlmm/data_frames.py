@@ -14,24 +14,33 @@ numpy, pyarrow, obstore and google-crc32c.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider_rlmm.cli.catalogues import open_catalogue
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output, working
-from airflow_provider_rlmm.cli.runs import open_session
+from airflow_provider_rlmm.cli.runs import begin_without_cluster, open_session
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.values import moment_ms, refused
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
-from airflow_provider_rlmm.features.reading.cutting import PIECE_BYTES, TopicInPieces, cut_into_pieces
+from airflow_provider_rlmm.features.reading.cutting import (
+    PIECE_BYTES,
+    TopicInPieces,
+    cut_catalogued_into_pieces,
+    cut_into_pieces,
+)
 from airflow_provider_rlmm.features.retention.spark.frames import time_of
 from airflow_provider_rlmm.features.retention.spark.java_client import require_driver
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
 
 __all__ = ["remote_log_records"]
 
@@ -59,6 +68,10 @@ def remote_log_records(
     allow_incomplete: bool = False,
     bytes_per_second: int | None = None,
     piece_bytes: int = PIECE_BYTES,
+    catalogue: str | None = None,
+    was_not_deleted: Collection[str] = (),
+    deleted: str | None = None,
+    lineages: Collection[str] = (),
 ) -> DataFrame:
     """
     Return a DataFrame with one row for each record that remote storage has of a topic, as of now.
@@ -90,6 +103,11 @@ def remote_log_records(
         the same.
     :param bytes_per_second: the most that each task fetches in a second.
     :param piece_bytes: about how many bytes of segments a task reads.
+    :param catalogue: folder of a catalogue, in the place of the cluster, which is not asked then. The setting
+        ``allow_catalogue`` must name the topic; what a person should decide is refused.
+    :param was_not_deleted: with ``catalogue``: topic ids of which a person knows that they were not deleted.
+    :param deleted: with ``catalogue``: file with ids of topics and segments that were erased, one a line; never read.
+    :param lineages: with ``catalogue``: ids of segments; a user partition is read by the lineage that its one keeps.
     :raises ConfigurationError: for a session of Spark Connect, executors that lack something, and settings that are missing
         or not understood.
     :raises OffsetNotInRemoteLogError: if some of the range is not in remote storage.
@@ -112,20 +130,79 @@ def remote_log_records(
     for name, number in (("bytes_per_second", bytes_per_second), ("piece_bytes", piece_bytes)):
         if number is not None and number <= 0:
             raise refused(name, number, "a number above 0")
+    if catalogue is None and (was_not_deleted or deleted or lineages):
+        raise ConfigurationError("was_not_deleted, deleted and lineages are about a catalogue: name it, too")
     require_executors(spark)
+    asked = None
+    if catalogue is not None:
+        from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
+
+        asked = CatalogueAsked(uri=catalogue, was_not_deleted=was_not_deleted, deleted=deleted, lineages=lineages)
     invocation = Invocation(settings, store_options, Output(as_json=True))
-    with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
-        source = cut_into_pieces(
-            session,
-            topic,
-            partitions=partitions,
-            wanted=wanted,
-            isolation=ReadIsolation(isolation_level),
-            allow_incomplete=allow_incomplete,
-            piece_bytes=piece_bytes,
-            bytes_per_second=bytes_per_second,
-        )
+    how = Cutting(wanted, ReadIsolation(isolation_level), allow_incomplete, piece_bytes, bytes_per_second)
+    source = cut_topic(invocation, "data-frame", topic, None if partitions is None else (*partitions,), how, asked)
     return frame_of(spark, source)
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """What is read of each partition, and how; see :func:`remote_log_records`."""
+
+    wanted: ReadRange
+    isolation: ReadIsolation
+    allow_incomplete: bool
+    piece_bytes: int
+    bytes_per_second: int | None
+
+
+def cut_topic(
+    invocation: Invocation,
+    what: str,
+    topic: str,
+    partitions: tuple[int, ...] | None,
+    how: Cutting,
+    catalogue: CatalogueAsked | None,
+) -> TopicInPieces:
+    """
+    Cut what is wanted of a topic into pieces.
+
+    :param invocation: where cluster and storage are.
+    :param what: is done with them, for the audit log of reads from a catalogue.
+    :param topic: its name or its id.
+    :param partitions: of the topic, ``None`` for all.
+    :param how: what is read of each.
+    :param catalogue: in the place of the cluster; what a person should decide is refused.
+    """
+    if catalogue is None:
+        with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
+            return cut_into_pieces(
+                session,
+                topic,
+                partitions=partitions,
+                wanted=how.wanted,
+                isolation=how.isolation,
+                allow_incomplete=how.allow_incomplete,
+                piece_bytes=how.piece_bytes,
+                bytes_per_second=how.bytes_per_second,
+            )
+    log = open_catalogue(
+        invocation,
+        replace(catalogue, or_doubtful=False),
+        begin_without_cluster(invocation, what),
+        topic,
+        partitions,
+        wanted=how.wanted,
+        isolation=how.isolation,
+    )
+    return cut_catalogued_into_pieces(
+        invocation.storage_access(),
+        log,
+        wanted=how.wanted,
+        isolation=how.isolation,
+        allow_incomplete=how.allow_incomplete,
+        piece_bytes=how.piece_bytes,
+        bytes_per_second=how.bytes_per_second,
+    )
 
 
 def require_executors(spark: SparkSession) -> None:

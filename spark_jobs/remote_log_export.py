@@ -22,16 +22,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from airflow_provider_rlmm.cli.catalogues import with_catalogue
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
-from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.remote_log import with_range
-from airflow_provider_rlmm.cli.runs import open_session
 from airflow_provider_rlmm.core.base.errors import RemoteLogError
-from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
-from airflow_provider_rlmm.data_frames import require_executors
-from airflow_provider_rlmm.features.reading.cutting import PIECE_BYTES, cut_into_pieces
+from airflow_provider_rlmm.data_frames import Cutting, cut_topic, require_executors
+from airflow_provider_rlmm.features.reading.cutting import PIECE_BYTES
 from airflow_provider_rlmm.features.reading.export_steps import plan_export
 from airflow_provider_rlmm.features.retention.spark.java_client import require_driver
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
@@ -39,6 +37,7 @@ from airflow_provider_rlmm.features.retention.spark.package import build_py_file
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
     from airflow_provider_rlmm.features.reading.export_steps import Export
     from airflow_provider_rlmm.features.reading.parquet import WrittenRecords
 
@@ -92,6 +91,7 @@ def _last_word(message: str) -> str:
     show_default=True,
     help="About how many bytes of segments one task exports.",
 )
+@with_catalogue
 @with_storage
 def main(
     invocation: Invocation,
@@ -103,21 +103,14 @@ def main(
     bytes_per_second: int | None,
     output: str,
     piece_bytes: int,
+    catalogue: CatalogueAsked | None,
 ) -> None:
     """Export records of a topic from remote storage into Parquet, one Spark task for each piece."""
     with _spark() as spark:
         require_executors(spark)
-        with working() as shown, open_session(invocation, CleanerLimits(), shown) as session:
-            source = cut_into_pieces(
-                session,
-                topic,
-                partitions=None if partition is None else [partition],
-                wanted=wanted,
-                isolation=isolation,
-                allow_incomplete=allow_incomplete,
-                piece_bytes=piece_bytes,
-                bytes_per_second=bytes_per_second,
-            )
+        partitions = None if partition is None else (partition,)
+        how = Cutting(wanted, isolation, allow_incomplete, piece_bytes, bytes_per_second)
+        source = cut_topic(invocation, NAME, topic, partitions, how, catalogue)
         export = plan_export(source, output)
         document = export.end(export_pieces(spark, export))
     invocation.output.document({name: value for name, value in document.items() if name != "files"})

@@ -17,13 +17,14 @@ from confluent_kafka import Producer
 
 import airflow_provider_rlmm
 from airflow_provider_rlmm import data_frames
-from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError
+from airflow_provider_rlmm.core.base.errors import CatalogueError, ConfigurationError, OffsetNotInRemoteLogError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.data_frames import remote_log_records
 from airflow_provider_rlmm.features.reading.pieces import ROWS
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 from dev import tiering
 from dev.broker import LocalKafka
+from tests.catalogued import CLUSTER, ID, CataloguedTopic, files_of
 from tests.exporting import Exported
 from tests.integration.copying.writing import TIMEOUT_S, read_records
 from tests.kafka_log import Batch, Record
@@ -57,6 +58,29 @@ def as_read(exported: Exported, partition: int, start: int, end: int) -> list[di
     of_all = {"cluster_id": "cluster-1", "topic_id": kafka_uuid_str(ORDERS[0].topic_id), "topic": "orders"}
     read = exported.as_read(partition, start, end).to_pylist()
     return [{**of_all, "partition": partition, "timestamp_ms": row.pop("timestamp"), **row} for row in read]
+
+
+@pytest.mark.spark
+def test_a_topic_of_a_lost_cluster_is_read_by_a_catalogue(tmp_path: Path, spark: SparkSession) -> None:
+    topic = CataloguedTopic(tmp_path, *(files_of(number, 30 * number) for number in range(3)))
+    settings = {
+        "storage_uri": topic.storage_uri,
+        "layout": "aiven",
+        "key_prefix": "kp/",
+        "work_uri": str(tmp_path / "work"),
+        "allow_catalogue": "orders",
+    }
+    catalogue = topic.recover()
+    frame = remote_log_records(
+        spark, ID, settings, catalogue=catalogue, was_not_deleted=[ID], start_time=START_MS + 7_000, piece_bytes=1
+    )
+    assert [row["offset"] for row in rows_of(frame)] == list(range(7, 90))
+    assert {(row["cluster_id"], row["topic_id"]) for row in rows_of(frame)} == {(CLUSTER, ID)}
+    assert len(topic.audit()) == 1
+    with pytest.raises(CatalogueError, match="nothing excludes that"):
+        remote_log_records(spark, ID, settings, catalogue=catalogue)
+    with pytest.raises(ConfigurationError, match="are about a catalogue"):
+        remote_log_records(spark, ID, settings, was_not_deleted=[ID])
 
 
 @pytest.mark.spark

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of, value_of
 from airflow_provider_rlmm.core.base.errors import CatalogueError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
-from airflow_provider_rlmm.core.plans.catalogue_rows import RowKind
+from airflow_provider_rlmm.core.plans.catalogue_rows import RECOVER_AGAIN, RowKind
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 
 CATALOGUE_FORMAT: Final = 1
@@ -35,8 +35,6 @@ SAYS: Final = (
     "State and custom metadata of a segment are in none of its objects: they are unknown.",
 )
 """What a reader of a catalogue has to know."""
-
-RECOVER_AGAIN: Final = "recover again"
 
 
 class ClusterIdFrom(StrEnum):

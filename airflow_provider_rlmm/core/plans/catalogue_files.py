@@ -15,10 +15,9 @@ from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.catalogue_document import (
     CATALOGUE_DOCUMENT,
     CATALOGUE_TABLE,
-    RECOVER_AGAIN,
     Catalogue,
 )
-from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow
+from airflow_provider_rlmm.core.plans.catalogue_rows import RECOVER_AGAIN, CatalogueRow
 from airflow_provider_rlmm.core.plans.catalogue_table import ROWS_AS_OBJECTS, rows_of
 from airflow_provider_rlmm.core.plans.plan_files import read_document
 

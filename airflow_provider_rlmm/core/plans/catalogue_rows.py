@@ -8,6 +8,9 @@ from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
+RECOVER_AGAIN: Final = "recover again"
+"""What helps where a catalogue is not, or no more, what lies in storage."""
+
 
 class RowKind(StrEnum):
     """What a row is. Every object that was listed is in exactly one row, or in the count of what was not asked for."""

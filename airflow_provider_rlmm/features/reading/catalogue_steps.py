@@ -14,8 +14,8 @@ from airflow_provider_rlmm.core.base.errors import CatalogueError, Configuration
 from airflow_provider_rlmm.core.base.file_systems import read_file
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-from airflow_provider_rlmm.core.plans.catalogue_document import RECOVER_AGAIN
 from airflow_provider_rlmm.core.plans.catalogue_files import CatalogueFiles
+from airflow_provider_rlmm.core.plans.catalogue_rows import RECOVER_AGAIN
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
     TopicIdPartition,
@@ -106,7 +106,6 @@ def open_catalogued_log(
     from airflow_provider_rlmm.core.log.known_segments import KnownSegments
     from airflow_provider_rlmm.features.reading.catalogued_log import CataloguedLog
     from airflow_provider_rlmm.features.reading.catalogued_storage import CataloguedStorage
-    from airflow_provider_rlmm.features.reading.index_cache import RemoteIndexCache
     from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 
     settings = storage.get_connection_settings()
@@ -143,9 +142,7 @@ def open_catalogued_log(
     )  # fmt: skip
     segments = KnownSegments({tip: cache_of(found[tip.partition].metadata()) for tip in tips})
     source = CataloguedStorage(opened, _objects(found))
-    log_reader = RemoteLogReader(
-        segments, source, index_cache=RemoteIndexCache(source), bytes_per_second=bytes_per_second, to_the_end=True
-    )
+    log_reader = RemoteLogReader(segments, source, bytes_per_second=bytes_per_second, to_the_end=True)
     return CataloguedLog(
         log_reader,
         segments,

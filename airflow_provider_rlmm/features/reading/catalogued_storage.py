@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base.errors import CatalogueError
-from airflow_provider_rlmm.core.plans.catalogue_document import RECOVER_AGAIN
+from airflow_provider_rlmm.core.plans.catalogue_rows import RECOVER_AGAIN
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
@@ -41,7 +41,8 @@ class CataloguedStorage:
 
     def __init__(self, storage: RemoteStorageManager, objects: Mapping[RemoteLogSegmentId, CataloguedObjects]) -> None:
         self._storage = storage
-        self._objects = objects
+        self.objects = objects
+        """What the catalogue says of each segment that may be read."""
         self._compared: set[RemoteLogSegmentId] = set()
 
     @property
@@ -74,7 +75,7 @@ class CataloguedStorage:
         segment_id = metadata.remote_log_segment_id
         if segment_id in self._compared:
             return
-        said = self._objects.get(segment_id)
+        said = self.objects.get(segment_id)
         if said is None:
             raise CatalogueError(f"the catalogue does not name segment {segment_id} as one that can be read")
         place = next((place for place in self.layout.places if place.name == said.place), None)

@@ -13,8 +13,14 @@ from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsol
 from airflow_provider_rlmm.features.reading.steps import open_remote_log
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+    from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
+    from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
+    from airflow_provider_rlmm.features.reading.catalogued_log import CataloguedLog
+    from airflow_provider_rlmm.features.reading.catalogued_storage import CataloguedObjects
     from airflow_provider_rlmm.features.reading.pieces import Piece, PieceReader, StorageToRead
+    from airflow_provider_rlmm.features.reading.steps import RemoteLogOfTopic
 
 PIECE_BYTES: Final = 2**30
 """About how many bytes of segments make a piece: one segment of Kafka's default size."""
@@ -76,32 +82,82 @@ def cut_into_pieces(
     :raises RemoteLogError: if the metadata topic does not name the topic.
     :raises ConfigurationError: if the storage can only be opened with a secret that other machines would not have.
     """
-    from airflow_provider_rlmm.features.reading.pieces import Piece, PieceReader
-
-    storage = _storage_to_read(session)
+    storage = _storage_to_read(session.storage, session.access.get_connection_settings())
     log = open_remote_log(session, topic, partitions)
-    pieces, lineages, ranges = [], {}, {}
-    for tip in log.partitions:
-        offsets = log.offsets(tip, wanted or ReadRange(), isolation, allow_incomplete=allow_incomplete)
-        lineage = log.lineage(tip)
-        if offsets is None or lineage is None:
-            continue
-        spans = log.reader.spans(tip, offsets, leader_epochs=lineage)
-        sizes = [(span.offsets.start, span.metadata.segment_size_in_bytes) for span in spans]
-        ranges[tip.partition] = offsets
-        lineages[tip] = lineage
-        pieces += [Piece(tip, piece) for piece in split(offsets, sizes, piece_bytes)]
-    first = log.partitions[0]
-    reader = PieceReader(storage, log.known_segments.as_of_now(), lineages, isolation, bytes_per_second)
-    return TopicInPieces(session.cluster_id, first.topic, kafka_uuid_str(first.topic_id), ranges, reader, pieces)
+    of_range = _Cut(wanted or ReadRange(), isolation, allow_incomplete, piece_bytes, bytes_per_second)
+    return of_range.cut(log, storage, session.cluster_id)
 
 
-def _storage_to_read(session: CleanerSession) -> StorageToRead:
+def cut_catalogued_into_pieces(
+    access: StorageAccess,
+    log: CataloguedLog,
+    *,
+    wanted: ReadRange | None = None,
+    isolation: ReadIsolation = ReadIsolation.READ_UNCOMMITTED,
+    allow_incomplete: bool = False,
+    piece_bytes: int = PIECE_BYTES,
+    bytes_per_second: int | None = None,
+) -> TopicInPieces:
+    """
+    Cut what is wanted of a topic into pieces, as a catalogue has it.
+
+    :param access: opens the storage.
+    :param log: the topic; what a person should decide is refused, not said.
+    :param wanted: of each partition, ``None`` for all.
+    :param isolation: whether records of aborted transactions are read.
+    :param allow_incomplete: take what there is of the range.
+    :param piece_bytes: about how many bytes of segments make a piece.
+    :param bytes_per_second: the most that each piece fetches in a second.
+    :raises OffsetNotInRemoteLogError: if some of the range cannot be read.
+    :raises CatalogueError: if a segment is not as the catalogue says, or a person should decide what is read.
+    :raises ConfigurationError: if the storage can only be opened with a secret that other machines would not have.
+    """
+    storage = _storage_to_read(access, access.get_connection_settings())
+    of_range = _Cut(wanted or ReadRange(), isolation, allow_incomplete, piece_bytes, bytes_per_second)
+    return of_range.cut(log, storage, log.cluster_id, log.storage.objects)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """What is wanted of each partition, and how it is read."""
+
+    wanted: ReadRange
+    isolation: ReadIsolation
+    allow_incomplete: bool
+    piece_bytes: int
+    bytes_per_second: int | None
+
+    def cut(
+        self,
+        log: RemoteLogOfTopic,
+        storage: StorageToRead,
+        cluster_id: str,
+        catalogued: Mapping[RemoteLogSegmentId, CataloguedObjects] | None = None,
+    ) -> TopicInPieces:
+        from airflow_provider_rlmm.features.reading.pieces import Piece, PieceReader
+
+        pieces, lineages, ranges = [], {}, {}
+        for tip in log.partitions:
+            offsets = log.offsets(tip, self.wanted, self.isolation, allow_incomplete=self.allow_incomplete)
+            lineage = log.lineage(tip)
+            if offsets is None or lineage is None:
+                continue
+            spans = log.reader.spans(tip, offsets, leader_epochs=lineage)
+            sizes = [(span.offsets.start, span.metadata.segment_size_in_bytes) for span in spans]
+            ranges[tip.partition] = offsets
+            lineages[tip] = lineage
+            pieces += [Piece(tip, piece) for piece in split(offsets, sizes, self.piece_bytes)]
+        first = log.partitions[0]
+        segments = log.known_segments.as_of_now()
+        reader = PieceReader(storage, segments, lineages, self.isolation, self.bytes_per_second, catalogued)
+        return TopicInPieces(cluster_id, first.topic, kafka_uuid_str(first.topic_id), ranges, reader, pieces)
+
+
+def _storage_to_read(storage: StorageAccess, settings: RemoteLogSettings) -> StorageToRead:
     from airflow_provider_rlmm.features.reading.pieces import StorageToRead
 
-    settings = session.access.get_connection_settings()
     uri = settings.required_storage_uri()
-    access, _ = session.storage.open_store(uri)
+    access, _ = storage.open_store(uri)
     options = {name: str(value) for name, value in access.options.items()}
     if secret := sorted(name for name in options if name.lower() not in _NO_SECRETS):
         raise ConfigurationError(

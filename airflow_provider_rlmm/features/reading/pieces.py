@@ -15,11 +15,13 @@ from typing import Final
 import pyarrow as pa
 
 from airflow_provider_rlmm.core.log.known_segments import KnownSegments
-from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.core.storage.layouts import LayoutOptions, layout_named
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
+from airflow_provider_rlmm.core.storage.remote_storage import SegmentStorage
+from airflow_provider_rlmm.features.reading.catalogued_storage import CataloguedObjects, CataloguedStorage
 from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
 
 ROWS: Final = pa.schema(
@@ -73,6 +75,7 @@ class PieceReader:
     :param lineages: user partition → the lineage by which it is read.
     :param isolation: whether records of aborted transactions are read.
     :param bytes_per_second: the most that each piece fetches in a second, ``None`` for as much as the store gives.
+    :param catalogued: what a catalogue says of the objects of each segment, ``None`` where the metadata topic names segments.
     """
 
     storage: StorageToRead
@@ -80,6 +83,7 @@ class PieceReader:
     lineages: Mapping[TopicIdPartition, LeaderEpochCheckpoint]
     isolation: ReadIsolation
     bytes_per_second: int | None = None
+    catalogued: Mapping[RemoteLogSegmentId, CataloguedObjects] | None = None
 
     def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """
@@ -87,7 +91,14 @@ class PieceReader:
 
         :raises RlmmError: if storage cannot be read, or is damaged, or a segment has gone.
         """
-        reader = RemoteLogReader(self.segments, self.storage.open(), bytes_per_second=self.bytes_per_second)
+        opened = self.storage.open()
+        storage: SegmentStorage = opened if self.catalogued is None else CataloguedStorage(opened, self.catalogued)
+        reader = RemoteLogReader(
+            self.segments,
+            storage,
+            bytes_per_second=self.bytes_per_second,
+            to_the_end=self.catalogued is not None,
+        )
         return reader.read(
             piece.tip,
             piece.offsets.start,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.cli.options import Invocation
+from airflow_provider_rlmm.cli.output import Output
+from airflow_provider_rlmm.core.base.errors import CatalogueError
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange
+from airflow_provider_rlmm.data_frames import Cutting, cut_topic
 from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
+from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
 from tests.catalogued import CLUSTER, ID, CataloguedTopic, files_of
 
 
@@ -134,3 +141,27 @@ def test_an_archived_log_has_to_reach_its_last_offset(
     asked = ["archive", "--topic-id", ID, "--archive", str(tmp_path / "archives"), "--was-not-deleted", ID]
     assert run([*asked, "--catalogue", topic.recover()]) == 1
     assert "it ends in offset 119, its metadata say 121" in capsys.readouterr().err
+
+
+def test_a_topic_is_cut_into_pieces_that_others_read_by_the_catalogue(topic: CataloguedTopic) -> None:
+    invocation = Invocation({}, {}, Output(as_json=True))
+    how = Cutting(ReadRange(5, 80), ReadIsolation.READ_COMMITTED, False, 1, None)
+    asked = CatalogueAsked(uri=topic.recover(), was_not_deleted=[ID])
+    source = pickle.loads(pickle.dumps(cut_topic(invocation, "export", "orders", None, how, asked)))
+    assert [piece.offsets for piece in source.pieces] == [OffsetRange(5, 30), OffsetRange(30, 60), OffsetRange(60, 80)]
+    rows = [row for piece in source.pieces for batch in source.reader.rows(piece) for row in batch.to_pylist()]
+    assert [row["offset"] for row in rows] == list(range(5, 80))
+    (written,) = topic.audit()
+    assert json.loads(written.read_text())["what"] == "rlmm export"
+    # Whoever reads a piece compares its objects, too.
+    log = next(path for path in topic.root.rglob("*.log"))
+    log.write_bytes(log.read_bytes() + b"x")
+    with pytest.raises(CatalogueError, match="they are others than those"):
+        _all(source)
+    topic.put(files_of(3, 30))
+    with pytest.raises(CatalogueError, match="nothing tells which of them"):
+        cut_topic(invocation, "export", "orders", None, how, replace(asked, uri=topic.recover()))
+
+
+def _all(source: Any) -> list[Any]:
+    return [batch for piece in source.pieces for batch in source.reader.read(piece)]
