@@ -169,4 +169,12 @@ CATALOGUED = [
         "        pass\n",
         "cli/test_read_catalogue.py::test_nothing_is_archived_of_a_topic_that_lacks_anything",
     ),
+    Mutation(
+        "never guesses",
+        "compares nothing with the catalogue on executors",
+        "features/reading/pieces.py",
+        "opened if self.catalogued is None else CataloguedStorage(opened, self.catalogued)",
+        "opened",
+        "cli/test_read_catalogue.py::test_a_topic_is_cut_into_pieces_that_others_read_by_the_catalogue",
+    ),
 ]

@@ -157,8 +157,8 @@ REMOTE_LOG = [
         "remote log",
         "an export or a DataFrame ends without a word where remote storage does",
         "features/reading/cutting.py",
-        "isolation, allow_incomplete=self.allow_incomplete)",
-        "isolation, allow_incomplete=True)",
+        "self.isolation, allow_incomplete=self.allow_incomplete)",
+        "self.isolation, allow_incomplete=True)",
         f"{_EXPORT}test_a_range_that_is_not_all_there_is_cut_only_where_that_is_asked_for",
     ),
     Mutation(
