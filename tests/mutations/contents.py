@@ -91,7 +91,7 @@ CONTENTS = [
         "contents",
         "the producer snapshot of a later segment passes for its own",
         "        if known >= next_offset:",
-        f"{_VERIFIED}test_a_snapshot_of_another_segment_is_refused",
+        f"{_PROOFS}test_an_index_that_says_something_else_is_found",
     ),
     Mutation(
         "contents",
