@@ -91,7 +91,7 @@ CONTENTS = [
         "contents",
         "the producer snapshot of a later segment passes for its own",
         "        if known >= next_offset:",
-        f"{_VERIFIED}test_a_snapshot_of_another_segment_is_refused",
+        f"{_PROOFS}test_an_index_that_says_something_else_is_found",
     ),
     Mutation(
         "contents",
@@ -152,7 +152,7 @@ CONTENTS = [
         _PROVING,
         "if data is not None or index_type is IndexType.TRANSACTION:",
         "if True:",
-        f"{_PROOFS}test_an_index_that_says_something_else_is_found",
+        f"{_PROOFS}test_what_is_not_known_is_not_compared_and_told",
     ),
     Mutation(
         "contents",

@@ -220,6 +220,11 @@ def test_a_source_that_does_not_answer_is_no_damage() -> None:
         (IndexType.TRANSACTION, b"", "does not name the transaction that producer 7 has aborted"),
         (IndexType.TRANSACTION, transaction_index([(7, 13, 13, 14)]), "has written in the transaction at offset 12"),
         (IndexType.PRODUCER_SNAPSHOT, producer_snapshot([]), "does not name producer 8"),
+        (
+            IndexType.PRODUCER_SNAPSHOT,
+            producer_snapshot([(8, 16), (9, 20)], last_offsets={8: 16, 9: -1}),
+            "is to tell of what lies below 17",
+        ),
         (IndexType.PRODUCER_SNAPSHOT, producer_snapshot([(8, -1)], last_offset=16), "is open since"),
         (IndexType.PRODUCER_SNAPSHOT, producer_snapshot([(8, 16), (7, 12)], last_offset=16), "another segment's"),
         (IndexType.PRODUCER_SNAPSHOT, producer_snapshot([(8, 16), (9, -1)], last_offset=16), "written nothing in this"),
