@@ -48,8 +48,8 @@ class CatalogueLeave:
             unsure = "" if name_is_certain else ". Its name is not enough, as more than one topic id may have it"
             raise CatalogueError(
                 f"{shown} may not be read from a catalogue: allow_catalogue does not name it, and a bucket is a way round "
-                "the "
-                f"rights that Kafka checks. Who may decide that puts {kafka_uuid_str(topic_id)} into allow_catalogue{unsure}"
+                f"the rights that Kafka checks. Who may decide that puts {kafka_uuid_str(topic_id)} into "
+                f"allow_catalogue{unsure}"
             )
         if topic_id not in self.was_not_deleted:
             raise CatalogueError(
@@ -74,8 +74,7 @@ def topics_of(text: str | None) -> tuple[str, ...]:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", entry):
             raise ConfigurationError(
                 f"allow_catalogue names {in_quotes(entry)}, which is neither a topic id nor the name of a topic; patterns "
-                "are not "
-                "taken: name each topic"
+                "are not taken: name each topic"
             )
     return entries
 

@@ -167,7 +167,6 @@ def write_catalogue_read(cluster_uri: str, read: CatalogueRead) -> str:
     except (OSError, ConfigurationError) as e:
         raise AuditError(
             f"the audit log cannot be written ({uri}: {e}), so nothing is read from the catalogue; see that the work folder "
-            "has "
-            "room and may be written"
+            "has room and may be written"
         ) from e
     return uri

@@ -178,8 +178,7 @@ def _cluster_of(catalogue: CatalogueFiles, settings: RemoteLogSettings) -> str:
     if said is None and expected is None:
         raise CatalogueError(
             "the catalogue does not say of which cluster its segments are, and what is read is written down there: name it "
-            "by "
-            "--cluster-id (expected_cluster_id)"
+            "by --cluster-id (expected_cluster_id)"
         )
     if said is not None and expected is not None and said != expected:
         raise CatalogueError(
@@ -194,8 +193,7 @@ def _require_same_storage(catalogue: CatalogueFiles, settings: RemoteLogSettings
     if (document.storage.rstrip("/"), document.layout) != here:
         raise CatalogueError(
             f"the catalogue is of the storage {document.storage} with the layout {document.layout}, and the settings name "
-            f"{here[0]} "
-            f"with {here[1]}: correct them, or {RECOVER_AGAIN} from there"
+            f"{here[0]} with {here[1]}: correct them, or {RECOVER_AGAIN} from there"
         )
 
 
@@ -211,15 +209,13 @@ def _topic_id(catalogue: CatalogueFiles, topic: str) -> UUID:
         shown = ", ".join(sorted(map(kafka_uuid_str, ids))[:_MAX_SHOWN])
         raise CatalogueError(
             f"{in_quotes(topic)} is the name of {len(ids)} topic ids: {shown}. One of them may be of a topic that was "
-            "deleted: give "
-            "the id that you mean"
+            "deleted: give the id that you mean"
         )
     (topic_id,) = ids
     if named and (why := _why_uncertain(catalogue, topic)) is not None:
         raise CatalogueError(
             f"{in_quotes(topic)} may be the name of more topic ids than the catalogue names, {why}: give the id that you "
-            "mean, "
-            f"{kafka_uuid_str(topic_id)} or another one"
+            f"mean, {kafka_uuid_str(topic_id)} or another one"
         )
     return topic_id
 
@@ -255,8 +251,7 @@ def _unseen(catalogue: CatalogueFiles) -> str | None:
         return None
     return (
         f"{count:,} folders were not listed whole when the catalogue was made, {in_quotes(document.incomplete[0].folder)} "
-        "first: "
-        "there may be segments that it does not name"
+        "first: there may be segments that it does not name"
     )
 
 

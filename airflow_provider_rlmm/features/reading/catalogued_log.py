@@ -214,8 +214,7 @@ class CataloguedLog(RemoteLogOfTopic):
             there = "nothing of it can" if bounds is None else f"offsets {bounds.start} to {bounds.end - 1} can"
             raise OffsetNotInRemoteLogError(
                 f"some of {tip} that is wanted cannot be read: {shown}{more}. By this lineage {there}: give the first and "
-                "the last "
-                "offset of what you want, or allow an incomplete range"
+                "the last offset of what you want, or allow an incomplete range"
             )
         return missing
 
@@ -230,8 +229,7 @@ class CataloguedLog(RemoteLogOfTopic):
         why = f": {'; '.join(reasons[:_MAX_SHOWN])}" if reasons else ""
         raise OffsetNotInRemoteLogError(
             f"no segment that can be read has offsets {hole} to {behind - 1} of {tip}{why}. Nothing is read around a hole: "
-            "read in "
-            f"two, up to offset {hole}, exclusive, and from offset {behind} on"
+            f"read in two, up to offset {hole}, exclusive, and from offset {behind} on"
         )
 
     def _first_hole(self, tip: TopicIdPartition, offsets: OffsetRange) -> int | None:
@@ -289,26 +287,21 @@ class CataloguedLog(RemoteLogOfTopic):
         if unfinished := self._rows[tip.partition].unfinished:
             self.said.append(
                 f"partition {tip.partition}: of {unfinished} more segments a copy or a deletion had not come to its end; "
-                "they are "
-                "not read"
+                "they are not read"
             )
         self._say_left_out(tip, left_out)
         if refused is not None:
             segment = kafka_uuid_str(lineage.kept_by.remote_log_segment_id.id)
             self._doubt(
                 f"partition {tip.partition}: a lineage with a higher last leader epoch does not cover the range "
-                f"({refused}), so an "
-                "older one does: its records may have been deleted, or written anew by later leaders. Who wants these says "
-                "so: "
-                f"--lineage {segment}"
+                f"({refused}), so an older one does: its records may have been deleted, or written anew by later leaders. "
+                f"Who wants these says so: --lineage {segment}"
             )
         for first, second in self._contradictions(tip, found)[:_MAX_SHOWN]:
             self._doubt(
                 f"partition {tip.partition}: segments {kafka_uuid_str(first)} and {kafka_uuid_str(second)} have the same "
-                "offsets of "
-                "the same leader epochs, and nothing tells which of them the cluster counted. Who knows it puts the id of "
-                "the "
-                "other one into the file of --deleted"
+                "offsets of the same leader epochs, and nothing tells which of them the cluster counted. Who knows it puts "
+                "the id of the other one into the file of --deleted"
             )
 
     def _say_left_out(self, tip: TopicIdPartition, left_out: Sequence[Unreadable]) -> None:

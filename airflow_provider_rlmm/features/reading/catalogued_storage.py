@@ -83,8 +83,7 @@ class CataloguedStorage:
         if stem is None or not all(key.startswith(stem) for key in said.keys):
             raise CatalogueError(
                 f"the catalogue names keys of segment {segment_id} that the layout does not build, {said.keys[:1]} first: "
-                "look "
-                f"whether --layout and --key-prefix are those of the catalogue, or {RECOVER_AGAIN}"
+                f"look whether --layout and --key-prefix are those of the catalogue, or {RECOVER_AGAIN}"
             )
         if missing := sorted(set(self.layout.required_keys(metadata, place)) - set(said.keys)):
             raise CatalogueError(f"the catalogue names no object {missing[0]} of segment {segment_id}; {RECOVER_AGAIN}")
@@ -97,7 +96,6 @@ class CataloguedStorage:
         if (size := sum(stored.size for stored in there.values())) != said.bytes:
             raise CatalogueError(
                 f"the objects of segment {segment_id} have {size:,} bytes, and the catalogue says {said.bytes:,}: they are "
-                "others "
-                f"than those that it was made of; {RECOVER_AGAIN}"
+                f"others than those that it was made of; {RECOVER_AGAIN}"
             )
         self._compared.add(segment_id)
