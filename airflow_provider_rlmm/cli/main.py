@@ -14,6 +14,7 @@ from airflow_provider_rlmm.cli import (
     archiving,
     cleaning,
     copying,
+    first_aid,
     health,
     reading,
     recovering,
@@ -88,7 +89,9 @@ class _WaitingHandler(logging.Handler):
         _say("rlmm", self.format(record))
 
 
-_GROUPS = (reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, recovering, copying, spark)
+_GROUPS = (
+    reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, first_aid, recovering, copying, spark,
+)  # fmt: skip
 for _command in (command for group in _GROUPS for command in group.COMMANDS):
     rlmm.add_command(_command)
 

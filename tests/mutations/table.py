@@ -16,6 +16,7 @@ from tests.mutations.copying import COPYING
 from tests.mutations.documents import FORMS
 from tests.mutations.eras import ERAS
 from tests.mutations.expiration import EXPIRATION
+from tests.mutations.first_aid import FIRST_AID
 from tests.mutations.generations import GENERATIONS
 from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
@@ -64,6 +65,7 @@ MUTATIONS = [
     *MERGING,
     *SCRUBS,
     *RECOVERY,
+    *FIRST_AID,
     *KILL_SWITCH,
     *AUDIT,
     *ARCHIVING,
