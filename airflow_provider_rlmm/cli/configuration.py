@@ -35,12 +35,14 @@ class CommandConfiguration:
     :param client_properties: librdkafka's, of every client.
     :param store_options: obstore's.
     :param work_uri: folder of plans, reports and what runs remember.
+    :param command_config: file of a Java client's properties, ``None`` where none is named.
     """
 
     settings: RemoteLogSettings
     client_properties: Mapping[str, str]
     store_options: Mapping[str, str]
     work_uri: str
+    command_config: str | None = None
 
     def __repr__(self) -> str:
         # Properties and options hold secrets.
@@ -84,6 +86,7 @@ def read_configuration(
         _client_properties(others["bootstrap_server"], others["command_config"]) if has_cluster else {},
         _plain_if_named({**_store_table(stored), **store_options}, environment),
         str(others["work_uri"] or _default_work_folder(environment)).rstrip("/"),
+        str(others["command_config"]) if others["command_config"] else None,
     )
 
 

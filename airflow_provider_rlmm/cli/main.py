@@ -14,6 +14,7 @@ from airflow_provider_rlmm.cli import (
     archiving,
     cleaning,
     copying,
+    first_aid,
     health,
     reading,
     recovering,
@@ -90,19 +91,9 @@ class _WaitingHandler(logging.Handler):
 
 
 _GROUPS = (
-    reading,
-    remote_log,
-    retention,
-    what_if,
-    health,
-    cleaning,
-    archiving,
-    scrubbing,
-    verifying,
-    recovering,
-    copying,
+    reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, verifying, first_aid, recovering, copying,
     spark,
-)
+)  # fmt: skip
 for _command in (command for group in _GROUPS for command in group.COMMANDS):
     rlmm.add_command(_command)
 

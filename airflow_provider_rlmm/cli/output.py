@@ -107,6 +107,15 @@ class Output:
         """
         sys.stdout.write(json.dumps(document, indent=indent) + "\n")
 
+    def command(self, line: str) -> None:
+        """
+        Print a line that somebody copies into a terminal, whole and on one line; nothing where JSON is wanted.
+
+        :param line: of words that a shell takes as they are, with no name in it but those that Kafka allows.
+        """
+        if not self.as_json:
+            click.echo(line)
+
     def line(self, text: str, style: str = "") -> None:
         """
         Print a sentence for people; nothing where JSON is wanted.

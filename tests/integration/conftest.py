@@ -20,6 +20,13 @@ def kafka() -> Iterator[LocalKafka]:
 
 
 @pytest.fixture
+def strict_kafka() -> Iterator[LocalKafka]:
+    """A broker for one test only, which makes no topic that nobody has asked for: it leaves a lost metadata topic lost."""
+    with LocalKafka(properties={"auto.create.topics.enable": "false"}) as broker:
+        yield broker
+
+
+@pytest.fixture
 def fresh_kafka() -> Iterator[LocalKafka]:
     """A broker for one test only, for those that wipe, break or poison it."""
     with LocalKafka() as broker:

@@ -18,6 +18,7 @@ from tests.mutations.copying import COPYING
 from tests.mutations.documents import FORMS
 from tests.mutations.eras import ERAS
 from tests.mutations.expiration import EXPIRATION
+from tests.mutations.first_aid import FIRST_AID
 from tests.mutations.generations import GENERATIONS
 from tests.mutations.inputs import INPUTS
 from tests.mutations.invariants import INVARIANTS
@@ -67,6 +68,7 @@ MUTATIONS = [
     *SCRUBS,
     *RECOVERY,
     *CATALOGUED,
+    *FIRST_AID,
     *KILL_SWITCH,
     *AUDIT,
     *ARCHIVING,

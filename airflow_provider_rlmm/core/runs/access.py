@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.leader import KafkaLeader
     from airflow_provider_rlmm.core.log.kafka.leaders import KafkaLeaders
     from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
+    from airflow_provider_rlmm.core.log.kafka.tiered_topics import KafkaTieredTopics
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, MetadataLogWriter
     from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 
@@ -214,6 +215,13 @@ class RemoteLogAccess:
         from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 
         return KafkaClusterTopics(self.get_client_config(), self.get_connection_settings().metadata_topic)
+
+    def get_tiered_topics(self) -> KafkaTieredTopics:
+        """Return what looks for tiered topics by their settings alone: the metadata topic may be lost."""
+        from airflow_provider_rlmm.core.log.kafka.tiered_topics import KafkaTieredTopics
+
+        cluster = self.get_cluster()
+        return KafkaTieredTopics(cluster.config, cluster.cluster_id)
 
     def open_leader(self, cluster_id: str) -> KafkaLeader:
         """
