@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.plans.catalogue_document import EarlierSource, S
 from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, ProvedBy, RowKind
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.features.recovery.earlier_sources import EarlierSources
+from airflow_provider_rlmm.features.recovery.rules import by_key_alone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,8 +113,7 @@ def with_known(row: CatalogueRow, known: Mapping[str, Any]) -> CatalogueRow:
         # The same where it is exact; a bound may be lower.
         if said is not None and (said > had if name in row.bounds else said != had):
             why = f"its objects say that {name} is {said}, and a snapshot of the metadata topic says {had}"
-            unknown = dict.fromkeys((*_COMPARED[2:], "event_timestamp_ms", "broker_id", "compressed", "encrypted"))
-            return replace(row, kind=RowKind.DAMAGED, proved_by=ProvedBy.KEY, bounds=(), why=why, **unknown)  # type: ignore[arg-type]
+            return by_key_alone(row, RowKind.DAMAGED, why)
     taken = replace(
         row, proved_by=ProvedBy.SNAPSHOT, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED.name, bounds=(), **values
     )
