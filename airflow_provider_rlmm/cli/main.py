@@ -91,8 +91,8 @@ class _WaitingHandler(logging.Handler):
 
 
 _GROUPS = (
-    reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, verifying, first_aid, recovering, copying,
-    spark,
+    reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, verifying, first_aid, recovering,
+    copying, spark,
 )  # fmt: skip
 for _command in (command for group in _GROUPS for command in group.COMMANDS):
     rlmm.add_command(_command)

@@ -42,6 +42,13 @@ if TYPE_CHECKING:
 @click.option(
     "--whole-logs", is_flag=True, help="Read the whole log of each segment of the layout aiven whose manifest is gone."
 )
+@click.option(
+    "--prove", is_flag=True, help="Read all segments whole and prove each row by the contents; --whole-logs is implied."
+)
+@click.option("--allow-gaps", is_flag=True, help="With --prove: offsets may be missing: the topic was compacted once.")
+@click.option(
+    "--bytes-per-second", type=click.IntRange(1), metavar="NUMBER", help="With --prove: the most fetched in a second."
+)
 @with_storage_only
 def recover(
     invocation: Invocation,
@@ -51,6 +58,9 @@ def recover(
     snapshots: tuple[str, ...],
     audits: tuple[str, ...],
     whole_logs: bool,
+    prove: bool,
+    allow_gaps: bool,
+    bytes_per_second: int | None,
 ) -> int:
     """
     Make a catalogue of all copied segments in storage; no broker is asked, and nothing is written there.
@@ -73,6 +83,9 @@ def recover(
         snapshots=snapshots,
         audits=audits,
         whole_logs=whole_logs,
+        prove=prove,
+        may_have_gaps=allow_gaps,
+        bytes_per_second=bytes_per_second,
     )
     with working() as shown:
         catalogue = make_catalogue(access.get_storage_manager(), request, shown.on_step)

@@ -29,6 +29,9 @@ class _RecoverArguments:
     manifests_per_second: int | None = given.read_by(partial(given.optional_integer, minimum=1), None)
     snapshots: tuple[str, ...] = given.read_by(given.folders, ())
     audits: tuple[str, ...] = given.read_by(given.folders, ())
+    prove: bool = given.read_by(given.flag, False)
+    allow_gaps: bool = given.read_by(given.flag, False)
+    bytes_per_second: int | None = given.read_by(partial(given.optional_integer, minimum=1), None)
     fail_on_problems: bool = given.read_by(given.flag, True)
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
 
@@ -47,6 +50,9 @@ class RecoverRemoteLogOperator(CheckedOperator[_RecoverArguments]):
     :param manifests_per_second: the most segments that are read in a second; ``None`` for as many as the store gives.
     :param snapshots: files of further snapshots of the metadata topic.
     :param audits: folders of further audit logs.
+    :param prove: read all segments whole and prove each row by the contents.
+    :param allow_gaps: with ``prove``, offsets may be missing: the topics were compacted once.
+    :param bytes_per_second: with ``prove``, the most that is fetched in a second; ``None`` for as many as the store gives.
     :param fail_on_problems: fail the task for what needs a person.
     :param rlmm_conn_id: connection of type ``rlmm``; its Kafka connection is not opened.
     :return: the ``catalogue``'s folder, ``sha256`` of its table, ``kinds`` (kind → rows, those with rows), ``cluster_id``,
@@ -58,8 +64,8 @@ class RecoverRemoteLogOperator(CheckedOperator[_RecoverArguments]):
     """
 
     template_fields: Sequence[str] = (
-        "output_uri", "topics", "cluster_id", "manifests_per_second", "snapshots", "audits", "fail_on_problems",
-        "rlmm_conn_id",
+        "output_uri", "topics", "cluster_id", "manifests_per_second", "snapshots", "audits", "prove", "allow_gaps",
+        "bytes_per_second", "fail_on_problems", "rlmm_conn_id",
     )  # fmt: skip
     arguments = _RecoverArguments
     ui_color = "#d9d2e9"
@@ -74,6 +80,9 @@ class RecoverRemoteLogOperator(CheckedOperator[_RecoverArguments]):
         manifests_per_second: int | str | None = None,
         snapshots: Sequence[str] | None = None,
         audits: Sequence[str] | None = None,
+        prove: bool | str = False,
+        allow_gaps: bool | str = False,
+        bytes_per_second: int | str | None = None,
         fail_on_problems: bool | str = True,
         rlmm_conn_id: str = "rlmm_default",
         **kwargs: Any,
@@ -85,6 +94,9 @@ class RecoverRemoteLogOperator(CheckedOperator[_RecoverArguments]):
         self.manifests_per_second = manifests_per_second
         self.snapshots = snapshots
         self.audits = audits
+        self.prove = prove
+        self.allow_gaps = allow_gaps
+        self.bytes_per_second = bytes_per_second
         self.fail_on_problems = fail_on_problems
         self.rlmm_conn_id = rlmm_conn_id
         self.check_literals()
@@ -104,6 +116,9 @@ class RecoverRemoteLogOperator(CheckedOperator[_RecoverArguments]):
             work_uri=work_uri(),
             snapshots=read.snapshots,
             audits=read.audits,
+            prove=read.prove,
+            may_have_gaps=read.allow_gaps,
+            bytes_per_second=read.bytes_per_second,
         )
         made = make_catalogue(hook.get_storage_manager(), request)
         problems = list(made.problems())

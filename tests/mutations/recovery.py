@@ -15,12 +15,14 @@ INDEXES = "features/recovery/index_reads.py"
 EARLIER = "features/recovery/earlier.py"
 ROWS = "core/plans/catalogue_rows.py"
 MANIFESTS = "features/recovery/manifest_reads.py"
+PROVING = "features/recovery/proving.py"
 KEPT_SNAPSHOTS = "core/log/kept_snapshots.py"
 
 _CATALOGUE = "features/recovery/test_catalogue.py::"
 _PLAIN = "features/recovery/test_plain_layouts.py::"
 _SOURCES = "features/recovery/test_earlier_sources.py::"
 _LOST = "features/recovery/test_lost_manifests.py::"
+_PROVING = "features/recovery/test_proving.py::"
 _FILES = "features/recovery/test_catalogue_files.py::"
 
 RECOVERY = [
@@ -78,11 +80,12 @@ RECOVERY = [
         "if hole is not None:",
         _CATALOGUE + "test_where_not_all_of_a_user_partition_was_seen_no_hole_is_claimed",
     ),
-    switched_off(
-        READS,
+    Mutation(
         "I21",
         "makes a catalogue of a storage that hands out no manifest",
-        "            if self._failures >= MAX_FAILURES:",
+        READS,
+        "if self._in_a_row >= MAX_FAILURES or isinstance",
+        "if isinstance",
         _CATALOGUE + "test_a_storage_that_hands_out_nothing_is_no_catalogue",
     ),
     Mutation(
@@ -211,20 +214,61 @@ RECOVERY = [
         "        if _first_offset(fetch(key, 0, _BASE_OFFSET_BYTES - 1)) != start:",
         _LOST + "test_a_packed_log_cannot_be_read",
     ),
-    switched_off(
-        MANIFESTS,
+    Mutation(
         "never guesses",
-        "believes a log without a manifest whose offsets go back",
-        "                if base <= before:",
+        "believes a log without a manifest that is not right",
+        MANIFESTS,
+        "if not proof.is_right or seen.last_offset is None:",
+        "if seen.last_offset is None:",
         _LOST + "test_a_log_that_is_damaged_proves_nothing",
     ),
     Mutation(
         "never guesses",
-        "believes the first offset of the last batch of a log without a manifest",
-        MANIFESTS,
-        "reaches = last if base == before + 1 else before + 1 + last - base",
-        "reaches = last",
-        _LOST + "test_a_gap_before_the_last_batch_is_not_believed",
+        "calls a row proved whose contents are not right",
+        PROVING,
+        "        if proof.is_right:",
+        "        if proof.seen:",
+        _PROVING + "test_a_flipped_byte_is_damage",
+    ),
+    Mutation(
+        "never guesses",
+        "takes what a manifest says of contents that it contradicts",
+        PROVING,
+        "    return by_key_alone(row, RowKind.DAMAGED, why)",
+        "    return replace(row, kind=RowKind.DAMAGED, why=why)",
+        _PROVING + "test_a_flipped_byte_is_damage",
+    ),
+    Mutation(
+        "never guesses",
+        "proves a row by the objects of another place",
+        PROVING,
+        "self._layout.below(prefix).segment_files(",
+        "self._layout.segment_files(",
+        _PROVING + "test_a_segment_is_proved_by_the_objects_of_its_own_row",
+    ),
+    Mutation(
+        "never guesses",
+        "calls a row proved though records may be missing",
+        PROVING,
+        "Surroundings(may_have_gaps=self._may_have_gaps)",
+        "Surroundings(may_have_gaps=True)",
+        _PROVING + "test_gaps_are_damage_unless_they_are_allowed",
+    ),
+    Mutation(
+        "I21",
+        "calls copied what storage did not hand out to be proved",
+        PROVING,
+        "            self._failures.met(e)\n            return by_key_alone(row, RowKind.CANNOT_TELL, str(e))",
+        "            self._failures.met(e)\n            return row",
+        _PROVING + "test_what_storage_does_not_hand_out_cannot_be_told",
+    ),
+    Mutation(
+        "I21",
+        "makes a catalogue of a storage that hands out no log to be proved",
+        PROVING,
+        "            self._failures.met(e)\n",
+        "",
+        _PROVING + "test_a_storage_that_hands_out_no_log_is_no_catalogue",
     ),
     Mutation(
         "never guesses",

@@ -74,6 +74,9 @@ class ProvedBy(StrEnum):
     LOG = "LOG"
     """All batches of its log, whose checksums are right; nothing else tells of it."""
 
+    CONTENTS = "CONTENTS"
+    """Any of those, and the contents bear it out: every batch of its log, its indexes, and the fields agree."""
+
     KEY = "KEY"
     """The key alone: topic, ids, user partition and start offset."""
 

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
+from airflow_provider_rlmm.core.base.ahead import done_ahead
 from airflow_provider_rlmm.core.base.errors import (
     ArchivedObjectError,
     DamagedObjectError,
@@ -85,21 +84,8 @@ class Looking:
         :raises StorageRootError: if the storage root is gone.
         :raises StorageError: if the storage hands out nothing many times in a row.
         """
-        if self._at_once < 2:
-            for one in segments:
-                yield self._counted(*self._look(one))
-            return
-        waiting = deque[Future[tuple[Look, StorageError | None]]]()
-        with ThreadPoolExecutor(self._at_once, "rlmm-contents") as pool:
-            try:
-                for one in segments:
-                    waiting.append(pool.submit(self._look, one))
-                    if len(waiting) > self._at_once:
-                        yield self._counted(*waiting.popleft().result())
-                while waiting:
-                    yield self._counted(*waiting.popleft().result())
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+        for _, future in done_ahead(segments, self._look, self._at_once, "rlmm-contents"):
+            yield self._counted(*future.result())
 
     def _counted(self, look: Look, error: StorageError | None) -> Look:
         self._failures = self._failures + 1 if error is not None else 0

@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.features.recovery.earlier import Earlier
 from airflow_provider_rlmm.features.recovery.lineages import Conflicts, Holes
 from airflow_provider_rlmm.features.recovery.listing import gathered, in_order
+from airflow_provider_rlmm.features.recovery.proving import Proofs
 from airflow_provider_rlmm.features.recovery.rules import Found, ListedSegment, row_of
 from airflow_provider_rlmm.features.recovery.segment_reads import SegmentReads
 
@@ -82,6 +83,7 @@ class Cataloguing:
     :param asked: what is asked for.
     :param reads: reads segments.
     :param earlier: what is known from elsewhere.
+    :param proofs: proves whole segments by their contents; ``None`` where that was not asked for.
     :param on_step: told how far it is.
     """
 
@@ -92,9 +94,11 @@ class Cataloguing:
         asked: Asked,
         reads: SegmentReads,
         earlier: Earlier,
+        proofs: Proofs | None,
         on_step: OnStep,
     ) -> None:
         self._earlier = earlier
+        self._proofs = proofs
         self._listed = listed
         self._layout = layout
         self._asked = asked
@@ -129,6 +133,8 @@ class Cataloguing:
         spool = OrderedSpool(catalogue_schema().append(pa.field(_ORDER, pa.string())), _ORDER)
         for told in _parts(self._each()):
             rows = self._earlier.applied(told)
+            if self._proofs is not None:
+                rows = list(self._proofs.applied(rows))
             order = array_of([_order_of(row) for row in rows], pa.string())
             spool.append(table_of(rows).append_column(_ORDER, order))
         return spool

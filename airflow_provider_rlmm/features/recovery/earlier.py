@@ -22,6 +22,7 @@ from airflow_provider_rlmm.core.plans.catalogue_document import EarlierSource, S
 from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, ProvedBy, RowKind
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.features.recovery.earlier_sources import EarlierSources
+from airflow_provider_rlmm.features.recovery.rules import by_key_alone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,8 +113,7 @@ def with_known(row: CatalogueRow, known: Mapping[str, Any]) -> CatalogueRow:
         # The same where it is exact; a bound may be lower.
         if said is not None and (said > had if name in row.bounds else said != had):
             why = f"its objects say that {name} is {said}, and a snapshot of the metadata topic says {had}"
-            unknown = dict.fromkeys((*_COMPARED[2:], "event_timestamp_ms", "broker_id", "compressed", "encrypted"))
-            return replace(row, kind=RowKind.DAMAGED, proved_by=ProvedBy.KEY, bounds=(), why=why, **unknown)  # type: ignore[arg-type]
+            return by_key_alone(row, RowKind.DAMAGED, why)
     taken = replace(
         row, proved_by=ProvedBy.SNAPSHOT, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED.name, bounds=(), **values
     )
@@ -211,13 +211,15 @@ class _Reading:
         import pyarrow.compute as pc
 
         living, pieces, copied = found.state.living(), list[pa.Table](), 0
+        # Of what is not the newest only ids are asked, so that nothing else of it is taken to memory.
+        columns = _COLUMNS if self._is_newest(found) else (*_KEY, "state")
         for first in range(0, living.size, _PIECE):
             some = slice(first, first + _PIECE)
             copied += int((living.numbers("state", some) == _COPIED).sum())
-            rows = living.table(some, _COLUMNS)
+            rows = living.table(some, columns)
             pieces.append(rows.filter(array_of(self._ids.holds(rows.column("segment_id")), pa.bool_())))
         unresolved = found.state.unresolved
-        here = pa.concat_tables([living.table(slice(0, 0), _COLUMNS), *pieces]).combine_chunks()
+        here = pa.concat_tables([living.table(slice(0, 0), columns), *pieces]).combine_chunks()
         name = f"snapshot {uri}"
         for row in here.filter(pc.equal(here.column("state"), _DELETING)).to_pylist():
             key = row["topic_id"], row["partition"], row["segment_id"]
@@ -226,13 +228,20 @@ class _Reading:
             state = RemotePartitionDeleteState(row["state"]).name
             self._gone.setdefault((row["topic_id"], row["partition"]), f"{name} has its user partition as {state}")
         doubted = pc.is_in(here.column("segment_id"), value_set=unresolved.column("segment_id").combine_chunks())
-        mine = here.filter(pc.and_(pc.equal(here.column("state"), _COPIED), pc.invert(doubted)))
+        is_mine = pc.and_(pc.equal(here.column("state"), _COPIED), pc.invert(doubted))
+        # Mostly all of it: then its ids are in memory once.
+        mine = here if pc.all(is_mine).as_py() else here.filter(is_mine)
         source = EarlierSource(
             kind=SourceKind.SNAPSHOT, uri=uri, sha256=sha256, made_at_ms=found.created_at_ms,
             cluster_id=found.identity.cluster_id, copied=copied, found=mine.num_rows,
         )  # fmt: skip
         lost = found.gaps, found.holes
         return _Read(source, found.identity, lost, found.next_offsets, mine, here.column("segment_id"))
+
+    def _is_newest(self, found: Snapshot) -> bool:
+        """Tell whether no snapshot of the same topic that was read is as new."""
+        known = self._newest().get((found.identity.cluster_id, found.identity.topic_id))
+        return known is None or (known.source.made_at_ms or 0) <= found.created_at_ms
 
     def _newest(self) -> dict[tuple[str, UUID], _Read]:
         """Return the newest snapshot of each topic, the newest of all last."""

@@ -13,7 +13,7 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.storage.aiven_manifest import MAX_MANIFEST_BYTES
 from airflow_provider_rlmm.core.storage.aiven_record import LOG, MANIFEST, read_recorded_segment
 from airflow_provider_rlmm.core.storage.layout import Layout
-from airflow_provider_rlmm.features.recovery.log_batches import ChangedError, batches_in
+from airflow_provider_rlmm.features.recovery.log_batches import PART_BYTES, LogObject
 from airflow_provider_rlmm.features.recovery.rules import ListedSegment, LoggedSegment, PackedLog, Said, Unread
 from airflow_provider_rlmm.features.recovery.segment_reads import Fetch
 
@@ -38,7 +38,7 @@ class Manifests:
     def read(self, listed: ListedSegment, fetch: Fetch) -> Said:
         """See :class:`~airflow_provider_rlmm.features.recovery.segment_reads.Witness`."""
         if MANIFEST not in listed.sizes:
-            return read_whole_log(listed, fetch)
+            return _proved_log(listed, fetch)
         key, size = listed.stem + MANIFEST, listed.sizes[MANIFEST]
         if size > MAX_MANIFEST_BYTES:
             return Unread(f"{key} has {size} bytes, more than a manifest can have", damaged=True)
@@ -61,43 +61,32 @@ def _has_a_log_only(listed: ListedSegment) -> bool:
     return listed.is_whole and len(listed.readings) == 1 and LOG in listed.sizes and MANIFEST not in listed.sizes
 
 
-def read_whole_log(listed: ListedSegment, fetch: Fetch) -> Said:
-    """
-    Read all batches of a log without its manifest.
+def _proved_log(listed: ListedSegment, fetch: Fetch) -> Said:
+    """Prove a log without its manifest by itself: nothing else says how it was packed, or where its indexes lie."""
+    from airflow_provider_rlmm.core.segments.proof.fields import SegmentFields
+    from airflow_provider_rlmm.core.segments.proof.findings import DamageKind
+    from airflow_provider_rlmm.core.segments.proof.proving import prove_segment
 
-    :param listed: the segment.
-    :param fetch: reads an object.
-    """
-    key, start = listed.stem + LOG, listed.readings[0].start_offset or 0
+    key, size, start = listed.stem + LOG, listed.sizes[LOG], listed.readings[0].start_offset or 0
+    fields = SegmentFields(start_offset=start, size_in_bytes=size)
     try:
         if _first_offset(fetch(key, 0, _BASE_OFFSET_BYTES - 1)) != start:
             return PackedLog(
                 f"its manifest is gone, and {key} does not begin with offset {start} as a broker's log does: it is "
                 "compressed, encrypted or damaged"
             )
-        before, newest_ms, epochs = start - 1, -1, dict[int, int]()
-        for headers in batches_in(listed, LOG, 0, fetch):
-            for row in range(len(headers)):
-                base, last = int(headers.base_offset[row]), int(headers.last_offset[row])
-                if base <= before:
-                    why = f"it begins with offset {base}, and those before it reach to {before}"
-                    raise headers.damaged(int(headers.position[row]), why)
-                epoch = int(headers.leader_epoch[row])
-                if epochs and epoch < max(epochs):
-                    why = f"its leader epoch {epoch} is below the one before it"
-                    raise headers.damaged(int(headers.position[row]), why)
-                epochs.setdefault(epoch, base)
-                # A first offset has no checksum: behind a gap the last batch counts as if there were none.
-                reaches = last if base == before + 1 else before + 1 + last - base
-                before, newest_ms = last, max(newest_ms, int(headers.max_timestamp_ms[row]))
-        inside = tuple((epoch, offset) for epoch, offset in epochs.items() if offset <= reaches)
-        return LoggedSegment(reaches, inside, listed.sizes[LOG], newest_ms)
+        proof = prove_segment(fields, LogObject(key, fetch), chunk_bytes=PART_BYTES)
     except RemoteObjectNotFoundError:
         return Unread(f"{key} was listed and is gone: objects are being deleted", damaged=False)
-    except (DamagedObjectError, UnsupportedMessageFormatError) as e:
+    except UnsupportedMessageFormatError as e:
         return Unread(f"its manifest is gone, and {e}", damaged=True)
-    except ChangedError as e:
-        return Unread(str(e), damaged=False)
+    if DamageKind.SIZE in proof.findings.counts:
+        return Unread(f"{key} was listed with {size} bytes and read with others", damaged=False)
+    seen = proof.seen
+    if not proof.is_right or seen.last_offset is None:
+        why = proof.findings.kept[0].why if proof.findings.kept else "it has no batch"
+        return Unread(f"its manifest is gone, and of {key}: {why}", damaged=True)
+    return LoggedSegment(seen.last_offset, seen.leader_epochs, size, seen.max_timestamp_ms)
 
 
 def _first_offset(data: bytes) -> int:

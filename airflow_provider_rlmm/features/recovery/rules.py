@@ -210,6 +210,29 @@ def _by_key(listed: ListedSegment, kind: RowKind, why: str) -> CatalogueRow:
     )
 
 
+def by_key_alone(row: CatalogueRow, kind: RowKind, why: str) -> CatalogueRow:
+    """
+    Return a row with what its key says, and nothing else.
+
+    :param row: of a segment.
+    :param kind: what it is.
+    :param why: why nothing else is taken.
+    """
+    return CatalogueRow(
+        kind=kind,
+        proved_by=ProvedBy.KEY,
+        topic_id=row.topic_id,
+        topic=row.topic,
+        partition=row.partition,
+        segment_id=row.segment_id,
+        start_offset=row.start_offset,
+        place=row.place,
+        stored_bytes=row.stored_bytes,
+        keys=row.keys,
+        why=why,
+    )
+
+
 def _agreed(values: set[Any]) -> Any:
     return values.copy().pop() if len(values) == 1 else None
 

@@ -7,12 +7,17 @@ They come in the order of the segments. No more are read ahead than are read at 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Final, Protocol
 
-from airflow_provider_rlmm.core.base.errors import StorageAccessError, StorageRootError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.ahead import done_ahead
+from airflow_provider_rlmm.core.base.errors import (
+    StorageAccessError,
+    StorageError,
+    StorageRootError,
+    StorageUnavailableError,
+)
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.features.recovery.rules import Found, ListedSegment, OtherObject, Said, Unread
@@ -48,6 +53,27 @@ class Witness(Protocol):
         """
 
 
+class Failures:
+    """Counts the segments in a row that storage does not hand out."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+
+    def met(self, error: StorageError) -> None:
+        """
+        Note one that was not handed out.
+
+        :param error: why; raised where there are too many, or the storage root is gone.
+        """
+        self._in_a_row += 1
+        if self._in_a_row >= MAX_FAILURES or isinstance(error, StorageRootError):
+            raise error
+
+    def ended(self) -> None:
+        """Note one that was."""
+        self._in_a_row = 0
+
+
 class SegmentReads:
     """
     Reads segments.
@@ -75,7 +101,7 @@ class SegmentReads:
         self._pace = pace
         self._patience = patience
         self._at_once = at_once
-        self._failures = 0
+        self._failures = Failures()
 
     def of(self, found: Iterable[Found]) -> Iterator[tuple[Found, Said]]:
         """
@@ -86,36 +112,13 @@ class SegmentReads:
         :raises StorageUnavailableError: if storage does not answer many times in a row.
         :raises StorageAccessError: if it forbids to read many segments in a row.
         """
-        if self._at_once < 2:
-            for listed in found:
-                yield listed, self._judged(self._begun(listed, None))
-            return
-        waiting: deque[tuple[Found, Future[Said]]] = deque()
-        with ThreadPoolExecutor(self._at_once, "rlmm-segments") as pool:
-            try:
-                for listed in found:
-                    waiting.append((listed, self._begun(listed, pool)))
-                    if len(waiting) > self._at_once:
-                        done, future = waiting.popleft()
-                        yield done, self._judged(future)
-                while waiting:
-                    done, future = waiting.popleft()
-                    yield done, self._judged(future)
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+        for listed, future in done_ahead(found, self._asked, self._at_once, "rlmm-segments"):
+            yield listed, self._judged(future)
 
-    def _begun(self, listed: Found, pool: ThreadPoolExecutor | None) -> Future[Said]:
-        future: Future[Said] = Future()
+    def _asked(self, listed: Found) -> Said:
         if isinstance(listed, OtherObject) or not self._witness.asks(listed, self._layout):
-            future.set_result(None)
-        elif pool is not None:
-            return pool.submit(self._read, listed)
-        else:
-            try:
-                future.set_result(self._read(listed))
-            except Exception as e:
-                future.set_exception(e)
-        return future
+            return None
+        return self._read(listed)
 
     def _read(self, listed: ListedSegment) -> Said:
         self._pace.take(1)
@@ -126,13 +129,9 @@ class SegmentReads:
     def _judged(self, future: Future[Said]) -> Said:
         try:
             said = future.result()
-        except StorageRootError:
-            raise
-        except (StorageUnavailableError, StorageAccessError) as e:
-            self._failures += 1
-            if self._failures >= MAX_FAILURES:
-                raise
+        except (StorageUnavailableError, StorageAccessError, StorageRootError) as e:
+            self._failures.met(e)
             return Unread(str(e), damaged=False)
         if said is not None:
-            self._failures = 0
+            self._failures.ended()
         return said

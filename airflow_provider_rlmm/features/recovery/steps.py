@@ -34,6 +34,7 @@ from airflow_provider_rlmm.features.recovery.file_suffixes import file_suffixes
 from airflow_provider_rlmm.features.recovery.index_reads import Indexes
 from airflow_provider_rlmm.features.recovery.listing import list_all
 from airflow_provider_rlmm.features.recovery.manifest_reads import Manifests
+from airflow_provider_rlmm.features.recovery.proving import Proofs
 from airflow_provider_rlmm.features.recovery.segment_reads import READ_AT_ONCE, SegmentReads, Witness
 from airflow_provider_rlmm.features.recovery.tally import CatalogueTally
 
@@ -58,6 +59,9 @@ class CatalogueRequest:
     :param snapshots: paths or URIs of further snapshots.
     :param audits: paths or URIs of further audit logs.
     :param whole_logs: whether the whole log is read of each segment that has one and no manifest.
+    :param prove: whether each whole segment is read and proved by its contents, and logs without a manifest by themselves.
+    :param may_have_gaps: whether missing offsets count as none where segments are proved: topics that were compacted once.
+    :param bytes_per_second: the most that is fetched in a second where segments are proved, ``None`` for all that comes.
     """
 
     storage_uri: str
@@ -70,6 +74,9 @@ class CatalogueRequest:
     snapshots: Sequence[str] = ()
     audits: Sequence[str] = ()
     whole_logs: bool = False
+    prove: bool = False
+    may_have_gaps: bool = False
+    bytes_per_second: int | None = None
 
 
 def make_catalogue(
@@ -96,9 +103,7 @@ def make_catalogue(
     :raises OSError: if the catalogue cannot be written; there is none then.
     """
     layout = storage.layout
-    witness: Witness = (
-        Manifests(whole_logs=request.whole_logs) if layout.name == AivenLayout.name else Indexes(file_suffixes(layout))
-    )
+    witness = _witness_of(layout, whole_logs=request.whole_logs or request.prove)
     _require_free(request)
     made_at_ms = clock()
     cluster_id, said_by, stamps = _cluster_of(storage, request.cluster_id)
@@ -112,7 +117,8 @@ def make_catalogue(
     reads = SegmentReads(witness, storage.fetch_object, layout, pace, patience, request.at_once)
     earlier = read_earlier(sources, listed.segment_ids)
     _require_read(request, earlier)
-    work = Cataloguing(listed, layout, asked, reads, earlier, on_step)
+    proofs = _proofs(storage, request, patience, on_step) if request.prove else None
+    work = Cataloguing(listed, layout, asked, reads, earlier, proofs, on_step)
 
     def document(file: PlanFile) -> Catalogue:
         topics, incomplete = tally.topics(), tally.incomplete()
@@ -146,6 +152,20 @@ def make_catalogue(
         request.output.rstrip("/"), table, tables_of(work.rows(), tally.note), (CATALOGUE_DOCUMENT, document)
     )
     return written
+
+
+def _proofs(
+    storage: RemoteStorageManager, request: CatalogueRequest, patience: StoragePatience, on_step: OnStep
+) -> Proofs:
+    return Proofs(
+        storage.fetch_object,
+        storage.layout,
+        ByteQuota(request.bytes_per_second),
+        patience,
+        may_have_gaps=request.may_have_gaps,
+        at_once=request.at_once,
+        on_proved=lambda count: on_step("proving segments by their contents", count, count),
+    )
 
 
 def _witness_of(layout: Layout, *, whole_logs: bool) -> Witness:

@@ -10,7 +10,9 @@ import pytest
 
 from airflow_provider_rlmm.cli.main import run
 from airflow_provider_rlmm.core.base.clock import system_clock
-from tests.recovery import Bucket, put_into, recorded_bucket, rows_in, segment
+from airflow_provider_rlmm.core.plans.catalogue_rows import ProvedBy
+from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
+from tests.recovery import Bucket, batches_of, plain_segment, put_into, recorded_bucket, rows_in, segment
 from tests.recovery_sources import FIRST, SECOND, audited, copied, keep
 
 
@@ -82,3 +84,18 @@ def test_the_work_folder_and_what_is_named_are_asked(tmp_path: Path, capsys: pyt
     next((tmp_path / "work").rglob("*.snapshot")).write_bytes(b"?")
     assert run([*asked, "--output", str(tmp_path / "2")]) == 4
     assert "1 snapshots or audit logs could not be read" in capsys.readouterr().out
+
+
+def test_rows_are_proved_by_contents_where_that_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bucket, gone = Bucket(LocalTieredStorageLayout()), segment(1, 100, 139)
+    batches = [batch for batch in batches_of(gone) if batch.records[0].offset != 103]
+    bucket.copy_plain(segment(2, 140, 149))
+    bucket.copy_plain(gone, plain_segment(gone, batches=batches))
+    storage = put_into(tmp_path / "bucket", bucket)
+    asked = ["recover", "--storage", storage, "--layout", "local-tiered-storage", "--prove"]
+    assert run([*asked, "--output", str(tmp_path / "1")]) == 4
+    assert "needs a person: 1 DAMAGED" in capsys.readouterr().out
+    assert run([*asked, "--allow-gaps", "--bytes-per-second", "10000000", "--output", str(tmp_path / "2")]) == 0
+    assert {row.proved_by for row in rows_in(str(tmp_path / "2"))} == {ProvedBy.CONTENTS}

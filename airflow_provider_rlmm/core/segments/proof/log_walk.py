@@ -53,6 +53,7 @@ class LogWalk:
     :param positions: where batches begin, as the offset index says; ascending.
     :param report: takes what is wrong.
     :param chunk_bytes: bytes that are fetched at once.
+    :param begin: where in the log the first batch begins that is looked at; not behind its end.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class LogWalk:
         positions: Array,
         report: Report,
         chunk_bytes: int = CHUNK_BYTES,
+        begin: int = 0,
     ) -> None:
         self._source = source
+        self._begin = begin
         self._size = size_in_bytes
         self._positions = positions
         self._report = report
@@ -80,7 +83,7 @@ class LogWalk:
         :raises UnsupportedMessageFormatError: if a batch is whole and older than message format v2.
         :raises RlmmError: if the source does not answer.
         """
-        at, rest = 0, b""
+        at, rest = self._begin, b""
         while self.end is None or at < self.end:
             fetched = self._fetch(at, rest)
             if fetched is None:

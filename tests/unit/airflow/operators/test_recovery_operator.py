@@ -83,3 +83,10 @@ def test_what_needs_a_person_fails_after_it_is_written(connected: Path, bucket: 
         run(connected / "1", pushed)
     assert (pushed["return_value"]["problems"], len(rows_in(str(connected / "1")))) == (1, 4)
     assert run(connected / "2", fail_on_problems=False)["problems"] == 1
+
+
+def test_rows_are_proved_where_that_is_asked_for(connected: Path) -> None:
+    assert run(connected / "1")["kinds"] == {"COPIED": 2}
+    # These logs are no logs.
+    with pytest.raises(AirflowFailException, match="2 DAMAGED"):
+        run(connected / "2", prove="true", bytes_per_second="1000000")

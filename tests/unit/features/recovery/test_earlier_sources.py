@@ -221,3 +221,11 @@ def test_an_id_of_another_user_partition_is_no_other_ones(tmp_path: Path) -> Non
     [row] = bucket_of(FIRST).rows(work_uri=str(tmp_path))
     assert (row.kind, row.proved_by) == (RowKind.COPIED, ProvedBy.MANIFEST)
     assert kafka_uuid_str(FIRST.remote_log_segment_id.id) in row.keys[0]
+
+
+def test_the_newest_snapshot_tells_all_fields_wherever_it_comes_among_the_others(tmp_path: Path) -> None:
+    for number, name in enumerate(("a.snapshot", "b.snapshot", "c.snapshot")):
+        for at, other in enumerate(("a.snapshot", "b.snapshot", "c.snapshot")):
+            keep(tmp_path / name, copied(FIRST), at_ms=60_000 if other == name else 40_000 + at, offset=2, name=other)
+        [row] = bucket_of(FIRST).rows(work_uri=str(tmp_path / name))
+        assert (row.proved_by, row.custom_metadata) == (ProvedBy.SNAPSHOT, b"custom"), number

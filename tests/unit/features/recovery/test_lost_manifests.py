@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, ProvedBy, RowKind
-from airflow_provider_rlmm.features.recovery import log_batches
+from airflow_provider_rlmm.features.recovery import manifest_reads
 from tests.contracts.aiven_objects import AivenPacking
 from tests.kafka_log import Batch, log_of
 from tests.recovery import Bucket, batches_of, kinds, segment
@@ -33,7 +33,7 @@ def row_of(log: bytes) -> CatalogueRow:
 
 @pytest.mark.parametrize("part", [100, 2**20])
 def test_a_plain_log_proves_itself(monkeypatch: pytest.MonkeyPatch, part: int) -> None:
-    monkeypatch.setattr(log_batches, "PART_BYTES", part)
+    monkeypatch.setattr(manifest_reads, "PART_BYTES", part)
     log = log_of(batches_of(SEGMENT))
     row = row_of(log)
     assert (row.kind, row.proved_by, row.bounds) == (RowKind.LOG_ONLY, ProvedBy.LOG, ("end_offset",))
@@ -82,13 +82,16 @@ LOG = log_of(batches_of(SEGMENT))
     ],
 )
 def test_a_log_that_is_damaged_proves_nothing(monkeypatch: pytest.MonkeyPatch, log: bytes, part: int) -> None:
-    monkeypatch.setattr(log_batches, "PART_BYTES", part)
+    monkeypatch.setattr(manifest_reads, "PART_BYTES", part)
     row = row_of(log)
     assert (row.kind, row.proved_by, row.end_offset) == (RowKind.DAMAGED, ProvedBy.KEY, None)
 
 
-def test_a_gap_before_the_last_batch_is_not_believed() -> None:
-    assert row_of(with_last(base_offset=1_138, last_offset=1_139)).end_offset == 139
+def test_a_gap_is_not_believed() -> None:
+    # The first offset of a batch has no checksum.
+    row = row_of(with_last(base_offset=1_138, last_offset=1_139))
+    assert (row.kind, row.end_offset) == (RowKind.DAMAGED, None)
+    assert "begins with offset 1138 where 138 must follow" in str(row.why)
 
 
 def test_a_log_only_is_no_whole_segment(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, ProvedBy, RowKind
+from airflow_provider_rlmm.core.segments.proof import log_walk
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layouts import (
     LayoutOptions,
@@ -174,10 +175,10 @@ def test_a_batch_that_is_larger_than_a_part_is_read(monkeypatch: pytest.MonkeyPa
     for index_every in (1, 100):
         row = row_of(plain_segment(SEGMENT, per_batch=20, index_every=index_every))
         assert (row.kind, row.end_offset) == (RowKind.COPIED, 139)
-    monkeypatch.setattr(log_batches, "MOST_BATCH_BYTES", 100)
+    monkeypatch.setattr(log_walk, "MOST_BATCH_BYTES", 100)
     row = row_of(plain_segment(SEGMENT, per_batch=20))
     assert row.kind is RowKind.DAMAGED
-    assert "and 100 are read" in str(row.why)
+    assert "cut" in str(row.why)
 
 
 @pytest.mark.parametrize("data", [None, b"x" * 9_000])
