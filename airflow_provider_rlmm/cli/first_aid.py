@@ -112,8 +112,8 @@ def _print(output: Output, found: FirstAid, tools: Tools) -> None:
             "--log-dirs: it shows whether there are any, and how much disk the others take."
         )
         output.command(line_of(tools.log_directories()))
-    if off := [name_in_text(aid.topic) for aid in found.topics if aid.copying_off is None]:
-        output.line(f"Of these copying is off already, and they need no alter: {', '.join(off)}.")
+    if off := [{"topic": aid.topic} for aid in found.topics if aid.copying_off is None]:
+        output.rows(off, {"topic": "topic"}, "need no alter, as copying is off already")
     _print_disk(output, found.topics)
     _print_lines(output, _NOW, [line_of(aid.copying_off) for aid in found.topics if aid.copying_off])
     _print_lines(output, _LATER, [line_of(aid.as_today) for aid in found.topics if aid.as_today])

@@ -57,7 +57,7 @@ def test_lines_are_printed_whole_and_in_the_order_in_which_they_are_typed(
         ],
     ]
     assert all(BROKERS in line for line in lines)
-    assert "Of these copying is off already, and they need no alter: off." in out
+    assert "need no alter, as copying is off already\ntopic\noff" in out
     assert out.index(lines[0]) < out.index("not before the loss is settled") < out.index(lines[1])
     assert "nobody can tell how much it takes: what lies on the brokers' disks" in out
 
@@ -99,6 +99,15 @@ def test_another_file_is_refused(
     (tmp_path / "dirs").write_bytes(content)
     assert asked("--log-dirs", str(tmp_path / "dirs")) == 1
     assert why in capsys.readouterr().err
+
+
+def test_no_topic_of_many_is_cut_off(cluster: Look, capsys: pytest.CaptureFixture[str]) -> None:
+    own = {"remote.log.copy.disable": "true"}
+    cluster.tiered = tuple(topic(f"{n:03}{'t' * 200}", own) for n in range(300))
+    assert asked() == 0
+    out = capsys.readouterr().out
+    assert all(one.topic in out for one in cluster.tiered)
+    assert "kafka-configs.sh" not in out
 
 
 def test_a_topic_that_grows_without_end_is_said(cluster: Look, capsys: pytest.CaptureFixture[str]) -> None:
