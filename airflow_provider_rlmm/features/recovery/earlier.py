@@ -151,13 +151,18 @@ def read_earlier(sources: EarlierSources, ids: IdSet) -> Earlier:
     :param sources: what is asked.
     :param ids: ids of the segments that lie in storage; of others nothing is kept.
     """
+    import pyarrow as pa
+
     reading = _Reading(ids)
     for uri in sources.snapshots:
         reading.snapshot(uri)
     reading.compare()
     for uri in sources.audits:
         reading.audit(uri)
-    return reading.earlier()
+    told = reading.earlier()
+    # What whole snapshots took would stay with this process, beside all that comes.
+    pa.default_memory_pool().release_unused()
+    return told
 
 
 @dataclass(slots=True, eq=False)
