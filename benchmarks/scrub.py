@@ -5,8 +5,8 @@ The memory of a scrub, and how often its deletion lists.
 Memory is that of a process that scrubs a store and a log which are made up while they are read
 (:mod:`benchmarks.scrub_memory`). Listings are those of a deletion: objects of segments that nothing names lie before those of
 living ones, in one folder. That store holds keys in memory, lists them by pages as S3 does, and counts. Where its order is
-documented a look ends behind its batch; everywhere else the look after a deletion goes to the end of the folder. Ends with 1
-if a budget is missed. Needs no broker.
+documented a look ends behind its batch; elsewhere the look after many deletions goes to the end of the folder. Ends with 1 if
+a budget is missed. Needs no broker.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
 from airflow_provider_rlmm.core.storage.stamps import Location
+from airflow_provider_rlmm.features.scrub.scrub_effects import MOST_UNCONFIRMED
 from benchmarks.measuring import Budget
 from benchmarks.processes import taken_by
 from benchmarks.reporting import add_option, report
@@ -133,14 +134,18 @@ def _counted(leaked: int, living: int) -> Iterator[Budget | str]:
 
 
 def _listings(leaked: int, living: int, location: Location) -> int:
-    """Delete all that leaked, batch by batch as a scrub does: each key is looked for right before it goes."""
+    """Delete all that leaked as a scrub does: each key is looked for right before it goes, and when it is to be gone."""
     store = SimulatedStore(sorted(key for number in range(leaked + living) for key in _keys(number)), location)
     storage = LayoutRemoteStorageManager(store, LAYOUT)  # type: ignore[arg-type] # only what a deletion asks for
-    size = limits.BATCH_SEGMENTS.default
+    size, unconfirmed = limits.BATCH_SEGMENTS.default, list[str]()
     for end in range(leaked, 0, -size):
         keys = [key for number in range(max(0, end - size), end) for key in _keys(number)]
         assert len(storage.stored_objects(keys)) == len(keys)
         assert not storage.delete_objects(keys)
+        unconfirmed += keys
+        if end <= size or not storage.absence_takes_whole_folder or len(unconfirmed) >= MOST_UNCONFIRMED:
+            assert not storage.still_there(unconfirmed, {})
+            unconfirmed.clear()
     return store.listings
 
 

@@ -359,7 +359,8 @@ class RemoteStorageContract:
         mine = set(storage.layout.required_keys(segment(1)))
         seen = storage.manager.stored_objects(mine | {f"{partition_of(storage)}none"})
         assert {key: o.size for key, o in seen.items()} == dict.fromkeys(mine, 10)
-        assert storage.manager.delete_objects(mine) == {}
+        failures = storage.manager.delete_objects(mine)
+        assert storage.manager.still_there(mine, failures) == {}
         assert storage.keys() == keys - mine
         assert storage.manager.stored_objects(mine) == {}
 
@@ -770,14 +771,14 @@ class RemoteStorageFaultContract:
         keys = place(storage, segment(1), segment(2))
         refused = storage.layout.required_keys(segment(2))[-1]
         storage.refuse_delete(refused)
-        left = storage.manager.delete_objects(keys)
+        left = storage.manager.still_there(keys, storage.manager.delete_objects(keys))
         assert left.keys() == storage.keys() == {refused}
         assert "refused by the test" in left[refused]
 
     def test_what_no_listing_confirms_is_not_gone(self, storage: FaultyStorage) -> None:
         keys = place(storage, segment(1))
         storage.fail_listing(1)
-        assert storage.manager.delete_objects(keys).keys() == keys
+        assert storage.manager.still_there(keys, storage.manager.delete_objects(keys)).keys() == keys
 
     def test_all_refused(self, storage: FaultyStorage) -> None:
         keys = place(storage, segment(1), segment(2))

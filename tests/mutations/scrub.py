@@ -366,7 +366,7 @@ SCRUBS = [
         "I2",
         "believes a store that says it has deleted an object",
         LAYOUT_STORAGE,
-        "            left = self.stored_objects(keys)\n",
+        "            left = self._stored(keys, side_by_side=False)\n",
         "            left = {}\n",
         _PLAN_TEST + "test_what_the_store_refuses_is_said_and_needs_a_person",
     ),

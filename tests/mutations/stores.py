@@ -14,21 +14,30 @@ DELETION_WINDOW = "core/plans/deletion_window.py"
 
 _FAULTS = "core/storage/test_faults.py::"
 _SETTINGS = "core/storage/test_bucket_settings.py::"
+_VENDORS = "core/storage/test_vendor_settings.py::"
 
 STORES = [
     switched_off(
         BULK_DELETE,
         "own reason",
         "does not ask singly why an object stays",
-        "            if one_by_one and size > 1:",
+        "            if made.one_by_one and size > 1:",
         f"{_FAULTS}test_objects_that_a_bulk_deletion_refuses_stay_for_their_own_reason",
     ),
     switched_off(
         BULK_DELETE,
         "bounded",
         "tries every refused object singly, however many there are",
-        "            if self._refused_requests >= _MAX_REFUSED_REQUESTS:",
+        "        if self._refused_requests >= _MAX_REFUSED_REQUESTS:",
         "core/storage/test_bulk_delete.py::test_where_all_are_refused_requests_are_bounded_and_nobody_is_without_a_reason",
+    ),
+    Mutation(
+        "throttling",
+        "sends requests side by side to a store that has throttled",
+        BULK_DELETE,
+        "        return self._at_once if self._pace.rate is None else 1",
+        "        return self._at_once",
+        "core/storage/test_bulk_delete.py::test_requests_are_under_way_at_the_same_time_until_the_store_throttles",
     ),
     Mutation(
         "throttling",
@@ -161,5 +170,53 @@ STORES = [
         ".astimezone(self.zone)",
         ".astimezone(UTC)",
         "core/plans/test_deletion_window.py",
+    ),
+    Mutation(
+        "hidden copies",
+        "takes a bucket of Google that holds its objects for one that lets them go",
+        BUCKET_SETTINGS,
+        "        if held:\n",
+        "        if False:\n",
+        f"{_VENDORS}test_a_hold_of_google_refuses_a_run_and_a_retention_policy_is_told",
+    ),
+    Mutation(
+        "hidden copies",
+        "passes over a retention policy of Google's",
+        BUCKET_SETTINGS,
+        'days=kept_days) if kept_days else ""',
+        'days=kept_days) if False else ""',
+        f"{_VENDORS}test_a_hold_of_google_refuses_a_run_and_a_retention_policy_is_told",
+    ),
+    Mutation(
+        "hidden copies",
+        "takes any answer for a bucket of Google's without versions",
+        "core/storage/logins/google_client.py",
+        '        if told["name"] != name:\n            raise KeyError\n',
+        "",
+        f"{_VENDORS}test_an_answer_that_is_no_bucket_tells_nothing",
+    ),
+    Mutation(
+        "hidden copies",
+        "takes a container of Azure that tells of no hold for one that has none",
+        "core/storage/logins/azure_client.py",
+        "        if found.has_legal_hold is None or found.has_immutability_policy is None:\n",
+        "        if False:\n",
+        f"{_VENDORS}test_what_azure_does_not_let_the_login_see_is_said",
+    ),
+    Mutation(
+        "secrets",
+        "follows a redirection with the credentials of the store",
+        "core/storage/logins/plain_http.py",
+        ", _NoRedirection())",
+        ")",
+        f"{_VENDORS}test_an_answer_that_is_no_bucket_tells_nothing",
+    ),
+    Mutation(
+        "logins",
+        "asks a machine of Google for its role to read a bucket's settings",
+        "core/storage/logins/google_client.py",
+        "    if key is None and not instance_metadata:\n",
+        "    if False:\n",
+        f"{_VENDORS}test_the_role_of_a_machine_asks_google_only_where_that_is_allowed",
     ),
 ]

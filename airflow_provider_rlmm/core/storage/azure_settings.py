@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a container of Azure says about deletion, read through the client that the official Airflow provider opens.
+What a container of Azure says about deletion, read through the client that the official Airflow provider opens, or one of the
+login of the machine.
 
 Azure refuses to delete a blob that has snapshots, as obstore's requests do not ask for these to go along, and every blob of a
 container with a legal hold. Under an immutability policy it refuses until the retention of a blob ends. Each is asked for
@@ -19,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.storage.bucket_settings import as_prefix
 from airflow_provider_rlmm.core.storage.hidden_copies import EXPIRE_RULES, DeletionEffect, Freed
 
@@ -52,7 +54,8 @@ class AzureContainerInspector:
     The service's properties tell of soft delete, those of the container of holds and policies, a listing of snapshots.
     Versions and management policies belong to another API, which needs rights on the account.
 
-    :param service: returns the ``BlobServiceClient``.
+    :param service: returns the ``BlobServiceClient``, or an
+        :class:`~airflow_provider_rlmm.core.storage.logins.azure_client.AzureService`.
     :param container: name of the container.
     :param root: prefix of the storage root in the container.
     """
@@ -71,7 +74,7 @@ class AzureContainerInspector:
             container = service.get_container_client(self._container)
         except Exception as e:
             # Whatever class of Azure's.
-            return DeletionEffect(Freed.UNKNOWN, f"the account's settings cannot be read: {type(e).__name__}")
+            return DeletionEffect(Freed.UNKNOWN, f"the account's settings cannot be read: {_failure(e)}")
         held, unknown = self._of_container(container)
         effect = held or _of_account(service)
         snapshots, refused = self._snapshots(container, [self._root + prefix for prefix in prefixes])
@@ -157,7 +160,9 @@ def _of_account(service: Any) -> DeletionEffect:
 
 
 def _failure(error: Exception) -> str:
-    """Name an error by its class and Azure's code, which is no text of the server's."""
+    """Name an error by its class and Azure's code, which is no text of the server's; those of this package hold none."""
+    if isinstance(error, RlmmError):
+        return str(error)
     code = getattr(error, "error_code", None)
     code = str(getattr(code, "value", code) or "")
     return f"{type(error).__name__}, {code}" if _CODE.fullmatch(code) else type(error).__name__

@@ -34,6 +34,16 @@ MFA_DELETE: Final = (
 )
 """What frees versions where no rule can."""
 
+_KEPT_BY_GOOGLE: Final = (
+    "Google Cloud Storage refuses to delete objects that are younger than {days} days, by the retention policy of bucket "
+    "{name}: wait, or have a policy that is not locked removed by 'gcloud storage buckets update gs://{name} "
+    "--clear-retention-period'"
+)
+_RELEASE: Final = (
+    "have that ended by 'gcloud storage buckets update gs://{name} --no-default-event-based-hold', and objects released by "
+    "'gcloud storage objects update --no-event-based-hold'"
+)
+
 
 class S3BucketInspector:
     """
@@ -130,7 +140,8 @@ class GcsBucketInspector:
 
     It needs storage.buckets.get.
 
-    :param bucket: returns the ``google.cloud.storage.Bucket``, loaded.
+    :param bucket: returns the ``google.cloud.storage.Bucket``, loaded, or a
+        :class:`~airflow_provider_rlmm.core.storage.logins.google_client.GoogleBucket`.
     :param root: prefix of the storage root in the bucket.
     """
 
@@ -145,23 +156,31 @@ class GcsBucketInspector:
         try:
             bucket = self._bucket()
             rules = [_as_s3_rule(rule) for rule in bucket.lifecycle_rules]
-            soft_days = -(-int(bucket.soft_delete_policy.retention_duration_seconds or 0) // _DAY_S)
+            soft_days = _whole_days(bucket.soft_delete_policy.retention_duration_seconds)
             versioned, name = bool(bucket.versioning_enabled), str(bucket.name)
+            held, kept_days = bool(bucket.default_event_based_hold), _whole_days(bucket.retention_period)
+        except RlmmError as e:
+            return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {e}")
         except Exception as e:
             # Whatever class of Google's.
             return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {type(e).__name__}")
         below = [self._root + prefix for prefix in prefixes]
         uploads = _uploads_in_words(_days(rules, below, _abort_days))
+        refused = _KEPT_BY_GOOGLE.format(name=name, days=kept_days) if kept_days else ""
+        if held:
+            why = f"bucket {name} holds each object that is written (event-based hold), and a held one is not deleted"
+            rule = _RELEASE.format(name=name)
+            return DeletionEffect(Freed.REFUSED, why, rule=rule, uploads=uploads, refused=refused)
         why = f"soft delete of bucket {name} keeps what is deleted for {soft_days} days, and charges for it"
         if not versioned and not soft_days:
             why = f"bucket {name} has neither versions nor soft delete"
-            return DeletionEffect(Freed.AT_ONCE, why, uploads=uploads)
+            return DeletionEffect(Freed.AT_ONCE, why, uploads=uploads, refused=refused)
         days: int | None = 0
         if versioned:
             days, why = _days(rules, below, _expiry_days), f"bucket {name} keeps versions"
         if days is None:
-            return DeletionEffect(Freed.NEVER, why, rule=EXPIRE_RULES["gs"], uploads=uploads)
-        return DeletionEffect(Freed.LATER, why, days + soft_days, uploads=uploads)
+            return DeletionEffect(Freed.NEVER, why, rule=EXPIRE_RULES["gs"], uploads=uploads, refused=refused)
+        return DeletionEffect(Freed.LATER, why, days + soft_days, uploads=uploads, refused=refused)
 
     def is_flat(self) -> bool:
         """See :class:`~airflow_provider_rlmm.core.storage.hidden_copies.BucketInspector`; all are listed by key."""
@@ -187,6 +206,10 @@ def as_prefix(root: str) -> str:
     :param root: its path in the bucket.
     """
     return f"{root.strip('/')}/" if root.strip("/") else ""
+
+
+def _whole_days(seconds: Any) -> int:
+    return -(-int(seconds or 0) // _DAY_S)
 
 
 def _days(

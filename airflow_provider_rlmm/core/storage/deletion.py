@@ -36,6 +36,27 @@ class Lookup(NamedTuple):
         # The stem itself may be a key; without its last character it comes right before.
         return self.stems[0][:-1]
 
+    def parts(self, objects: int) -> Iterator[Lookup]:
+        """
+        Cut it into lookups whose objects are side by side.
+
+        :param objects: about how many each has at most.
+        """
+        size = max(1, objects * len(self.stems) // max(len(self.stems), len(self.keys)))
+        for first in range(0, len(self.stems), size):
+            yield self._replace(stems=self.stems[first : first + size])
+
+    def without(self, seen: Iterable[str]) -> Lookup | None:
+        """
+        Return the lookup of the segments that were not seen, ``None`` where each was.
+
+        :param seen: keys of objects.
+        """
+        lengths = {len(stem) for stem in self.stems}
+        begun = {key[:length] for key in seen for length in lengths}
+        left = [stem for stem in self.stems if stem not in begun]
+        return self._replace(stems=left) if left else None
+
 
 class DeletionBatch:
     """

@@ -92,7 +92,7 @@ class DeletionEffect:
 
 _IN_A_CONTAINER: Final = (
     "whether a legal hold, an immutability policy or snapshots make Azure refuse deletion is not known: a connection of type "
-    "wasb asks, else look at the container in the portal"
+    "wasb asks, and so does rlmm; else look at the container in the portal"
 )
 
 

@@ -12,10 +12,12 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.background import ahead
 from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     RemoteObjectNotFoundError,
@@ -59,6 +61,9 @@ from airflow_provider_rlmm.core.storage.uploads import BeforeChunk
 from airflow_provider_rlmm.core.storage.walk import Walker
 
 logger = logging.getLogger(__name__)
+
+_PAGE: Final = 1_000
+"""Objects that one request lists."""
 
 _REPLACED: Final = (
     "is not the one that this run began with, it was unmounted, renamed or replaced: nothing more is deleted or declared "
@@ -126,6 +131,11 @@ class LayoutRemoteStorageManager:
         self._settings: DeletionEffect | None = None
         self._checked_root: tuple[object] | None = None
         self._directories: dict[str, object] = {}
+
+    @property
+    def listings_at_once(self) -> int:
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
+        return self._calls.listings_at_once
 
     @property
     def layout(self) -> Layout:
@@ -207,7 +217,8 @@ class LayoutRemoteStorageManager:
         batch = DeletionBatch(self._layout, metadatas)
         before = self._calls.requests
         lookups = batch.lookups(others or ())
-        batch.see_before(self._looked_for(lookups, to_the_end=others is None, by_name=others is not None))
+        told = others is not None
+        batch.see_before(self._looked_for(lookups, to_the_end=not told, by_name=told, side_by_side=told))
         keys = batch.keys_to_delete()
         if not keys:
             return DeletionReport(batch.outcomes_untouched(), self._calls.requests - before)
@@ -223,7 +234,7 @@ class LayoutRemoteStorageManager:
         return DeletionReport(outcomes, calls, next((deletion.failures[key] for key in deletion.throttled), None))
 
     def _looked_for(
-        self, lookups: Sequence[Lookup], *, to_the_end: bool, by_name: bool = True
+        self, lookups: Sequence[Lookup], *, to_the_end: bool, by_name: bool = True, side_by_side: bool = False
     ) -> Sequence[StoredObject]:
         """
         Return what is there of the objects of some lookups.
@@ -231,20 +242,43 @@ class LayoutRemoteStorageManager:
         :param lookups: each of another prefix.
         :param to_the_end: whether what is not returned is not there; otherwise only of a segment of which nothing is.
         :param by_name: whether to look only for the keys that are known, where the store can.
+        :param side_by_side: whether to look for many of them at once: where they are probably there.
         """
         while True:
             found: list[StoredObject] = []
             was_trusted = self._order.is_trusted
             with self._steady(lookup.prefix for lookup in lookups):
+                to_list: list[Lookup] = []
                 for lookup in lookups:
                     if by_name and (named := self._calls.by_name(lookup)) is not None:
                         found += named
-                        continue
-                    listed = self._calls.objects(lookup.prefix, lookup.before)
+                    else:
+                        to_list.append(lookup)
+                if side_by_side and self.listings_at_once > 1 and self._order.begins_by_key:
+                    seen, to_list = self._seen_in_parts(to_list)
+                    found += seen
+                for lookup in to_list:
+                    listed = self._calls.objects(lookup.prefix, self._order.start(lookup.before))
                     found += self._order.wanted(lookup, listed, to_the_end=to_the_end)
             # Of a store that has listed out of order, the listings that ended before prove nothing.
             if self._order.is_trusted == was_trusted:
                 return found
+
+    def _seen_in_parts(self, lookups: Sequence[Lookup]) -> tuple[list[StoredObject], list[Lookup]]:
+        """
+        Look for objects that are probably there, a page of them in each of some listings side by side.
+
+        :return: what was seen, and the lookups for what was not and may still be there.
+        """
+        parts = [part for lookup in lookups for part in lookup.parts(_PAGE - 1)]  # one more shows the end
+        seen = list(chain.from_iterable(ahead(self._listed, parts, self.listings_at_once, "rlmm look")))
+        if self._order.is_trusted:
+            return seen, []
+        return seen, [rest for lookup in lookups if (rest := lookup.without(stored.key for stored in seen)) is not None]
+
+    def _listed(self, lookup: Lookup) -> list[StoredObject]:
+        listed = self._calls.objects(lookup.prefix, self._order.start(lookup.before))
+        return list(self._order.wanted(lookup, listed, to_the_end=False, only_seen=True))
 
     @cached_property
     def _order(self) -> ListingOrder:
@@ -252,7 +286,7 @@ class LayoutRemoteStorageManager:
         by_key = lists_by_key(location, self._layout)
         if by_key and location.scheme in ONLY_FLAT:
             by_key = self.inspector is not None and self.inspector.is_flat()
-        return ListingOrder(by_key)
+        return ListingOrder(by_key, location.scheme not in ONLY_FLAT)
 
     def list_log_segments(self, topic_id_partition: TopicIdPartition) -> Mapping[UUID, tuple[StoredObject, ...]]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
@@ -287,23 +321,36 @@ class LayoutRemoteStorageManager:
 
     def stored_objects(self, keys: Collection[str]) -> Mapping[str, StoredObject]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
+        return self._stored(keys, side_by_side=True)
+
+    def _stored(self, keys: Collection[str], *, side_by_side: bool) -> Mapping[str, StoredObject]:
         wanted: dict[str, set[str]] = {}
         for key in keys:
             wanted.setdefault(parent_of(key), set()).add(key)
         lookups = [Lookup(prefix, sorted(inside), inside) for prefix, inside in wanted.items()]
         # Here each key is looked for itself, so a listing ends only where all of them were seen.
-        seen = {stored.key: stored for stored in self._looked_for(lookups, to_the_end=False)}
+        found = self._looked_for(lookups, to_the_end=False, side_by_side=side_by_side)
+        seen = {stored.key: stored for stored in found}
         return {key: seen[key] for key in keys if key in seen}
+
+    @property
+    def absence_takes_whole_folder(self) -> bool:
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
+        # A local folder is asked for each name.
+        return self._calls.location("").scheme != "file" and not self._order.is_trusted
 
     def delete_objects(self, keys: Collection[str]) -> Mapping[str, str]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
-        deletion = self._calls.delete(sorted(keys))
+        return self._calls.delete(sorted(keys)).failures
+
+    def still_there(self, keys: Collection[str], failures: Mapping[str, str]) -> Mapping[str, str]:
+        """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
         try:
-            left = self.stored_objects(keys)
+            left = self._stored(keys, side_by_side=False)
         except StorageError as e:
             logger.warning("The listing after a deletion of %d objects failed: %s", len(keys), e)
             return dict.fromkeys(keys, f"not confirmed by a listing: {e}")
-        return {key: deletion.failures.get(key, "still listed although the store reported no error") for key in left}
+        return {key: failures.get(key, "still listed although the store reported no error") for key in left}
 
     def remove_empty_folders(self, keys: Collection[str]) -> Sequence[str]:
         """See :class:`~airflow_provider_rlmm.core.storage.remote_storage.RemoteStorageManager`."""
@@ -338,10 +385,14 @@ class LayoutRemoteStorageManager:
         return together(settings, objects) if settings else without_settings(scheme, objects)
 
     def _versions(self, keys: Collection[str]) -> Iterator[str | None]:
-        for key in keys:
-            # Somebody else may have deleted it; and whoever may delete need not be allowed to read.
-            with suppress(RemoteObjectNotFoundError, StorageAccessError):
-                yield self._calls.version(key)
+        for versions in ahead(self._version_of, keys, self.listings_at_once, "rlmm look"):
+            yield from versions
+
+    def _version_of(self, key: str) -> Sequence[str | None]:
+        # Somebody else may have deleted it; and whoever may delete need not be allowed to read.
+        with suppress(RemoteObjectNotFoundError, StorageAccessError):
+            return (self._calls.version(key),)
+        return ()
 
     def check_root(
         self, topic_ids: frozenset[UUID], cluster_id: str, expectation: RootExpectation = UNKNOWN_ROOT
@@ -390,7 +441,8 @@ class LayoutRemoteStorageManager:
                 # What proves the root is not to be gone when it is listed for deletion.
                 folder = listed_folder_of(stored.key, parts[1])
                 with self._steady([folder]):
-                    if any(other.key == stored.key for other in self._calls.objects(folder, stored.key[:-1])):
+                    listed = self._calls.objects(folder, self._order.start(stored.key[:-1]))
+                    if any(other.key == stored.key for other in listed):
                         return f"{stored.key} is of topic id {kafka_uuid_str(topic_id)}"
         return None
 

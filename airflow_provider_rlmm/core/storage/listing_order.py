@@ -32,7 +32,9 @@ ONLY_FLAT: Final = frozenset({"az"})
 """
 Schemes of which that is true only where the store is flat: accounts of Azure with a hierarchical namespace list by folders.
 
-See https://github.com/Azure/azure-sdk-for-go/issues/24210.
+See https://github.com/Azure/azure-sdk-for-go/issues/24210. There, and in Microsoft Fabric, where a listing begins is no
+matter of keys either: a key that is no object's has hidden objects behind it
+(https://github.com/apache/arrow-rs-object-store/issues/695), which deletion would have taken for gone.
 """
 
 _ALIASES: Final = ("s3alias", "--op-s3", "--ol-s3", ".mrap")
@@ -64,13 +66,29 @@ def _has_address_of_its_own(location: Location) -> bool:
 
 class ListingOrder:
     """
-    Whether the listings of a store are believed to come in the order of their keys; not thread-safe.
+    Whether the listings of a store are believed to come in the order of their keys; threads may watch one each.
 
     :param documented: whether :func:`lists_by_key`.
+    :param begins_by_key: whether a listing that is to begin behind a key leaves out nothing but keys up to it, in
+        whatever order it comes.
     """
 
-    def __init__(self, documented: bool) -> None:
+    def __init__(self, documented: bool, begins_by_key: bool = True) -> None:
         self.is_trusted = documented
+        self._begins_by_key = begins_by_key
+
+    @property
+    def begins_by_key(self) -> bool:
+        """Whether a listing may begin behind a key."""
+        return self.is_trusted or self._begins_by_key
+
+    def start(self, before: str) -> str | None:
+        """
+        Return behind which key a listing may begin, ``None`` where it has to begin with its folder.
+
+        :param before: a key before all that is looked for; there need be no such object.
+        """
+        return before if self.begins_by_key else None
 
     def watched(self, objects: Iterable[StoredObject]) -> Iterator[StoredObject]:
         """
@@ -91,20 +109,23 @@ class ListingOrder:
             before = stored.key
             yield stored
 
-    def wanted(self, lookup: Lookup, objects: Iterable[StoredObject], *, to_the_end: bool) -> Iterator[StoredObject]:
+    def wanted(
+        self, lookup: Lookup, objects: Iterable[StoredObject], *, to_the_end: bool, only_seen: bool = False
+    ) -> Iterator[StoredObject]:
         """
         Yield what a listing shows of some segments, and end it where nothing of them can follow.
 
         :param lookup: of which objects.
         :param objects: what a store lists from before the first of them on.
         :param to_the_end: whether what is not yielded has to be absent; if not, it suffices that each segment was seen.
+        :param only_seen: whether nothing is concluded from what is not yielded, so that it ends behind the last of them.
         """
         stems = frozenset(lookup.stems)
         lengths = sorted({len(stem) for stem in stems}, reverse=True)
         behind, unseen = max(stem + _LAST for stem in stems), set(stems)
         for stored in self.watched(objects):
             key = stored.key
-            if key > behind and (self.is_trusted or not (to_the_end or unseen)):
+            if key > behind and (only_seen or self.is_trusted or not (to_the_end or unseen)):
                 return
             if (stem := next((key[:n] for n in lengths if key[:n] in stems), None)) is not None:
                 unseen.discard(stem)

@@ -84,6 +84,9 @@ _UNDER_WAY: Final = 64 * 2**20
 _LISTINGS_AT_ONCE: Final = 8
 """S3 answers some thousand requests a second for each prefix, and each after some ten milliseconds."""
 
+_DELETIONS_AT_ONCE: Final = 4
+"""Requests of up to a thousand objects each."""
+
 _SLOWEST_FILES: Final = 100
 """Files per second below which looking for them, or deleting them, counts as hanging."""
 
@@ -156,7 +159,7 @@ class _ObstoreCalls:
         from obstore.store import LocalStore
 
         self.requests = 0
-        self._counting = Lock()
+        self._lock = Lock()
         self._pace = pace
         self._without_bulk = without_bulk
         self._keys_per_request = _KEYS_PER_REQUEST.get(type(store).__name__, _LIST_CHUNK)
@@ -167,10 +170,12 @@ class _ObstoreCalls:
         self._files = LocalFiles(self._local_root) if self._local_root else None
         # A disk answers at once.
         self.listings_at_once = 1 if self._files else _LISTINGS_AT_ONCE
+        # For the others obstore makes several requests of one call.
+        self._deletions_at_once = _DELETIONS_AT_ONCE if type(store).__name__ == "S3Store" else 1
 
     def _count(self, requests: int) -> None:
         # Folders are listed by several threads.
-        with self._counting:
+        with self._lock:
             self.requests += requests
 
     def identities(self, prefixes: Sequence[str] = ()) -> Sequence[object]:
@@ -220,7 +225,7 @@ class _ObstoreCalls:
     def delete(self, keys: Sequence[str]) -> DeleteCalls:
         if self._files is not None:
             return self._delete_files(self._files, keys)
-        return BulkDeletion(self._delete_chunk, self._still_listed, self._pace).delete(keys)
+        return BulkDeletion(self._delete_chunk, self._still_listed, self._pace, self._deletions_at_once).delete(keys)
 
     def _delete_files(self, files: LocalFiles, keys: Sequence[str]) -> DeleteCalls:
         self._count(1)
@@ -237,16 +242,15 @@ class _ObstoreCalls:
         from obstore.exceptions import BaseError, PermissionDeniedError
 
         self._count(-(-len(chunk) // self._keys_per_request))
+        store = self._store
         try:
-            self._deadline.call(f"delete {len(chunk)} objects, {chunk[0]} first", lambda: self._store.delete(chunk))
+            self._deadline.call(f"delete {len(chunk)} objects, {chunk[0]} first", lambda: store.delete(chunk))
         except FileNotFoundError:
             # Somebody else was faster with one of them.
             return Refused("", cut_short=True)
         except (BaseError, OSError, ValueError, PanicError) as e:
             why = safe_text(e, self._secrets)
-            if knows_no_bulk_deletion(str(e)) and self._without_bulk is not None:
-                logger.warning("The store knows no bulk deletion, so a request is made for each object: %s", why)
-                self._store, self._without_bulk, self._keys_per_request = self._without_bulk(), None, 1
+            if knows_no_bulk_deletion(str(e)) and self._gives_up_bulk(store, why):
                 return self._delete_chunk(chunk)
             if is_busy(str(e)):
                 return Refused(why, busy=True)
@@ -254,6 +258,14 @@ class _ObstoreCalls:
                 why = f"{why}; {remedy}"
             return Refused(why, key_of_refusal(str(e), chunk), cut_short=isinstance(e, PermissionDeniedError))
         return None
+
+    def _gives_up_bulk(self, used: ObjectStore, why: str) -> bool:
+        """Delete one by one from here on; tell whether that is something else than what was used."""
+        with self._lock:
+            if self._without_bulk is not None:
+                logger.warning("The store knows no bulk deletion, so a request is made for each object: %s", why)
+                self._store, self._without_bulk, self._keys_per_request = self._without_bulk(), None, 1
+            return self._store is not used
 
     def _still_listed(self, keys: Sequence[str]) -> list[str]:
         try:

@@ -97,7 +97,7 @@ def open_store(
         endpoint_of_s3(given)
     client: Any = _client_options(given)
     # The keys differ per store; obstore checks them itself.
-    config: Any = _with_account(where, {key: value for key, value in given.items() if _client_option(key) is None})
+    config: Any = with_account(where, {key: value for key, value in given.items() if _client_option(key) is None})
     provider: Any = {} if credentials is None else {"credential_provider": credentials}
     client = _CLIENT | client
     try:
@@ -128,8 +128,14 @@ def endpoint_of_s3(options: Mapping[str, str]) -> str:
     return next(iter(found.values()), "")
 
 
-def _with_account(where: StoreUri, options: Mapping[str, str]) -> Mapping[str, str]:
-    """Add the storage account that an Azure URI names, and its address: an option must not lead to another one."""
+def with_account(where: StoreUri, options: Mapping[str, str]) -> Mapping[str, str]:
+    """
+    Add the storage account that an Azure URI names, and its address: an option must not lead to another one.
+
+    :param where: of any kind of store.
+    :param options: obstore's for the store.
+    :raises ConfigurationError: if an option names another account.
+    """
     named = {key: value for key, value in options.items() if _ACCOUNT.fullmatch(key)}
     if not where.account:
         return options

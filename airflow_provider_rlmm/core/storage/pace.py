@@ -70,8 +70,7 @@ class Pace:
         self._jitter = jitter
         self._rate: float | None = None
         self._step = 0.0
-        self._sent_at = self._grown_at = clock()
-        self._not_before = self._sent_at
+        self._grown_at = self._not_before = clock()
         self._in_a_row = 0
         self._throttled_since: float | None = None
 
@@ -93,7 +92,7 @@ class Pace:
 
     def wait(self, wanted: int) -> int:
         """
-        Wait until the next request may be sent.
+        Wait until the next request may be sent; others may be under way.
 
         :param wanted: objects that it would hold.
         :return: how many it may hold, at least one.
@@ -101,28 +100,24 @@ class Pace:
         delay = self._not_before - self._clock()
         if delay > 0:
             self._sleep(delay)
-        self._sent_at = self._clock()
-        allowed = self._allowed
-        return wanted if allowed is None else min(wanted, max(1, int(allowed)))
+        if (allowed := self._allowed) is None:
+            return wanted
+        granted = min(wanted, max(1, int(allowed)))
+        self._not_before = self._clock() + granted / allowed * (1 + self._jitter() / 10)
+        return granted
 
     @property
     def _allowed(self) -> float | None:
         """Objects per second that may be deleted now, ``None`` for any."""
         return min((bound for bound in (self._rate, self._most) if bound is not None), default=None)
 
-    def answered(self, objects: int) -> None:
-        """
-        Note that the store has done its work, whatever it said about single objects.
-
-        :param objects: objects in the request.
-        """
+    def answered(self) -> None:
+        """Note that the store has done the work of a request, whatever it said about single objects."""
         self._in_a_row = 0
         now = self._clock()
         if self._rate is not None:
             self._rate += self._step * min(1.0, now - self._grown_at)
             self._grown_at = now
-        if (allowed := self._allowed) is not None:
-            self._not_before = self._sent_at + objects / allowed * (1 + self._jitter() / 10)
 
     def throttled(self, objects: int) -> None:
         """

@@ -178,6 +178,10 @@ class RemoteStorageManager(SegmentStorage, Protocol):
     whose name must not become a key.
     """
 
+    @property
+    def listings_at_once(self) -> int:
+        """User partitions that may be listed at once, by threads of their own."""
+
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData, before_chunk: BeforeChunk | None = None
     ) -> bytes | None:
@@ -298,12 +302,25 @@ class RemoteStorageManager(SegmentStorage, Protocol):
         :raises StorageRootError: if the root, or a folder of theirs, is not the one that was listed first.
         """
 
+    @property
+    def absence_takes_whole_folder(self) -> bool:
+        """Whether a listing shows what is not there only at the end of its folder, however much lies there."""
+
     def delete_objects(self, keys: Collection[str]) -> Mapping[str, str]:
         """
-        Delete objects by their keys, whatever they are, and confirm by listing: for what a scrub has found, of which every
-        key was listed right before.
+        Delete objects by their keys, whatever they are: for what a scrub has found, of which every key was listed right
+        before. It proves nothing: :meth:`still_there` does.
 
         :param keys: keys of the layout.
+        :return: key → why the store says that it was not deleted.
+        """
+
+    def still_there(self, keys: Collection[str], failures: Mapping[str, str]) -> Mapping[str, str]:
+        """
+        Look for objects that were to be deleted.
+
+        :param keys: keys of the layout.
+        :param failures: what :meth:`delete_objects` has returned for them.
         :return: key → why it is still there, or why nothing is known; what is not named is gone.
         """
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.background import ahead
 from airflow_provider_rlmm.core.base.clock import monotonic_clock
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageError, StorageRootError
 from airflow_provider_rlmm.core.log.protocol import Acked, ProvenLook, Unknown
@@ -326,19 +327,34 @@ class BatchCleaner:
     def _listed(self, works: Sequence[UserPartitionWork]) -> dict[UserPartitionWork, frozenset[UUID]]:
         """Return the segments that storage lists now of each user partition; one that cannot be listed is stopped."""
         found: dict[UserPartitionWork, frozenset[UUID]] = {}
-        for work in works:
-            if work.stopped:
-                continue
-            work.begun = True
-            try:
-                found[work] = frozenset(self._context.storage.list_log_segments(work.tip))
-            except StorageRootError:
-                raise
-            except StorageError as e:
-                self._stop_for_storage(work, e)
+        for work, listed in ahead(
+            self._look_for, self._begun(works), self._context.storage.listings_at_once, "rlmm look"
+        ):
+            if isinstance(listed, StorageError):
+                self._stop_for_storage(work, listed)
             else:
+                found[work] = listed
                 self._unanswered = 0
         return {work: listed for work, listed in found.items() if not work.stopped}
+
+    def _begun(self, works: Sequence[UserPartitionWork]) -> Iterator[UserPartitionWork]:
+        for work in works:
+            if not work.stopped:
+                work.begun = True
+                yield work
+
+    def _look_for(self, work: UserPartitionWork) -> tuple[UserPartitionWork, frozenset[UUID] | StorageError]:
+        """
+        Return the segments that storage lists of a user partition, or why it lists none.
+
+        :raises StorageRootError: that concerns all of them.
+        """
+        try:
+            return work, frozenset(self._context.storage.list_log_segments(work.tip))
+        except StorageRootError:
+            raise
+        except StorageError as e:
+            return work, e
 
     def _may_finish(self, work: UserPartitionWork, listed: frozenset[UUID], read_until: int) -> bool:
         """Tell whether nothing stands against DELETE_PARTITION_FINISHED (I3, I18); else note what does."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.background import ahead
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import (
     ForeignPrefixError,
@@ -41,6 +43,9 @@ from airflow_provider_rlmm.core.world.wholeness import incompleteness, unnamed_s
 from airflow_provider_rlmm.features.archiving.archive_guard import NO_ARCHIVE, ArchiveGuard
 
 _LOOKED_AT = 10
+_MOST_AHEAD = 2_500
+"""Unfinished segments of a user partition that is listed before its turn comes, at most: some megabytes."""
+
 NEXT_RUN = "nothing: the next run goes on from here"
 STORAGE_ADVICE = "see the reason; the other partitions of this run went on without this one"
 UNSAFE_ADVICE = (
@@ -136,6 +141,10 @@ class Eligibility:
     foreign_offset: int | None = None  # of the last foreign segment event that was known when this was decided
 
 
+_Looked = Eligibility | Mapping[UUID, tuple[StoredObject, ...]]
+"""What was found out about a user partition by a look at storage: that nothing may be done, or what lies there."""
+
+
 def find_eligible(
     work: Collection[UserPartitionHistory], context: CleaningContext, planned: PlannedSegments
 ) -> dict[TopicIdPartition, Eligibility]:
@@ -153,29 +162,49 @@ def find_eligible(
     seen = context.look(work)
     found: dict[TopicIdPartition, Eligibility] = {}
     missing = 0
-    for history in work:
+    # Here, and not in a thread: histories change when the log is read on.
+    asked = ((h.topic_id_partition, context.refusal(h, seen), len(h.unfinished()) <= _MOST_AHEAD) for h in work)
+    looked = ahead(partial(_looked_ahead, context), asked, context.storage.listings_at_once, "rlmm look")
+    for history, listed in zip(work, looked, strict=True):
         tip = history.topic_id_partition
-        decided = _decide(history, context, seen, planned.get((tip.topic_id, tip.partition), frozenset()))
+        decided = _decide(history, listed, context, seen, planned.get((tip.topic_id, tip.partition), frozenset()))
         missing += sum(left.missing for left in decided.left)
         _require_few_missing(missing, tip, context)
         found[tip] = decided
     return found
 
 
-def _decide(
-    history: UserPartitionHistory, context: CleaningContext, seen: ClusterLook, planned: frozenset[UUID]
-) -> Eligibility:
-    refused = context.refusal(history, seen)
+def _looked_ahead(context: CleaningContext, asked: tuple[TopicIdPartition, Refusal | None, bool]) -> _Looked | None:
+    """Look at storage before the user partition's turn comes; ``None`` where so much may be there that it has to wait."""
+    tip, refused, is_small = asked
     if refused is not None:
         return Eligibility(refused)
+    return _looked(context, tip) if is_small else None
+
+
+def _looked(context: CleaningContext, tip: TopicIdPartition) -> _Looked:
+    """Return what storage lists of a user partition, or what storage alone has decided already."""
     try:
-        objects = context.storage.list_log_segments(history.topic_id_partition)
-        refused = _kept_for_good(history.topic_id_partition, objects, context)
+        objects = context.storage.list_log_segments(tip)
+        refused = _kept_for_good(tip, objects, context)
     except StorageRootError:
         raise
     except StorageError as e:
-        return Eligibility(storage_refusal(history.topic_id_partition, context.replay.metadata_partition, e))
-    refused = refused or context.incompleteness(history, objects.keys())
+        return Eligibility(storage_refusal(tip, context.replay.metadata_partition, e))
+    return objects if refused is None else Eligibility(refused, frozenset(objects))
+
+
+def _decide(
+    history: UserPartitionHistory,
+    looked: _Looked | None,
+    context: CleaningContext,
+    seen: ClusterLook,
+    planned: frozenset[UUID],
+) -> Eligibility:
+    objects = _looked(context, history.topic_id_partition) if looked is None else looked
+    if isinstance(objects, Eligibility):
+        return objects
+    refused = context.incompleteness(history, objects.keys())
     if refused is not None:
         return Eligibility(refused, frozenset(objects))
     decided = _judged(history, context, objects, planned)

@@ -13,13 +13,13 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, pairwise
 from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
-from airflow_provider_rlmm.core.base.errors import PlanError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import PlanError, RlmmError, StorageRootError
 from airflow_provider_rlmm.core.base.file_systems import read_file
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
@@ -30,6 +30,7 @@ from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
+from airflow_provider_rlmm.core.storage.deletion import parent_of
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager, StoredObject
 from airflow_provider_rlmm.core.storage.root import RootCheck
 from airflow_provider_rlmm.core.world.cluster_look import ClusterLook, look
@@ -44,6 +45,7 @@ from airflow_provider_rlmm.features.scrub.scrub_effects import ScrubEffects
 from airflow_provider_rlmm.features.scrub.scrub_reading import ScrubReading
 from airflow_provider_rlmm.features.scrub.scrub_summary import MAX_LISTED, UNNAMED_ADVICE, Amount
 from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable
+from airflow_provider_rlmm.features.scrub.scrub_trail import Doomed
 from airflow_provider_rlmm.features.scrub.stored_segments import StoredSegments
 from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED
 from airflow_provider_rlmm.features.scrub.unnamed_guard import UnnamedGuard
@@ -80,21 +82,28 @@ class ScrubDeletion:
         before = self.deleted.get(kind, Amount(0, 0))
         self.deleted[kind] = Amount(before.objects + 1, before.bytes + size)
 
-    def note_left(self, row: Row, why: str, kind: RefusalKind) -> None:
+    def note_left(self, row: Row, why: str) -> None:
         """
-        Count an object as left.
+        Count an object as left to the next run.
 
         :param row: of the plan.
         :param why: the reason.
-        :param kind: what kind of reason.
         """
+        self._note(Doomed.of(row), why, "nothing: scrub again", RefusalKind.NEXT_RUN)
+
+    def note_kept(self, doomed: Doomed, why: str) -> None:
+        """
+        Count an object as left that storage did not let go.
+
+        :param doomed: the object.
+        :param why: the reason.
+        """
+        self._note(doomed, why, "look at the rights on the bucket, then scrub again", RefusalKind.STORAGE)
+
+    def _note(self, doomed: Doomed, why: str, what_to_do: str, kind: RefusalKind) -> None:
         self.left_objects += 1
-        todo = (
-            "nothing: scrub again"
-            if kind is RefusalKind.NEXT_RUN
-            else "look at the rights on the bucket, then scrub again"
-        )
-        refusal = Refusal(f"object {row['key']}", why, todo, kind, row["metadata_partition"], topic=row["topic"])
+        what = f"object {doomed.key}"
+        refusal = Refusal(what, why, what_to_do, kind, doomed.metadata_partition, topic=doomed.topic)
         logger.warning("left: %s: %s", refusal.what, why)
         if len(self.left) < MAX_LISTED:
             self.left.append(refusal)
@@ -253,15 +262,40 @@ class ScrubCleaner:
         reading = ScrubReading(self.log, self.topics, self.clock, segment_ids)
         guard = UnnamedGuard(self.log, self.topics, self.storage, self.clock, self.limits.min_absence_ms)
         guard.begin(planned)
+        try:
+            is_whole = self._clean_batches(planned, reading, report, guard)
+        except RlmmError:
+            self._confirm(report)
+            raise
+        self._confirm(report)
+        if is_whole and report.deleted:
+            report.folders_removed = len(self.effects.remove_empty_folders(lambda: self._of_absent_topics(planned)))
+
+    def _clean_batches(
+        self, planned: ScrubTable, reading: ScrubReading, report: ScrubDeletion, guard: UnnamedGuard
+    ) -> bool:
+        """Go through all batches; tell whether no switch has stopped that."""
         begun = 0
-        for batch in _batches(planned, self.limits.batch_segments):
+        batches = _batches(planned, self.limits.batch_segments)
+        for batch, following in pairwise(chain(batches, [None])):
+            if batch is None:
+                break
             if (why := self._gate.why_stopped()) is not None:
                 report.note_stopped(planned.rows - begun, why)
-                return
+                return False
             self._clean_batch(batch, reading, report, guard)
             begun += len(batch)
-        if report.deleted:
-            report.folders_removed = len(self.effects.remove_empty_folders(lambda: self._of_absent_topics(planned)))
+            folder_ends = following is None or _folder_of(following[0]) != _folder_of(batch[-1])
+            if self.effects.is_to_be_confirmed(folder_ends=folder_ends):
+                self._confirm(report)
+        return True
+
+    def _confirm(self, report: ScrubDeletion) -> None:
+        for doomed, why in self.effects.confirm(report.note_problem):
+            if why is None:
+                report.note_deleted(doomed.kind, doomed.bytes)
+            else:
+                report.note_kept(doomed, why)
 
     @property
     def _gate(self) -> Gate:
@@ -291,7 +325,7 @@ class ScrubCleaner:
         began = monotonic_clock()
         if (why := self._gate.why_closed()) is not None:
             for row in rows:
-                report.note_left(row, why, RefusalKind.NEXT_RUN)
+                report.note_left(row, why)
             return
         seen = look(self.topics, self.log, {})
         hold = self._gate.hold()
@@ -301,12 +335,7 @@ class ScrubCleaner:
         going = {row["key"]: row for row in self._still_as_planned(free, reading, report, guard)}
         if not going:
             return
-        left = self.effects.delete(going, report.note_problem)
-        for key, row in going.items():
-            if key in left:
-                report.note_left(row, left[key], RefusalKind.STORAGE)
-            else:
-                report.note_deleted(row["class"], row["bytes"])
+        self.effects.delete(going)
         self.effects.rest(self._gate.rest_s(len(going), (monotonic_clock() - began) / 1000))
 
     def _without_diskless(self, rows: Sequence[Row], seen: ClusterLook, report: ScrubDeletion) -> list[Row]:
@@ -329,7 +358,7 @@ class ScrubCleaner:
             if found is None:
                 report.gone_before += 1
             elif found != StoredObject(row["key"], row["bytes"], row["last_modified_ms"]):
-                report.note_left(row, "it was written again after the scrub", RefusalKind.NEXT_RUN)
+                report.note_left(row, "it was written again after the scrub")
             else:
                 there.append(row)
         reading.read(self.log.high_water_marks())
@@ -338,11 +367,11 @@ class ScrubCleaner:
         for row in there:
             kind = judged[row["key"]]["class"]
             if kind != row["class"] or not self._may_go(kind):
-                report.note_left(row, f"it was {row['class']} at the scrub and is {kind} now", RefusalKind.NEXT_RUN)
+                report.note_left(row, f"it was {row['class']} at the scrub and is {kind} now")
             elif kind in UNNAMED and guard.barred is not None:
                 barred += 1
             elif (kept := guard.why_kept(judged[row["key"]])) is not None:
-                report.note_left(row, kept.value, RefusalKind.NEXT_RUN)
+                report.note_left(row, kept.value)
             else:
                 yield row
         if barred and guard.barred is not None:
@@ -382,6 +411,10 @@ def _batches(planned: ScrubTable, segments: int) -> Iterator[list[Row]]:
 
 def _segment_of(row: Row) -> tuple[Any, ...]:
     return row["topic_id"], row["partition"], row["segment_id"]
+
+
+def _folder_of(row: Row) -> str:
+    return parent_of(row["key"])
 
 
 def _tip(row: Row) -> TopicIdPartition:

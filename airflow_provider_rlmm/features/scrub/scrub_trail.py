@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
 from airflow_provider_rlmm.core.world.audit_columns import Columns
@@ -12,6 +12,25 @@ from airflow_provider_rlmm.core.world.deletion_trail import NOTHING_SAID, Fate
 
 Objects = Sequence[Mapping[str, Any]]
 """Rows of a scrub's plan, of one segment."""
+
+
+class Doomed(NamedTuple):
+    """What is kept of an object from its deletion to the listing that confirms it."""
+
+    key: str
+    bytes: int
+    kind: str  # its class
+    topic: str
+    metadata_partition: int | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Doomed:
+        """
+        Take it from a row of a scrub's plan.
+
+        :param row: the row.
+        """
+        return cls(row["key"], row["bytes"], row["class"], row["topic"], row["metadata_partition"])
 
 
 def by_segment(rows: Iterable[Mapping[str, Any]]) -> list[Objects]:
@@ -38,18 +57,18 @@ def columns_of(segments: Sequence[Objects]) -> Columns:
     return columns
 
 
-def fates_of(segments: Sequence[Objects], left: Mapping[str, str] | None) -> list[Fate]:
+def fates_of(segments: Sequence[Sequence[Doomed]], left: Mapping[str, str] | None) -> list[Fate]:
     """
     Return what became of each segment.
 
-    :param segments: what :func:`by_segment` returned.
+    :param segments: what was to be deleted of each.
     :param left: key → why it is still there; ``None`` where storage did not say.
     """
     return [NOTHING_SAID if left is None else _fate(objects, left) for objects in segments]
 
 
-def _fate(objects: Objects, left: Mapping[str, str]) -> Fate:
-    gone = [row for row in objects if row["key"] not in left]
-    kept = [left[row["key"]] for row in objects if row["key"] in left]
+def _fate(objects: Sequence[Doomed], left: Mapping[str, str]) -> Fate:
+    gone = [doomed for doomed in objects if doomed.key not in left]
+    kept = [left[doomed.key] for doomed in objects if doomed.key in left]
     outcome = DeleteOutcome.PRESENT if kept else DeleteOutcome.GONE
-    return Fate(outcome, len(gone), sum(row["bytes"] for row in gone), kept)
+    return Fate(outcome, len(gone), sum(doomed.bytes for doomed in gone), kept)

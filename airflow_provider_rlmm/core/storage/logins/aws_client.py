@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.storage.bucket_settings import BOUNDED_CALLS
 from airflow_provider_rlmm.core.storage.credentials import StoreAccess
-from airflow_provider_rlmm.core.storage.logins.named import in_environment, option, option_or_environment
+from airflow_provider_rlmm.core.storage.logins.named import in_environment, is_true, option, option_or_environment
 from airflow_provider_rlmm.core.storage.opening import endpoint_of_s3
 
 _PREFIXES: Final = ("aws_", "s3_")
@@ -85,11 +85,11 @@ def client_of_s3(access: StoreAccess, bucket: str, *, instance_metadata: bool) -
 def _address(options: Mapping[str, str], bucket: str) -> tuple[str | None, bool]:
     """Return the address as botocore takes it, ``None`` for AWS's own, and whether the bucket is part of the host's name."""
     endpoint = endpoint_of_s3(options) or None
-    is_virtual = _is_true(option_or_environment(options, {"virtual_hosted_style_request"}, _PREFIXES))
+    is_virtual = is_true(option_or_environment(options, {"virtual_hosted_style_request"}, _PREFIXES))
     if endpoint is None:
         return None, is_virtual
     parts = urlsplit(endpoint)
-    if parts.scheme == "http" and not _is_true(option(options, {"allow_http"}, _PREFIXES)):
+    if parts.scheme == "http" and not is_true(option(options, {"allow_http"}, _PREFIXES)):
         raise ConfigurationError("the endpoint begins with http://, which is used with the option allow_http=true only")
     if not is_virtual:
         return endpoint, False
@@ -151,11 +151,7 @@ def _region(options: Mapping[str, str]) -> str:
 
 
 def _is_unsigned(options: Mapping[str, str]) -> bool:
-    return _is_true(option_or_environment(options, {"skip_signature"}, _PREFIXES))
-
-
-def _is_true(value: str | None) -> bool:
-    return (value or "").lower() in {"1", "true", "on", "yes", "y"}
+    return is_true(option_or_environment(options, {"skip_signature"}, _PREFIXES))
 
 
 class _Authorities:
@@ -169,7 +165,7 @@ class _Authorities:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._folder: TemporaryDirectory[str] | None = None
-        self.verify: bool | str = not _is_true(option(options, {"allow_invalid_certificates"}, _PREFIXES))
+        self.verify: bool | str = not is_true(option(options, {"allow_invalid_certificates"}, _PREFIXES))
         given = option(options, {"root_certificate"}, _PREFIXES)
         if given is None or not self.verify:
             return

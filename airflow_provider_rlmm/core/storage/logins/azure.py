@@ -15,7 +15,7 @@ from airflow_provider_rlmm.core.storage.logins.named import (
     tell_of_metadata,
 )
 
-_PREFIXES: Final = ("azure_", "storage_")
+PREFIXES: Final = ("azure_", "storage_")
 _CREDENTIALS: Final = frozenset(
     {
         "account_key", "access_key", "master_key", "sas_key", "sas_token", "bearer_token", "token", "client_id",
@@ -35,7 +35,7 @@ def login(options: Mapping[str, str], *, instance_metadata: bool) -> StoreAccess
 
     :raises ConfigurationError: naming all that was looked at.
     """
-    if option(options, _CREDENTIALS, _PREFIXES) is not None or in_environment(_CREDENTIALS, _PREFIXES):
+    if option(options, _CREDENTIALS, PREFIXES) is not None or in_environment(_CREDENTIALS, PREFIXES):
         return StoreAccess(options)
     if instance_metadata:
         tell_of_metadata()

@@ -25,13 +25,16 @@ from airflow_provider_rlmm.core.storage.logins.named import (
     tell_of_metadata,
 )
 
-_PREFIX: Final = ("google_",)
+PREFIX: Final = ("google_",)
 _CREDENTIALS: Final = frozenset(
-    {"service_account", "service_account_path", "service_account_key", "application_credentials", "skip_signature"}
-)
+    {
+        "service_account", "service_account_path", "service_account_key", "application_credentials", "bearer_token",
+        "skip_signature",
+    }
+)  # fmt: skip
 _FROM_ENVIRONMENT: Final = _CREDENTIALS - {"application_credentials"}
 _READ_BY_OBSTORE: Final = ("service_account", "authorized_user")
-_SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
+SCOPE: Final = "https://www.googleapis.com/auth/devstorage.read_write"
 _LOOKED_AT: Final = (
     "neither the options nor GOOGLE_APPLICATION_CREDENTIALS name a file, and there is none of gcloud's. Log in by 'gcloud "
     "auth application-default login'"
@@ -44,11 +47,9 @@ def login(options: Mapping[str, str], *, instance_metadata: bool) -> StoreAccess
 
     :raises ConfigurationError: naming all that was looked at, or what is missing.
     """
-    if option(options, _CREDENTIALS, _PREFIX) is not None or in_environment(_FROM_ENVIRONMENT, _PREFIX):
+    if option(options, _CREDENTIALS, PREFIX) is not None or in_environment(_FROM_ENVIRONMENT, PREFIX):
         return StoreAccess(options)
-    named = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-    path = Path(named).expanduser() if named else _file_of_gcloud()
-    if named or path.is_file():
+    if (path := file_of_login()) is not None:
         return _of_file(path, options)
     if instance_metadata:
         tell_of_metadata()
@@ -79,9 +80,13 @@ def credentials_of(found: Any, owner: str, secrets: frozenset[str] = frozenset()
     return StoreCredentials(owner, ask, secrets)
 
 
-def _file_of_gcloud() -> Path:
+def file_of_login() -> Path | None:
+    """Return the file that the environment names, else gcloud's where it is there, else ``None``."""
+    if named := os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        return Path(named).expanduser()
     folder = os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud"
-    return Path(folder).expanduser() / "application_default_credentials.json"
+    path = Path(folder).expanduser() / "application_default_credentials.json"
+    return path if path.is_file() else None
 
 
 def _of_file(path: Path, options: Mapping[str, str]) -> StoreAccess:
@@ -103,5 +108,5 @@ def _of_file(path: Path, options: Mapping[str, str]) -> StoreAccess:
             f"{str(path)!r} holds credentials of type {kind!r}, which google-auth reads, and it is not installed: install "
             "airflow-provider-rlmm[gcs]"
         ) from None
-    found, _ = load_credentials_from_file(str(path), scopes=[_SCOPE])
+    found, _ = load_credentials_from_file(str(path), scopes=[SCOPE])
     return StoreAccess(options, credentials_of(found, f"the file {str(path)!r}"))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -23,14 +24,31 @@ def inspector_of_login(uri: str, options: Mapping[str, str], access: StoreAccess
     :param uri: the storage root.
     :param options: as :func:`~airflow_provider_rlmm.core.storage.logins.login.with_login` took them.
     :param access: what it returned.
-    :return: ``None`` where there are no settings, or no client for them: of Google and of Azure.
+    :return: ``None`` where there are no settings: of folders, and of ``https://`` URIs, which do not name their bucket.
     """
-    parts = urlsplit(read_store_uri(uri).uri)
-    if parts.scheme != "s3":
-        return None
-    from airflow_provider_rlmm.core.storage.bucket_settings import S3BucketInspector
-    from airflow_provider_rlmm.core.storage.logins.aws_client import client_of_s3
-
+    where = read_store_uri(uri)
+    parts = urlsplit(where.uri)
     allowed = options.get(INSTANCE_METADATA, "").lower() == "true"
-    client = partial(client_of_s3, access, parts.netloc, instance_metadata=allowed)
-    return S3BucketInspector(client, parts.netloc, parts.path)
+    match parts.scheme:
+        case "s3":
+            from airflow_provider_rlmm.core.storage.bucket_settings import S3BucketInspector
+            from airflow_provider_rlmm.core.storage.logins.aws_client import client_of_s3
+
+            client = partial(client_of_s3, access, parts.netloc, instance_metadata=allowed)
+            return S3BucketInspector(client, parts.netloc, parts.path)
+        case "gs":
+            from airflow_provider_rlmm.core.storage.bucket_settings import GcsBucketInspector
+            from airflow_provider_rlmm.core.storage.logins.google_client import bucket_of_google
+
+            bucket = partial(bucket_of_google, access, parts.netloc, instance_metadata=allowed)
+            return GcsBucketInspector(bucket, parts.path)
+        case "az":
+            from airflow_provider_rlmm.core.storage.azure_settings import AzureContainerInspector
+            from airflow_provider_rlmm.core.storage.logins.azure_client import AzureService
+            from airflow_provider_rlmm.core.storage.opening import with_account
+
+            def service() -> AzureService:
+                return AzureService(replace(access, options=with_account(where, access.options)))
+
+            return AzureContainerInspector(service, parts.netloc, parts.path)
+    return None

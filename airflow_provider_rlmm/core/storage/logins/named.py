@@ -48,6 +48,15 @@ def in_environment(names: Collection[str], prefixes: Sequence[str]) -> bool:
     return bool(option(_environment(prefixes), names, prefixes))
 
 
+def is_true(value: str | None) -> bool:
+    """
+    Tell whether an option is switched on, as obstore reads it.
+
+    :param value: ``None`` where it is not given.
+    """
+    return (value or "").lower() in {"1", "true", "on", "yes", "y"}
+
+
 def _environment(prefixes: Sequence[str]) -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if name.lower().startswith(prefixes[0])}
 

@@ -133,12 +133,21 @@ def test_incomplete_multipart_uploads_are_somebodys_business() -> None:
     assert "set one with AbortIncompleteMultipartUpload" in look(versioning={}).uploads
 
 
-def gcs(*, versioned: bool = False, soft_days: int = 0, rules: Any = ()) -> DeletionEffect:
+def gcs(
+    *,
+    versioned: bool = False,
+    soft_days: int = 0,
+    rules: Any = (),
+    retention_s: int | None = None,
+    held: bool | None = None,
+) -> DeletionEffect:
     bucket = SimpleNamespace(
         name="b",
         versioning_enabled=versioned,
         lifecycle_rules=rules,
         soft_delete_policy=SimpleNamespace(retention_duration_seconds=soft_days * 86_400),
+        retention_period=retention_s,
+        default_event_based_hold=held,
     )
     return GcsBucketInspector(lambda: bucket, "root").look(PREFIXES)
 
@@ -162,6 +171,18 @@ def test_googles_buckets_keep_versions_and_what_is_softly_deleted() -> None:
     )
     assert gcs(versioned=True, rules=[google_rule("SetStorageClass", age=5)]).freed is Freed.NEVER
     assert "aborted after 2 days" in gcs(rules=[google_rule("AbortIncompleteMultipartUpload", age=2)]).uploads
+
+
+def test_what_a_bucket_of_google_refuses_is_told_beforehand() -> None:
+    held = gcs(held=True, soft_days=7)
+    assert held.needs_person
+    with pytest.raises(HiddenCopiesError, match=r"holds each object that is written.*'versioned_bucket'"):
+        held.require_freed(())
+    for kept in (gcs(retention_s=7 * 86_400), gcs(retention_s=1, versioned=True), gcs(retention_s=1, soft_days=7)):
+        assert kept.needs_person
+        assert "refuses to delete objects that are younger than" in kept.sentence
+    gcs(retention_s=7 * 86_400).require_freed(())
+    assert not gcs(retention_s=0, soft_days=7).needs_person
 
 
 class AzureError(Exception):

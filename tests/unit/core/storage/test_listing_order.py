@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from threading import Lock
 
 import pytest
 
@@ -154,21 +155,50 @@ def test_an_account_of_azure_lists_by_key_only_where_it_says_that_it_is_flat(
     assert memory.listed == 51 + after
 
 
+@pytest.fixture(autouse=True, params=[1, 4])
+def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Every test goes for listings one after the other, and for some side by side."""
+    number: int = request.param
+    monkeypatch.setattr(Memory, "at_once", number)
+    return number
+
+
+@pytest.mark.parametrize(
+    ("inspector", "scheme", "listed"),
+    [(Namespace(flat=True), "az", 50), (Namespace(flat=False), "az", 950), (None, "az", 950), (None, "memory", 50)],
+)
+def test_a_listing_begins_behind_a_key_only_where_keys_are_what_counts(
+    inspector: Namespace | None, scheme: str, listed: int
+) -> None:
+    """Where Azure has folders a key that is no object's may hide what lies behind it: its absence would prove nothing."""
+    memory = Memory(LAYOUT, documented=True)
+    memory.manager.where, memory.manager.inspector = Location(scheme, "account", "container"), inspector
+    memory.place(range(100))
+    report = memory.manager.delete_log_segments([segment(number) for number in range(90, 100)], others=())
+    assert {deletion.outcome for deletion in report.segments} == {GONE}
+    assert memory.listed == listed
+
+
 class Memory:
     """A store in memory, of which each listing comes in the order that is set."""
+
+    at_once = 1
 
     def __init__(self, layout: Layout, *, documented: bool) -> None:
         self.manager = InMemoryRemoteStorageManager(layout)
         self.manager.where = Location("s3", bucket="bucket") if documented else Location("memory")
         self.listed = 0
         self.manager.arrange = self._counted
+        self.manager._calls.listings_at_once = self.at_once
+        self._lock = Lock()
 
     def arranged(self, listed: list[StoredObject]) -> Iterable[StoredObject]:
         return sorted(listed)
 
     def _counted(self, listed: list[StoredObject]) -> Iterator[StoredObject]:
         for found in self.arranged(listed):
-            self.listed += 1
+            with self._lock:
+                self.listed += 1
             yield found
 
     def place(self, numbers: Iterable[int], partition: int = 0) -> None:
@@ -187,6 +217,25 @@ def test_what_lies_behind_a_batch_is_listed_only_where_nothing_is_documented(doc
     # Before, its own 50 objects and the one behind them.
     assert memory.listed == 51 + after
     assert len(memory.manager.list_log_segments(segment(1).remote_log_segment_id.topic_id_partition)) == 90
+
+
+@pytest.mark.parametrize("documented", [True, False])
+def test_many_are_looked_for_side_by_side_and_none_twice(
+    documented: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout_storage, "_PAGE", 101)
+    memory = Memory(LAYOUT, documented=documented)
+    memory.place(range(100))
+    memory.place(range(10), partition=1)
+    going = [segment(number) for number in range(50, 90)] + [segment(number, partition=1) for number in range(5)]
+    before = memory.manager._calls.requests
+    wanted = list(chain.from_iterable(map(LAYOUT.required_keys, going)))
+    assert memory.manager.stored_objects(wanted).keys() == set(wanted)
+    # 200 objects in two parts, 25 in one.
+    assert memory.manager._calls.requests - before == (3 if at_once > 1 else 2)
+    report = memory.manager.delete_log_segments(going, others=())
+    assert {deletion.outcome for deletion in report.segments} == {GONE}
+    assert sum(deletion.objects_deleted for deletion in report.segments) == 225
 
 
 class Unordered(Memory):
@@ -257,6 +306,7 @@ def test_listings_of_leaked_objects_before_living_ones(
     server.objects |= dict.fromkeys(living, b"x")
     manager = ObjectStoreRemoteStorageManager(f"s3://{BUCKET}", LAYOUT, options=server.options)
     assert manager.stored_objects(leaked).keys() == set(leaked)
-    assert manager.delete_objects(leaked) == {}
+    assert manager.absence_takes_whole_folder != documented
+    assert manager.still_there(leaked, manager.delete_objects(leaked)) == {}
     assert manager._calls.requests == requests
     assert set(server.objects) == set(living)

@@ -234,7 +234,7 @@ def test_authorities_of_the_options_count(home: Path) -> None:
         assert look(BUCKET, {**options, "allow_invalid_certificates": "true"}).freed is Freed.AT_ONCE
 
 
-@pytest.mark.parametrize("uri", ["gs://bucket/x", "az://container/x", "file:///mnt/x"])
+@pytest.mark.parametrize("uri", ["https://account.blob.core.windows.net/container/x", "file:///mnt/x"])
 def test_other_stores_have_no_client_here(uri: str) -> None:
     assert inspector_of_login(uri, {}, StoreAccess()) is None
 

@@ -164,6 +164,7 @@ def test_a_folder_needs_no_login() -> None:
         (S3, {"aws_metadata_endpoint": "http://127.0.0.1:1"}),
         (GS, {"google_service_account": "/etc/account.json"}),
         (GS, {"skip_signature": "true"}),
+        (GS, {"bearer_token": "token"}),
         (AZ, {"azure_storage_account_key": "key"}),
         (AZ, {"azure_use_azure_cli": "true"}),
     ],

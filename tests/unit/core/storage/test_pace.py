@@ -59,7 +59,7 @@ def test_a_store_that_never_throttles_is_never_waited_for() -> None:
     pace = time.pace()
     for _ in range(5):
         assert pace.wait(1_000) == 1_000
-        pace.answered(1_000)
+        pace.answered()
     assert (pace.rate, time.slept) == (None, [])
 
 
@@ -70,7 +70,7 @@ def test_what_is_allowed_is_never_exceeded() -> None:
         sent += pace.wait(4_000)
         # The store takes a tenth of a second for each request.
         time.now += 0.1
-        pace.answered(1_500)
+        pace.answered()
     assert sent == 6 * 1_500
     assert time.slept == pytest.approx([0.9] * 5)
 
@@ -143,8 +143,8 @@ def test_each_answer_makes_it_faster_by_the_same_step() -> None:
     rates = []
     for _ in range(4):
         time.now += 10
-        size = pace.wait(1_000)
-        pace.answered(size)
+        pace.wait(1_000)
+        pace.answered()
         rates.append(pace.rate)
     assert rates == [55, 60, 65, 70]
 
@@ -154,11 +154,12 @@ def test_what_a_request_holds_is_paid_for_before_the_next_one() -> None:
     pace = time.pace()
     pace.throttled(200)
     assert pace.wait(1_000) == 100
-    pace.answered(100)
+    assert pace.rate is not None
+    paid = 100 / pace.rate
+    pace.answered()
     time.slept.clear()
     pace.wait(1_000)
-    assert pace.rate is not None
-    assert time.slept == [pytest.approx(100 / pace.rate)]
+    assert time.slept == [pytest.approx(paid)]
 
 
 def test_its_patience_ends_by_requests_and_by_time_and_begins_anew_with_each_deletion() -> None:
@@ -171,7 +172,7 @@ def test_its_patience_ends_by_requests_and_by_time_and_begins_anew_with_each_del
     pace.begin()
     assert not pace.gives_up
     pace.throttled(10)
-    pace.answered(10)
+    pace.answered()
     time.now += PATIENCE_S
     assert pace.gives_up
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from threading import Barrier, current_thread
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from airflow_provider_rlmm.core.base.errors import StorageRootError, StorageUnavailableError
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.features.cleanup import eligibility
 from airflow_provider_rlmm.features.cleanup.batches import batches_of
 from airflow_provider_rlmm.features.cleanup.eligibility import Eligibility
 from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
@@ -139,3 +141,53 @@ def test_a_topic_that_comes_back_leaves_the_others_of_its_batch_alone(cluster: C
     outcomes = Counter(p.outcome for p in report.partitions)
     assert outcomes == {"FINISHED": MANY - 1, "INCOMPLETE": 1}
     assert cluster.keys_of(tip("gone-05", 0, 105)) == keys
+
+
+@pytest.mark.parametrize("unanswered", [None, 1])
+def test_small_user_partitions_are_looked_at_side_by_side(
+    unanswered: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster()
+    gone = [tip("gone", partition) for partition in range(3)]
+    for partition in gone:
+        cluster.segments(partition, 2)
+    cluster.mark_and_wait()
+    folders = [cluster.layout.partition_prefix(partition) for partition in gone]
+    cluster.storage._calls.listings_at_once = 3
+    together, looks = Barrier(3, timeout=60), Counter[str]()
+
+    def meet(effect: str, key: str) -> None:
+        if effect == "list" and key in folders:
+            looks[key] += 1
+            if looks[key] == 1:
+                # The first look at each of them waits until all three are under way.
+                together.wait()
+            if unanswered is not None and key == folders[unanswered]:
+                raise StorageUnavailableError("no answer")
+
+    cluster.storage.on_effect = meet
+    report = cluster.clean()
+    outcomes = {partition.partition: partition.outcome for partition in report.partitions}
+    assert outcomes == {number: "REFUSED" if number == unanswered else "FINISHED" for number in range(3)}
+    assert [bool(cluster.keys_of(partition)) for partition in gone] == [n == unanswered for n in range(3)]
+
+
+def test_a_large_user_partition_is_not_listed_before_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eligibility, "_MOST_AHEAD", 1)
+    cluster = Cluster()
+    gone = [tip("gone", partition) for partition in range(3)]
+    for partition in gone:
+        cluster.segments(partition, 2)
+    cluster.mark_and_wait()
+    folders = [cluster.layout.partition_prefix(partition) for partition in gone]
+    cluster.storage._calls.listings_at_once = 3
+    looked_first: dict[str, str] = {}
+
+    def note(effect: str, key: str) -> None:
+        if effect == "list" and key in folders:
+            looked_first.setdefault(key, current_thread().name)
+
+    cluster.storage.on_effect = note
+    report = cluster.clean()
+    assert {partition.outcome for partition in report.partitions} == {"FINISHED"}
+    assert looked_first == dict.fromkeys(folders, current_thread().name)

@@ -36,9 +36,11 @@ from airflow_provider_rlmm.core.runs.attention import Attention
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import RootExpectation
+from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.root_proof import prove_root
+from airflow_provider_rlmm.features.scrub import scrub_effects
 from airflow_provider_rlmm.features.scrub.comparison import scrub
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubCleaner, ScrubDeletion, require_places
@@ -726,6 +728,61 @@ def test_what_a_scrub_deletes_is_in_the_audit_log(scrubs: Scrubs) -> None:
     (kept,) = [row["why"] for row in after.values() if row["outcome"] == "PRESENT"]
     assert kept
     assert {(row["topic"], row["partition"]) for row in before} == {("orders", 0)}
+
+
+def phases(scrubs: Scrubs) -> str:
+    """What was written down, in its order: B for what is about to go, A for what became of it."""
+    return "".join(row["phase"][0] for row in scrubs.audit.rows)
+
+
+@pytest.mark.parametrize(
+    ("where", "most", "written"),
+    [
+        (Location("s3", bucket="bucket"), 100_000, "BABABA"),
+        (Location("s3", "http://127.0.0.1:9000", "bucket"), 100_000, "BBBAAA"),
+        (Location("s3", "http://127.0.0.1:9000", "bucket"), 6, "BBAABA"),
+    ],
+    ids=["by key", "elsewhere", "no more at once"],
+)
+def test_where_absence_takes_the_whole_folder_it_is_confirmed_once_behind_the_last_batch(
+    scrubs: Scrubs, where: Location, most: int, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrub_effects, "MOST_UNCONFIRMED", most)
+    scrubs.cluster.storage.where, scrubs.cluster.storage.arrange = where, sorted
+    for number in (1, 2, 3):
+        scrubs.finished(number)
+    scrubs.scrub()
+    scrubs.plan()
+    report = scrubs.delete(limits=ScrubLimits(batch_segments=1))
+    assert phases(scrubs) == written
+    assert {row["outcome"] for row in scrubs.audit.rows if row["phase"] == "AFTER"} == {"GONE"}
+    assert (report.deleted["FINISHED"].objects, report.left_objects) == (9, 0)
+
+
+def test_another_folder_ends_the_wait_for_its_confirmation(scrubs: Scrubs) -> None:
+    for partition in (1, 2):
+        for number in (1, 2):
+            scrubs.cluster.segment(tip("orders", 1, partition), number, S.DELETE_SEGMENT_FINISHED)
+    scrubs.scrub()
+    scrubs.plan()
+    scrubs.delete(limits=ScrubLimits(batch_segments=1))
+    assert phases(scrubs) == "BBAABBAA"
+
+
+def test_an_error_between_two_batches_leaves_nothing_unconfirmed(scrubs: Scrubs) -> None:
+    keys = scrubs.finished(1) | scrubs.finished(2)
+    scrubs.scrub()
+    scrubs.plan()
+
+    def another_root(effect: str, key: str) -> None:
+        if effect == "delete":
+            scrubs.cluster.topics.metadata_topic_id = OTHER.topic_id
+
+    scrubs.cluster.storage.on_effect = another_root
+    with pytest.raises(ClusterMismatchError):
+        scrubs.delete(limits=ScrubLimits(batch_segments=1))
+    assert [(row["phase"], row["outcome"]) for row in scrubs.audit.rows] == [("BEFORE", None), ("AFTER", "GONE")]
+    assert len(keys & scrubs.cluster.storage.keys) == 3
 
 
 def test_a_deletion_that_fails_leaves_an_unknown_outcome_in_the_audit_log(
