@@ -153,7 +153,7 @@ def test_archive_delete_restore(world: World) -> None:
     world.create("young", **{"retention.ms": "-1", "message.timestamp.before.max.ms": "86400000"})
     assert "retention.ms=86400000 would delete it" in world.restore("expires", "--execute", *cluster, code=1)
     assert "message.timestamp.type=LogAppendTime" in world.restore("stamped", code=1)
-    assert "the archive needs 2" in world.restore("narrow", code=1)
+    assert "2 are to be restored" in world.restore("narrow", code=1)
     assert "message.timestamp.before.max.ms" in world.restore("young", code=1)
     assert "is not empty" in world.restore("living", code=1)
     assert "does not exist" in world.restore("nowhere", code=1)

@@ -267,8 +267,8 @@ ARCHIVING = [
         RESTORE,
         "a hole between archived offsets is passed over",
         RESTORING,
-        "[*archived.missing, *holes(measured)]",
-        "[*archived.missing]",
+        "[*source.missing, *holes(measured)]",
+        "[*source.missing]",
         f"{WHOLE}::test_a_hole_is_refused_and_a_first_offset_above_0_is_said",
     ),
     Mutation(
@@ -322,7 +322,7 @@ ARCHIVING = [
     Mutation(
         RESTORE,
         "a damaged archive is restored",
-        RESTORING,
+        "features/archiving/restore_archive.py",
         "            log.verify()\n",
         "            pass\n",
         "features/archiving/test_restoring_session.py::test_a_damaged_archive_is_not_restored",

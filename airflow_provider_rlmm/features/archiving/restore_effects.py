@@ -15,7 +15,7 @@ from airflow_provider_rlmm.features.archiving.restore_rules import RecordsToRest
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.restore_target import RestoreTarget
     from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
-    from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog
+    from airflow_provider_rlmm.features.archiving.restore_source import SourceLog
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class RestoreEffects(Protocol):
         self,
         target: RestoreTarget,
         look: TargetTopic,
-        logs: Sequence[ArchivedLog],
+        logs: Sequence[SourceLog],
         measured: Sequence[RecordsToRestore],
     ) -> None:
         """
@@ -37,7 +37,7 @@ class RestoreEffects(Protocol):
 
         :param target: the topic, to look at it again.
         :param look: what it was found to be: it is empty, and can hold the records.
-        :param logs: the archived logs, by partition; they were verified.
+        :param logs: the logs of the source, by partition; they were verified.
         :param measured: what is to be written of each.
         :raises RestoreError: if the topic does not hold the records afterwards, as they were and no others.
         """
@@ -54,7 +54,7 @@ class RealRestoreEffects:
         self,
         target: RestoreTarget,
         look: TargetTopic,
-        logs: Sequence[ArchivedLog],
+        logs: Sequence[SourceLog],
         measured: Sequence[RecordsToRestore],
     ) -> None:
         """See :class:`RestoreEffects`."""
@@ -67,10 +67,10 @@ class RealRestoreEffects:
         if (after.topic_id, after.ends) != (look.topic_id, ends):
             raise RestoreError(
                 f"topic {look.topic} is not as it was left: it was replaced, or somebody else has written into it; compare "
-                "it with the archive, or restore into a new one"
+                "it with its source, or restore into a new one"
             )
 
-    def _write_partition(self, look: TargetTopic, log: ArchivedLog, expected: RecordsToRestore) -> None:
+    def _write_partition(self, look: TargetTopic, log: SourceLog, expected: RecordsToRestore) -> None:
         """Write one partition, and compare what is read back."""
         from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
         from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
@@ -78,14 +78,14 @@ class RealRestoreEffects:
 
         number, begin = log.partition, look.begins[log.partition]
         most = int(look.settings.get("max.message.bytes", 0))
-        written = self.topic.write(number, log.stream().read(ReadIsolation.READ_COMMITTED), begin, most)
+        written = self.topic.write(number, log.read(ReadIsolation.READ_COMMITTED), begin, most)
         digest = ContentDigest(WITHOUT_OFFSETS)
         for batch in self.topic.read_back(number, begin, begin + written, SCHEMA):
             digest.update(batch)
         if (digest.count, digest.hexdigest()) != (expected.count, expected.content_sha256):
             raise RestoreError(
-                f"{look.topic}-{number} does not hold what the archive does: {digest.count} records with the checksum "
-                f"{digest.hexdigest()[:12]}…, the archive has {expected.count} with {expected.content_sha256[:12]}…; delete "
+                f"{look.topic}-{number} does not hold what its source does: {digest.count} records with the checksum "
+                f"{digest.hexdigest()[:12]}…, the source has {expected.count} with {expected.content_sha256[:12]}…; delete "
                 "the topic, and restore into a new one"
             )
         logger.info("%s-%d: %d records are restored and read back", look.topic, number, written)
@@ -101,7 +101,7 @@ class DryRunRestoreEffects:
         self,
         target: RestoreTarget,
         look: TargetTopic,
-        logs: Sequence[ArchivedLog],
+        logs: Sequence[SourceLog],
         measured: Sequence[RecordsToRestore],
     ) -> None:
         """See :class:`RestoreEffects`."""

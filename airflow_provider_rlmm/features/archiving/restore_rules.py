@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
+from airflow_provider_rlmm.core.segments.read_range import ReadRange
 
 INCOMPLETE_ARCHIVE: Final = "incomplete_archive"
 """The override that restores what there is of an archive that is not whole; the restore needs a person then."""
@@ -18,6 +20,57 @@ RECORD_OVERHEAD_BYTES: Final = 256
 """At most what a record batch with one record has besides key, value and headers."""
 
 _MARGIN_MS: Final = 24 * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreStart:
+    """
+    From where on user partitions are restored. Nobody can tell from a bucket what retention had deleted, so a person says it.
+
+    :param beginning: each from where it begins.
+    :param time_ms: each from the first record on whose timestamp is this or later, ms since the epoch.
+    :param offsets: user partition → first offset, inclusive; it wins over both.
+    :raises ConfigurationError: if nothing is named, or both the beginning and a time.
+    """
+
+    beginning: bool = False
+    time_ms: int | None = None
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.beginning and self.time_ms is not None:
+            raise ConfigurationError("the start is named as the beginning and as a time: name one of them")
+        if not self.beginning and self.time_ms is None and not self.offsets:
+            raise ConfigurationError(
+                "no start is named, and the bucket cannot tell what retention had deleted: restore from a time on "
+                "(--from-time), from an offset on in each partition (--from-offset 0:1200), or --from-beginning"
+            )
+
+    def range_of(self, partition: int) -> ReadRange:
+        """
+        Return which records of a user partition are restored.
+
+        :param partition: the user partition.
+        """
+        if partition in self.offsets:
+            return ReadRange(start_offset=self.offsets[partition])
+        return ReadRange(start_ms=self.time_ms)
+
+    def require_all(self, partitions: Sequence[int]) -> None:
+        """
+        Refuse a start that leaves a user partition open, or names one that is not there.
+
+        :param partitions: all that there are.
+        :raises ConfigurationError: if it does.
+        """
+        if strangers := sorted(self.offsets.keys() - set(partitions)):
+            raise ConfigurationError(f"the start names partitions {strangers}, and the source has {sorted(partitions)}")
+        open_ones = sorted(set(partitions) - self.offsets.keys())
+        if open_ones and not self.beginning and self.time_ms is None:
+            raise ConfigurationError(
+                f"the start names no offset of partitions {open_ones}: name one of each, or add --from-time or "
+                "--from-beginning for the others"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +88,12 @@ class RecordsToRestore:
     :param content_sha256: checksum of the records without their offsets.
     :param left_out: records of transactions that were aborted or open, and what lies behind the first open one.
     :param gaps: offsets that the archive does not hold, first and last of each gap.
-    :param first_offset: of the archived partition, ``None`` where there is none: above 0 what lies before was not remote when
-        it was archived.
+    :param first_offset: of the source's partition, ``None`` where there is none: above 0 what lies before was not remote when
+        it was archived, or is not asked for.
+    :param end_offset: of the source's partition, exclusive, ``None`` where there is none.
+    :param differs_from: the first offset that is another one in the new topic, ``None`` where all stay the same.
+    :param last_offset: of the last record, ``None`` where there is none.
+    :param new_last_offset: what becomes of it, ``None`` where there is none.
     """
 
     partition: int
@@ -50,6 +107,25 @@ class RecordsToRestore:
     left_out: int
     gaps: tuple[tuple[int, int], ...]
     first_offset: int | None = None
+    end_offset: int | None = None
+    differs_from: int | None = None
+    last_offset: int | None = None
+    new_last_offset: int | None = None
+
+    @property
+    def reaches(self) -> str:
+        """How far it reaches, and where offsets differ: a sentence."""
+        if self.end_offset is None:
+            return f"partition {self.partition}: nothing is there to restore"
+        what = f"partition {self.partition} reaches to offset {self.end_offset - 1}"
+        if self.last_offset is None:
+            return f"{what}, and no record of it is restored"
+        what += f"; its newest record is of {time_text(self.max_timestamp_ms)}"
+        if self.differs_from is None:
+            return f"{what}; all offsets stay the same"
+        return (
+            f"{what}; offsets differ from {self.differs_from} on, and {self.last_offset} becomes {self.new_last_offset}"
+        )
 
 
 def holes(records: Sequence[RecordsToRestore]) -> list[str]:
@@ -93,7 +169,7 @@ def _of_topic(target: TargetTopic, records: Sequence[RecordsToRestore]) -> Itera
     settings, name = target.settings, target.topic
     needed = max((found.partition for found in records), default=-1) + 1
     if len(target.ends) < needed:
-        yield f"topic {name} has {len(target.ends)} partitions, the archive needs {needed}: create it with as many"
+        yield f"topic {name} has {len(target.ends)} partitions, {needed} are to be restored: create it with as many"
     used = sorted(p for p, end in target.ends.items() if end != target.begins.get(p))
     if used:
         yield f"topic {name} is not empty, see partitions {used[:10]}: restore into a topic that nobody has written to"
@@ -109,8 +185,8 @@ def _of_partition(target: TargetTopic, found: RecordsToRestore, now_ms: int) -> 
     where = f"{target.topic}-{found.partition}"
     if found.without_time is not None:
         yield (
-            f"{where}: the record at offset {found.without_time} of the archive has no time that a producer could write: "
-            "read its Parquet files instead"
+            f"{where}: the record at offset {found.without_time} of the source has no time that a producer could write: "
+            "read it from Parquet files instead"
         )
     yield from _of_times(target.settings, found, where, now_ms)
     yield from _of_sizes(target.settings, found, where)

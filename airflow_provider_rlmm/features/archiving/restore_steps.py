@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restores an archived topic into another: verified, measured, compared with what the topic can hold, written, read back."""
+"""
+Restores a topic from an archive, or from a bucket by its catalogue, into another one: verified, measured, compared with what
+the topic can hold, written, read back.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, WritesNotAllowedError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.world.kill_switch import require_not_stopped
@@ -21,8 +25,13 @@ from airflow_provider_rlmm.features.archiving.restore_rules import (
 )
 
 if TYPE_CHECKING:
-    from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog
+    from airflow_provider_rlmm.core.log.answers import TargetTopic
+    from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
     from airflow_provider_rlmm.features.archiving.restore_effects import RestoreEffects
+    from airflow_provider_rlmm.features.archiving.restore_source import RestoreSource
+
+_TIMES_READ: Final = 3
+"""A source is read for its committed records, for all of them, and when it is written; a dry run leaves out the last."""
 
 _SAID: Final = 10
 """So many things that an archive lacks are named in an error; the report names all."""
@@ -42,6 +51,9 @@ class RestoreReport:
     :param dry_run: whether nothing was written.
     :param partitions: what was written, and read back with the same checksums.
     :param incomplete: what the archive lacks, each a sentence; only an override restores such an archive.
+    :param source: ``archive`` or ``catalogue``: the fields of the archive are those of the catalogue then.
+    :param said: what was decided about how the source is read, and what it cannot hold, each a sentence.
+    :param log_bytes: of the logs of the source that are read.
     """
 
     cluster_id: str
@@ -53,6 +65,9 @@ class RestoreReport:
     dry_run: bool
     partitions: tuple[RecordsToRestore, ...]
     incomplete: tuple[str, ...] = ()
+    source: str = "archive"
+    said: tuple[str, ...] = ()
+    log_bytes: int = 0
 
     @property
     def needs_person(self) -> bool:
@@ -63,6 +78,23 @@ class RestoreReport:
     def beginnings(self) -> list[str]:
         """Where partitions begin behind offset 0, each a sentence."""
         return beginnings(self.partitions)
+
+    @property
+    def reaches(self) -> list[str]:
+        """How far each partition of a catalogue reaches, and where its offsets differ, each a sentence."""
+        return [found.reaches for found in self.partitions] if self.source == "catalogue" else []
+
+    def takes(self, bytes_per_second: int | None) -> str:
+        """
+        Return what reading the source takes: a sentence.
+
+        :param bytes_per_second: the most that is fetched in a second, ``None`` for no limit.
+        """
+        what = f"{human_bytes(self.log_bytes)} of logs are read {_TIMES_READ} times"
+        if bytes_per_second is None:
+            return f"{what}; --bytes-per-second bounds how fast"
+        hours = self.log_bytes * _TIMES_READ / bytes_per_second / 3600
+        return f"{what}, at {human_bytes(bytes_per_second)} a second in {hours:,.1f} hours or more"
 
     @property
     def records(self) -> int:
@@ -85,69 +117,75 @@ def restore(
     topic: str,
     *,
     archived_cluster_id: str | None = None,
+    catalogue: CatalogueToRestore | None = None,
     overrides: Collection[str] = (),
     dry_run: bool,
 ) -> RestoreReport:
     """
-    Write the committed records of an archived topic into an empty one, each into its partition, with its time.
+    Write the committed records of a topic into an empty one, each into its partition, with its time.
 
-    :param access: opens the cluster that is written to.
-    :param topic_id: of the archived topic, in Kafka's form.
+    :param access: opens the cluster that is written to; its storage is the one that a catalogue is of.
+    :param topic_id: of the topic that the records are of, in Kafka's form.
     :param topic: the topic to write to; it exists and is empty.
-    :param archived_cluster_id: the cluster that the archive is of, ``None`` for the one that is written to.
+    :param archived_cluster_id: the cluster that the records are of; ``None`` takes that of the catalogue, and of an archive
+        the one that is written to.
+    :param catalogue: what is restored from a bucket; ``None`` restores an archive.
     :param overrides: out of :data:`~airflow_provider_rlmm.features.archiving.restore_rules.RESTORE_OVERRIDES`.
     :param dry_run: check all that can be checked, write nothing.
     :raises ConfigurationError: if no folder for archives is named.
     :raises WritesNotAllowedError: if the settings do not allow writes.
     :raises StoppedError: if the kill switch is on.
     :raises ArchiveError: if the archive is not as it was written, or lacks anything that its runs have named.
+    :raises CatalogueError: if the topic may not be read by the catalogue, or a person should decide by what.
+    :raises OffsetNotInRemoteLogError: if some of what is wanted is in no segment of the catalogue that can be read.
     :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
     :raises EventLogError: if the cluster cannot be asked.
     """
     from airflow_provider_rlmm.core.log.kafka.restore_target import RestoreTarget
     from airflow_provider_rlmm.features.archiving.archive.measuring import measure
-    from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
 
     effects = _effects(access, topic, dry_run=dry_run)
     cluster_id = access.check_cluster()
-    source = archived_cluster_id or cluster_id
-    archived = open_topic(access.get_connection_settings().required_archive_uri(), source, topic_id)
-    logs = archived.logs
-    _require_readable(logs)
-    _require_whole(archived.missing, overrides)
+    source = _source(access, catalogue, topic_id, cluster_id, archived_cluster_id)
+    _require_whole(source.missing, overrides)
     with access.naming_connection(), RestoreTarget(access.get_client_config(), topic) as target:
         look = target.look()
-        for log in logs:
-            log.verify()
-        measured = tuple(measure(log) for log in logs)
-        incomplete = [*archived.missing, *holes(measured)]
+        _require_another(look, source, cluster_id, topic_id)
+        logs = source.open()
+        measured = tuple(measure(log, look.begins.get(log.partition, 0)) for log in logs)
+        incomplete = [*source.missing, *holes(measured)]
         _require_whole(incomplete, overrides)
         if found := obstacles(look, measured, system_clock()):
             raise RestoreError("nothing was written: " + "; ".join(found))
         effects.write(target, look, logs, measured)
     return RestoreReport(
-        cluster_id,
-        source,
-        archived.topic,
-        topic_id,
-        topic,
-        kafka_uuid_str(look.topic_id),
-        effects.is_dry,
-        measured,
-        tuple(incomplete),
-    )
+        cluster_id, source.cluster_id, source.topic, topic_id, topic, kafka_uuid_str(look.topic_id), effects.is_dry, measured,
+        tuple(incomplete), source.kind, tuple(source.said), sum(log.log_bytes for log in logs),
+    )  # fmt: skip
 
 
-def _require_readable(logs: Sequence[ArchivedLog]) -> None:
-    """Refuse what nobody but a broker with the key can read: its records are in no file of the archive."""
-    encrypted = [keys for log in logs for segment in log.segments if (keys := segment.keys)]
-    if encrypted:
-        key = next(iter(encrypted[0].values()))
-        raise ArchiveError(
-            f"nothing was written: {len(encrypted)} archived segments are encrypted, and their keys are with the brokers. "
-            f"Their objects were archived as they are: put each file back under the key that its manifest names, such as "
-            f"{key}; brokers that know the segment and have its key serve it then"
-        )
+def _source(
+    access: RemoteLogAccess,
+    catalogue: CatalogueToRestore | None,
+    topic_id: str,
+    cluster_id: str,
+    source_cluster_id: str | None,
+) -> RestoreSource:
+    """Open what is restored; a catalogue says itself of which cluster it is."""
+    if catalogue is not None:
+        from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueSource
+
+        return CatalogueSource(access.get_storage(), catalogue, source_cluster_id, topic_id)
+    from airflow_provider_rlmm.features.archiving.restore_archive import ArchiveSource
+
+    archive_uri = access.get_connection_settings().required_archive_uri()
+    return ArchiveSource(archive_uri, source_cluster_id or cluster_id, topic_id)
+
+
+def _require_another(look: TargetTopic, source: RestoreSource, cluster_id: str, topic_id: str) -> None:
+    """Refuse to write records into the very topic that they are of: its offsets would say something else from then on."""
+    if (source.cluster_id, topic_id) == (cluster_id, kafka_uuid_str(look.topic_id)):
+        raise RestoreError(f"topic {look.topic} is the one that the records are of: restore into a new one")
 
 
 def _require_whole(missing: Sequence[str], overrides: Collection[str]) -> None:

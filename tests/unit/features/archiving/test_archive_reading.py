@@ -15,6 +15,7 @@ from airflow_provider_rlmm.features.archiving.archive.manifests import read_mani
 from airflow_provider_rlmm.features.archiving.archive.measuring import measure
 from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog, open_topic
 from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
+from airflow_provider_rlmm.features.archiving.restore_archive import source_log
 from tests.archiving import ArchivingCluster, Run
 from tests.builders import CLUSTER_ID, START_MS, tip
 from tests.kafka_log import TRANSACTIONAL, Batch, Record, control_batch
@@ -71,7 +72,7 @@ def test_aborted_and_open_transactions_are_kept_and_not_committed(tmp_path: Path
     assert [row["offset"] for row in rows] == [0, 1, 2, 3, 5, 7, 8, 9]
     assert [row["offset"] for row in rows if row["committed"]] == [0, 1, 5, 7]
     assert (manifest.records.count, manifest.records.committed) == (8, 4)
-    found = measure(log)
+    found = measure(source_log(log))
     assert (found.count, found.left_out, found.content_sha256) == (4, 4, manifest.records.committed_sha256)
     assert (found.min_timestamp_ms, found.max_timestamp_ms) == (START_MS, START_MS + 7)
 
@@ -83,7 +84,7 @@ def test_a_gap_is_passed_over_and_named(tmp_path: Path) -> None:
     log = archived(cluster, tmp_path)
     assert log.manifests[0].records.gaps == ((20, 39),)
     assert offsets_of(log, ReadIsolation.READ_UNCOMMITTED) == [*range(20), *range(40, 50)]
-    assert measure(log).gaps == ((20, 39),)
+    assert measure(source_log(log)).gaps == ((20, 39),)
 
 
 def test_the_end_of_a_transaction_at_the_end_of_a_segment_is_no_gap(tmp_path: Path) -> None:
