@@ -16,13 +16,19 @@ from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.log.kafka import restore_target, restoring
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess, StorageSource
+from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from tests.access import OpenStorage, refuse
 from tests.builders import CLUSTER_ID
 
+RUN = RunIdentity("rlmm restore", "restore.1", "restore.1", "ada")
 GONE_ID = "AAAAAAAAAAAAAAAAAAAABw"
 SETTINGS: dict[str, int | bool | str] = {
     "message.timestamp.type": "CreateTime", "retention.ms": -1, "max.message.bytes": 1_000_000,
 }  # fmt: skip
+
+
+class Killed(BaseException):
+    """The process ends here."""
 
 
 @dataclass
@@ -35,6 +41,7 @@ class FakeTopic:
     spoil: Callable[[FakeTopic], object] = lambda topic: None
     later: Callable[[FakeTopic], object] = lambda topic: None
 
+    dies_at: int | None = None  # the restore is killed once so many records are there
     writers: int = 0
 
     def take_the_place_of_kafkas(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,11 +62,13 @@ class FakeTopic:
         return TargetTopic("restored", self.topic_id, {0: 0}, {0: len(self.rows)}, self.settings)
 
     def write(self, partition: int, batches: Iterable[pa.RecordBatch], begin: int, max_message_bytes: int) -> int:
-        assert (partition, begin, max_message_bytes) == (0, 0, 1_000_000)
-        self.rows += [row for batch in batches for row in batch.to_pylist()]
-        written = len(self.rows)
+        assert (partition, begin, max_message_bytes) == (0, len(self.rows), 1_000_000)
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            if self.dies_at is not None and len(self.rows) >= self.dies_at:
+                raise Killed
+            self.rows.append(row)
         self.spoil(self)
-        return written
+        return len(self.rows) - begin
 
     def read_back(self, partition: int, begin: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(self.rows[begin:end], schema)
@@ -73,6 +82,7 @@ class FakeAccess:
     settings: RemoteLogSettings
     stopped: str | None = None
     storage: Callable[[], Any] = refuse
+    work_uri: str = ""
 
     def get_connection_settings(self) -> RemoteLogSettings:
         return self.settings

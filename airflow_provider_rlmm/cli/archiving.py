@@ -12,7 +12,7 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_limits, with_storage
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.remote_log import TIME
-from airflow_provider_rlmm.cli.runs import Run, begin, execute_option
+from airflow_provider_rlmm.cli.runs import begin, execute_option
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
@@ -83,7 +83,13 @@ def archive_command(invocation: Invocation, topic_id: str, partitions: tuple[int
 
 @click.command("restore")
 @topic_id_option
-@click.option("--into", "topic", required=True, metavar="TOPIC", help="Topic to write to; it exists and is empty.")
+@click.option(
+    "--into",
+    "topic",
+    required=True,
+    metavar="TOPIC",
+    help="Topic to write to; it exists and is empty, or a restore of the same was interrupted.",
+)
 @click.option(
     "--archived-cluster-id",
     metavar="ID",
@@ -135,6 +141,7 @@ def restore_command(
     compared with its checksums, and the topic is asked whether it can hold the records as they were. With --catalogue the
     records come from the bucket of a cluster that is gone, from a start on that you name.
     """
+    from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
     from airflow_provider_rlmm.features.archiving.restore_steps import restore
 
     start_is_named = from_beginning or from_time is not None or bool(from_offsets)
@@ -144,12 +151,13 @@ def restore_command(
     to_restore = None
     if catalogue is not None:
         start = RestoreStart(from_beginning, from_time, _by_partition(from_offsets))
-        to_restore = _catalogue_to_restore(run, catalogue, start, bytes_per_second)
+        to_restore = _catalogue_to_restore(catalogue, start, bytes_per_second)
     with working():
         report = restore(
             run.invocation.access(allow_writes=execute),
             kafka_uuid_str(_topic_id(topic_id)),
             topic,
+            by=RestoreRun(run.identity, run.work_uri),
             archived_cluster_id=archived_cluster_id,
             catalogue=to_restore,
             overrides=overrides,
@@ -173,13 +181,11 @@ def _by_partition(offsets: tuple[tuple[int, int], ...]) -> dict[int, int]:
 
 
 def _catalogue_to_restore(
-    run: Run, asked: CatalogueAsked, start: RestoreStart, bytes_per_second: int | None
+    asked: CatalogueAsked, start: RestoreStart, bytes_per_second: int | None
 ) -> CatalogueToRestore:
     from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
-    from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueReader
 
-    reader = CatalogueReader(run=run.identity, work_uri=run.work_uri, what="restore")
-    return CatalogueToRestore(asked=asked, reader=reader, start=start, bytes_per_second=bytes_per_second)
+    return CatalogueToRestore(asked=asked, start=start, bytes_per_second=bytes_per_second)
 
 
 def _show(output: Output, report: RestoreReport, execute: bool) -> None:

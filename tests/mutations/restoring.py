@@ -7,10 +7,15 @@ from tests.mutations.mutation import Mutation, switched_off
 
 STEPS = "features/archiving/restore_steps.py"
 RULES = "features/archiving/restore_rules.py"
+PROGRESS = "features/archiving/restore_progress.py"
+EFFECTS = "features/archiving/restore_effects.py"
+DOCUMENT = "features/archiving/restore_document.py"
 CATALOGUE = "features/archiving/restore_catalogue.py"
 
 _LEAVE = "by leave only"
 _RESTORE = "restore"
+_RESUMED = "a resume goes on behind the source's first records only"
+_RESUMING = "features/archiving/test_restore_resuming.py::"
 _CATALOGUES = "features/archiving/test_restoring_catalogues.py::"
 
 RESTORED = [
@@ -58,5 +63,73 @@ RESTORED = [
         "        if differs_from is None and moved.any():\n",
         "        if False:\n",
         _CATALOGUES + "test_every_record_is_written_and_each_partition_says_how_far_it_reaches",
+    ),
+    switched_off(
+        DOCUMENT,
+        _RESUMED,
+        "goes on with another source, or other choices",
+        "    if differences := begun.differences(now):",
+        _RESUMING + "test_a_source_that_has_changed_is_refused",
+    ),
+    switched_off(
+        PROGRESS,
+        _RESUMED,
+        "goes on behind records that are not those of the source",
+        "    if (found.count, found.hexdigest()) != (expected.count, expected.hexdigest()):",
+        _RESUMING + "test_what_is_not_the_first_records_of_the_source_is_refused",
+    ),
+    Mutation(
+        _RESUMED,
+        "writes again what is there",
+        EFFECTS,
+        "        rest = behind(log.read(ReadIsolation.READ_COMMITTED), there)\n",
+        "        rest = log.read(ReadIsolation.READ_COMMITTED)\n",
+        _RESUMING + "test_killed_anywhere_it_converges",
+    ),
+    Mutation(
+        _RESUMED,
+        "goes on before what was sent has arrived",
+        EFFECTS,
+        "            look = at_rest(target, look, self.rest_s)\n",
+        "            pass\n",
+        _RESUMING + "test_what_an_interrupted_producer_had_sent_is_waited_for",
+    ),
+    Mutation(
+        _RESUMED,
+        "waits once, and not until the topic rests",
+        PROGRESS,
+        "            since = clock()\n        if clock()",
+        "            pass\n        if clock()",
+        _RESUMING + "test_what_an_interrupted_producer_had_sent_is_waited_for",
+    ),
+    switched_off(
+        PROGRESS,
+        _RESUMED,
+        "waits for ever for a topic that somebody else writes into",
+        "        if clock() - began > MOST_WAITS * rest_s:",
+        _RESUMING + "test_a_topic_that_goes_on_to_grow_is_another_writers",
+    ),
+    switched_off(
+        PROGRESS,
+        _RESUMED,
+        "goes on in a topic that took the place of the other",
+        "        if now.topic_id != look.topic_id:",
+        _RESUMING + "test_a_topic_that_is_replaced_while_it_rests_is_noticed",
+    ),
+    Mutation(
+        _RESUMED,
+        "writes records before it has written down what it promises",
+        EFFECTS,
+        "            write_begun(self.work_uri, document)\n",
+        "            pass\n",
+        _RESUMING + "test_the_document_is_there_before_the_first_record",
+    ),
+    Mutation(
+        _RESUMED,
+        "takes any topic with records for one that it has begun",
+        STEPS,
+        "obstacles(look, measured, system_clock(), resumed=begun is not None)",
+        "obstacles(look, measured, system_clock(), resumed=True)",
+        _RESUMING + "test_without_its_document_a_topic_with_records_is_refused",
     ),
 ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError
@@ -21,12 +22,15 @@ class ArchiveSource:
     """
 
     kind = "archive"
+    start = "the beginning"
 
     def __init__(self, archive_uri: str, cluster_id: str, topic_id: str) -> None:
         self.cluster_id = cluster_id
         self._archived = open_topic(archive_uri, cluster_id, topic_id)
         _require_readable(self._archived.logs)
         self.topic = self._archived.topic
+        names = [f"{log.partition} {named.name} {named.sha256}" for log in self._archived.logs for named in log.named]
+        self.sha256 = hashlib.sha256("\n".join(names).encode()).hexdigest()
         self.missing: Sequence[str] = self._archived.missing
         self.said: Sequence[str] = ()
 

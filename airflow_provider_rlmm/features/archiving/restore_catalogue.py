@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.plans.catalogue_files import CatalogueFiles
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess, StorageSource
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
+from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
 from airflow_provider_rlmm.features.archiving.restore_rules import RestoreStart
 from airflow_provider_rlmm.features.archiving.restore_source import SourceLog
 from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked, CatalogueReader, open_catalogued_log
@@ -37,13 +38,11 @@ class CatalogueToRestore:
     A catalogue, and from where on it is restored.
 
     :param asked: the catalogue, and what a person says with it. What a person should decide is refused, asked or not.
-    :param reader: who reads, for the audit log.
     :param start: where each user partition begins.
     :param bytes_per_second: the most that is fetched in a second, ``None`` for as much as the store gives.
     """
 
     asked: CatalogueAsked
-    reader: CatalogueReader
     start: RestoreStart
     bytes_per_second: int | None = None
 
@@ -54,6 +53,7 @@ class CatalogueSource:
 
     :param storage: opens the storage that the catalogue is of.
     :param catalogue: the catalogue, and from where on.
+    :param by: who restores.
     :param cluster_id: the cluster whose segments these are, as a person names it; ``None`` where the catalogue says it.
     :param topic_id: in Kafka's form.
     :raises CatalogueError: if the topic may not be read, or the catalogue cannot be.
@@ -64,7 +64,12 @@ class CatalogueSource:
     kind = "catalogue"
 
     def __init__(
-        self, storage: StorageAccess, catalogue: CatalogueToRestore, cluster_id: str | None, topic_id: str
+        self,
+        storage: StorageAccess,
+        catalogue: CatalogueToRestore,
+        by: RestoreRun,
+        cluster_id: str | None,
+        topic_id: str,
     ) -> None:
         files = CatalogueFiles(catalogue.asked.uri)
         if cluster_id is None and files.document.cluster_id is None:
@@ -72,11 +77,13 @@ class CatalogueSource:
                 "the catalogue does not say of which cluster its segments are, and what is read is written down there: name "
                 "it by --archived-cluster-id (archived_cluster_id)"
             )
+        self.sha256 = files.sha256
+        self.start = str(catalogue.start)
         self._start = catalogue.start
         self._log: CataloguedLog = open_catalogued_log(
             _StorageOfLostCluster(storage, cluster_id),
             replace(catalogue.asked, or_doubtful=False),
-            catalogue.reader,
+            CatalogueReader(run=by.run, work_uri=by.work_uri, what="restore"),
             topic_id,
             wanted=self._start.range_of,
             isolation=ReadIsolation.READ_COMMITTED,

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
+from airflow_provider_rlmm.features.archiving.restore_progress import (
+    at_rest,
+    behind,
+    require_first_records,
+    write_begun,
+)
 from airflow_provider_rlmm.features.archiving.restore_rules import RecordsToRestore
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.kafka.restore_target import RestoreTarget
     from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
+    from airflow_provider_rlmm.features.archiving.restore_document import RestoreDocument
     from airflow_provider_rlmm.features.archiving.restore_source import SourceLog
 
 logger = logging.getLogger(__name__)
@@ -31,15 +38,21 @@ class RestoreEffects(Protocol):
         look: TargetTopic,
         logs: Sequence[SourceLog],
         measured: Sequence[RecordsToRestore],
+        document: RestoreDocument,
+        *,
+        resumed: bool,
     ) -> None:
         """
         Write partition by partition, and compare what is read back; at the end the topic must still be the same one.
 
         :param target: the topic, to look at it again.
-        :param look: what it was found to be: it is empty, and can hold the records.
+        :param look: what it was found to be: it can hold the records, and is empty unless ``resumed``.
         :param logs: the logs of the source, by partition; they were verified.
         :param measured: what is to be written of each.
-        :raises RestoreError: if the topic does not hold the records afterwards, as they were and no others.
+        :param document: what is promised: it is written down before the first record is.
+        :param resumed: whether a restore goes on that has promised the same.
+        :raises RestoreError: if the topic holds anything but the first records of the source, or afterwards
+            not all of them, and nothing else.
         """
 
 
@@ -48,6 +61,8 @@ class RealRestoreEffects:
     """Records are written, and read back."""
 
     topic: RestoringTopic  # writes into the topic
+    work_uri: str  # where the document of the restore goes
+    rest_s: float  # for how long a topic must not grow before a restore into it goes on
     is_dry: ClassVar[bool] = False
 
     def write(
@@ -56,8 +71,17 @@ class RealRestoreEffects:
         look: TargetTopic,
         logs: Sequence[SourceLog],
         measured: Sequence[RecordsToRestore],
+        document: RestoreDocument,
+        *,
+        resumed: bool,
     ) -> None:
         """See :class:`RestoreEffects`."""
+        complete = all(look.ends[f.partition] - look.begins[f.partition] == f.count for f in measured)
+        if resumed and not complete:
+            # What the interrupted producer had sent may still arrive; where all has, there is nothing to wait for.
+            look = at_rest(target, look, self.rest_s)
+        elif not resumed:
+            write_begun(self.work_uri, document)
         for log, expected in zip(logs, measured, strict=True):
             self._write_partition(look, log, expected)
         after = target.look()
@@ -78,7 +102,14 @@ class RealRestoreEffects:
 
         number, begin = log.partition, look.begins[log.partition]
         most = int(look.settings.get("max.message.bytes", 0))
-        written = self.topic.write(number, log.read(ReadIsolation.READ_COMMITTED), begin, most)
+        there = look.ends[number] - begin
+        if there:
+            held = self.topic.read_back(number, begin, begin + there, SCHEMA)
+            source = log.read(ReadIsolation.READ_COMMITTED)
+            require_first_records(f"{look.topic}-{number}", source, held, there)
+            logger.info("%s-%d: %d records are there as in the source, and it goes on", look.topic, number, there)
+        rest = behind(log.read(ReadIsolation.READ_COMMITTED), there)
+        written = there + self.topic.write(number, rest, begin + there, most)
         digest = ContentDigest(WITHOUT_OFFSETS)
         for batch in self.topic.read_back(number, begin, begin + written, SCHEMA):
             digest.update(batch)
@@ -103,5 +134,8 @@ class DryRunRestoreEffects:
         look: TargetTopic,
         logs: Sequence[SourceLog],
         measured: Sequence[RecordsToRestore],
+        document: RestoreDocument,
+        *,
+        resumed: bool,
     ) -> None:
         """See :class:`RestoreEffects`."""

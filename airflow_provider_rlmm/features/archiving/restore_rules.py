@@ -46,6 +46,13 @@ class RestoreStart:
                 "(--from-time), from an offset on in each partition (--from-offset 0:1200), or --from-beginning"
             )
 
+    def __str__(self) -> str:
+        rest = (
+            "the beginning" if self.beginning else "" if self.time_ms is None else f"{self.time_ms} ms since the epoch"
+        )
+        named = [f"offset {offset} of partition {partition}" for partition, offset in sorted(self.offsets.items())]
+        return ", ".join([*named, *filter(None, [rest])])
+
     def range_of(self, partition: int) -> ReadRange:
         """
         Return which records of a user partition are restored.
@@ -154,23 +161,30 @@ def beginnings(records: Sequence[RecordsToRestore]) -> list[str]:
     ]
 
 
-def obstacles(target: TargetTopic, records: Sequence[RecordsToRestore], now_ms: int) -> list[str]:
+def obstacles(
+    target: TargetTopic, records: Sequence[RecordsToRestore], now_ms: int, *, resumed: bool = False
+) -> list[str]:
     """
     Return what keeps a topic from holding the records as they were: each a sentence that says what to set. None is missing.
 
     :param target: the topic.
     :param records: what is to be written, by partition.
     :param now_ms: ms since the epoch.
+    :param resumed: whether a restore of the same goes on: what it has written is compared, record by record.
     """
-    return [*_of_topic(target, records), *(why for found in records for why in _of_partition(target, found, now_ms))]
+    return [
+        *_of_topic(target, records, resumed=resumed),
+        *(why for found in records for why in _of_partition(target, found, now_ms)),
+    ]
 
 
-def _of_topic(target: TargetTopic, records: Sequence[RecordsToRestore]) -> Iterator[str]:
+def _of_topic(target: TargetTopic, records: Sequence[RecordsToRestore], *, resumed: bool) -> Iterator[str]:
     settings, name = target.settings, target.topic
     needed = max((found.partition for found in records), default=-1) + 1
     if len(target.ends) < needed:
         yield f"topic {name} has {len(target.ends)} partitions, {needed} are to be restored: create it with as many"
-    used = sorted(p for p, end in target.ends.items() if end != target.begins.get(p))
+    mine = {found.partition for found in records} if resumed else set()
+    used = sorted(p for p, end in target.ends.items() if end != target.begins.get(p) and p not in mine)
     if used:
         yield f"topic {name} is not empty, see partitions {used[:10]}: restore into a topic that nobody has written to"
     if (kind := settings.get("message.timestamp.type")) != "CreateTime":

@@ -83,6 +83,14 @@ class RestoreSource(Protocol):
         """What it is, in a word: ``archive`` or ``catalogue``."""
 
     @property
+    def sha256(self) -> str:
+        """Of what names its files, lower-case hex: of another one it is another source."""
+
+    @property
+    def start(self) -> str:
+        """From where on it is restored, in words."""
+
+    @property
     def cluster_id(self) -> str:
         """The cluster that the records are of."""
 

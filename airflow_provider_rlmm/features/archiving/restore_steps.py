@@ -16,6 +16,13 @@ from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
 from airflow_provider_rlmm.core.world.kill_switch import require_not_stopped
+from airflow_provider_rlmm.features.archiving.restore_document import (
+    PromisedPartition,
+    RestoreDocument,
+    RestoreRun,
+    require_same,
+    uri_of,
+)
 from airflow_provider_rlmm.features.archiving.restore_rules import (
     INCOMPLETE_ARCHIVE,
     RecordsToRestore,
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.answers import TargetTopic
     from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
     from airflow_provider_rlmm.features.archiving.restore_effects import RestoreEffects
-    from airflow_provider_rlmm.features.archiving.restore_source import RestoreSource
+    from airflow_provider_rlmm.features.archiving.restore_source import RestoreSource, SourceLog
 
 _TIMES_READ: Final = 3
 """A source is read for its committed records, for all of them, and when it is written; a dry run leaves out the last."""
@@ -116,6 +123,7 @@ def restore(
     topic_id: str,
     topic: str,
     *,
+    by: RestoreRun,
     archived_cluster_id: str | None = None,
     catalogue: CatalogueToRestore | None = None,
     overrides: Collection[str] = (),
@@ -126,7 +134,9 @@ def restore(
 
     :param access: opens the cluster that is written to; its storage is the one that a catalogue is of.
     :param topic_id: of the topic that the records are of, in Kafka's form.
-    :param topic: the topic to write to; it exists and is empty.
+    :param topic: the topic to write to; it exists, and is empty, or holds what a restore of the same was
+        interrupted in.
+    :param by: who restores, and where it is written down, so that it can go on where it was interrupted.
     :param archived_cluster_id: the cluster that the records are of; ``None`` takes that of the catalogue, and of an archive
         the one that is written to.
     :param catalogue: what is restored from a bucket; ``None`` restores an archive.
@@ -143,10 +153,11 @@ def restore(
     """
     from airflow_provider_rlmm.core.log.kafka.restore_target import RestoreTarget
     from airflow_provider_rlmm.features.archiving.archive.measuring import measure
+    from airflow_provider_rlmm.features.archiving.restore_progress import read_begun
 
-    effects = _effects(access, topic, dry_run=dry_run)
+    effects = _effects(access, topic, by, dry_run=dry_run)
     cluster_id = access.check_cluster()
-    source = _source(access, catalogue, topic_id, cluster_id, archived_cluster_id)
+    source = _source(access, catalogue, by, topic_id, cluster_id, archived_cluster_id)
     _require_whole(source.missing, overrides)
     with access.naming_connection(), RestoreTarget(access.get_client_config(), topic) as target:
         look = target.look()
@@ -155,9 +166,13 @@ def restore(
         measured = tuple(measure(log, look.begins.get(log.partition, 0)) for log in logs)
         incomplete = [*source.missing, *holes(measured)]
         _require_whole(incomplete, overrides)
-        if found := obstacles(look, measured, system_clock()):
+        document = _document(by, source, topic_id, cluster_id, look, logs, measured)
+        begun = read_begun(uri_of(by.work_uri, cluster_id, document.topic_id))
+        if begun is not None:
+            require_same(begun, document)
+        if found := obstacles(look, measured, system_clock(), resumed=begun is not None):
             raise RestoreError("nothing was written: " + "; ".join(found))
-        effects.write(target, look, logs, measured)
+        effects.write(target, look, logs, measured, document, resumed=begun is not None)
     return RestoreReport(
         cluster_id, source.cluster_id, source.topic, topic_id, topic, kafka_uuid_str(look.topic_id), effects.is_dry, measured,
         tuple(incomplete), source.kind, tuple(source.said), sum(log.log_bytes for log in logs),
@@ -167,6 +182,7 @@ def restore(
 def _source(
     access: RemoteLogAccess,
     catalogue: CatalogueToRestore | None,
+    by: RestoreRun,
     topic_id: str,
     cluster_id: str,
     source_cluster_id: str | None,
@@ -175,11 +191,36 @@ def _source(
     if catalogue is not None:
         from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueSource
 
-        return CatalogueSource(access.get_storage(), catalogue, source_cluster_id, topic_id)
+        return CatalogueSource(access.get_storage(), catalogue, by, source_cluster_id, topic_id)
     from airflow_provider_rlmm.features.archiving.restore_archive import ArchiveSource
 
     archive_uri = access.get_connection_settings().required_archive_uri()
     return ArchiveSource(archive_uri, source_cluster_id or cluster_id, topic_id)
+
+
+def _document(
+    by: RestoreRun,
+    source: RestoreSource,
+    topic_id: str,
+    cluster_id: str,
+    look: TargetTopic,
+    logs: Sequence[SourceLog],
+    measured: Sequence[RecordsToRestore],
+) -> RestoreDocument:
+    """Return what is to be written: another source, start, lineage, choice or topic makes another document."""
+    partitions = tuple(
+        PromisedPartition(
+            log.partition, look.begins.get(log.partition, 0), found.count, found.content_sha256, found.first_offset,
+            found.end_offset, log.lineage.entries,
+        )
+        for log, found in zip(logs, measured, strict=True)
+    )  # fmt: skip
+    run = by.run
+    return RestoreDocument(
+        system_clock(), run.dag_id, run.run_id, run.artifact, run.triggered_by, cluster_id, look.topic,
+        kafka_uuid_str(look.topic_id), source.kind, source.sha256, source.cluster_id, source.topic, topic_id, source.start,
+        partitions,
+    )  # fmt: skip
 
 
 def _require_another(look: TargetTopic, source: RestoreSource, cluster_id: str, topic_id: str) -> None:
@@ -200,9 +241,9 @@ def _require_whole(missing: Sequence[str], overrides: Collection[str]) -> None:
     )
 
 
-def _effects(access: RemoteLogAccess, topic: str, *, dry_run: bool) -> RestoreEffects:
+def _effects(access: RemoteLogAccess, topic: str, by: RestoreRun, *, dry_run: bool) -> RestoreEffects:
     """Make what writes: the only place where anything does that is not a dry run's."""
-    from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
+    from airflow_provider_rlmm.core.log.kafka.restoring import DELIVERY_TIMEOUT_S, RestoringTopic
     from airflow_provider_rlmm.features.archiving.restore_effects import DryRunRestoreEffects, RealRestoreEffects
 
     settings = access.get_connection_settings()
@@ -214,4 +255,6 @@ def _effects(access: RemoteLogAccess, topic: str, *, dry_run: bool) -> RestoreEf
             raise WritesNotAllowedError("allow_writes is off: nothing is written, and a restored topic would be")
     require_not_stopped(access.read_stop())
     cluster_id = access.check_cluster()
-    return RealRestoreEffects(RestoringTopic(access.get_client_config(), cluster_id, topic))
+    return RealRestoreEffects(
+        RestoringTopic(access.get_client_config(), cluster_id, topic), by.work_uri, DELIVERY_TIMEOUT_S
+    )

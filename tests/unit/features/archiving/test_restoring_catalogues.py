@@ -21,11 +21,12 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_u
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.features.archiving import restore_steps
 from airflow_provider_rlmm.features.archiving.restore_catalogue import NOT_IN_A_BUCKET, CatalogueToRestore
+from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
 from airflow_provider_rlmm.features.archiving.restore_rules import RestoreStart
 from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
-from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked, CatalogueReader
+from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
 from tests.builders import CLUSTER_ID
-from tests.catalogued import CLUSTER, ID, NOW_MS, RUN, CataloguedTopic, files_of
+from tests.catalogued import CLUSTER, ID, RUN, CataloguedTopic, files_of
 from tests.remote_log_world import TIP
 from tests.restoring import FakeAccess, FakeTopic
 from tests.tiered_orders import START_MS, record
@@ -72,10 +73,10 @@ def restored(
         given,
         topic_id,
         "restored",
+        by=RestoreRun(RUN, str(source.folder / "work")),
         archived_cluster_id=cluster_id,
         catalogue=CatalogueToRestore(
             asked=CatalogueAsked(**{"uri": catalogue, "was_not_deleted": [ID], **asked}),
-            reader=CatalogueReader(run=RUN, work_uri=str(source.folder / "work"), what="restore", clock=lambda: NOW_MS),
             start=start,
         ),
         dry_run=dry_run,
@@ -186,7 +187,7 @@ def test_a_list_of_erased_ids_wins(source: CataloguedTopic, into: FakeTopic) -> 
 
 def test_the_audit_log_says_it_before_a_record_is_written(source: CataloguedTopic, into: FakeTopic) -> None:
     restored(source, RestoreStart(offsets={0: 42}), dry_run=True)
-    (written,) = source.audit()
+    (written,) = (path for path in source.audit() if ".read." in path.name)
     assert f'"topic_id": "{ID}"' in written.read_text()
     assert '"start_offset": 42' in written.read_text()
 

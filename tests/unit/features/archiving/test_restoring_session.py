@@ -13,11 +13,12 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.features.archiving import restore_steps as session_restoring
+from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
 from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
 from tests.archiving import ArchivingCluster, Run, records_of
 from tests.builders import CLUSTER_ID, START_MS, tip
 from tests.recording import Recorder
-from tests.restoring import GONE_ID, FakeAccess, FakeTopic
+from tests.restoring import GONE_ID, RUN, FakeAccess, FakeTopic
 
 
 @pytest.fixture
@@ -28,7 +29,10 @@ def access(tmp_path: Path) -> FakeAccess:
     cluster.mark_and_wait()
     run = Run(cluster, tmp_path)
     run.archive()
-    return FakeAccess(RemoteLogSettings(archive_uri=run.archive_uri, allow_writes=True, expected_cluster_id=CLUSTER_ID))
+    return FakeAccess(
+        RemoteLogSettings(archive_uri=run.archive_uri, allow_writes=True, expected_cluster_id=CLUSTER_ID),
+        work_uri=str(tmp_path / "work"),
+    )
 
 
 @pytest.fixture
@@ -40,7 +44,8 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
 
 
 def restored(access: Any, *, dry_run: bool = False, **kwargs: Any) -> RestoreReport:
-    return restore(access, GONE_ID, "restored", dry_run=dry_run, **kwargs)
+    by = RestoreRun(RUN, access.work_uri)
+    return restore(access, GONE_ID, "restored", by=by, dry_run=dry_run, **kwargs)
 
 
 def test_every_record_is_written_as_it_was(access: FakeAccess, topic: FakeTopic) -> None:
@@ -109,6 +114,7 @@ def test_another_writer_and_another_topic_of_the_name_are_noticed(access: FakeAc
     with pytest.raises(RestoreError, match="is not as it was left"):
         restored(access)
     topic.rows.clear()
+    access.work_uri += " of another one"
     topic.later = lambda topic: setattr(topic, "topic_id", UUID(int=6))
     with pytest.raises(RestoreError, match="it was replaced"):
         restored(access)
