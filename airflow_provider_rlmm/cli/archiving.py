@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
-from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES, RestoreStart
+from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES, RestoreStart, Undecided
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -111,6 +111,12 @@ def archive_command(invocation: Invocation, topic_id: str, partitions: tuple[int
     "--bytes-per-second", type=click.IntRange(1), help="With --catalogue: the most that is fetched in a second."
 )
 @click.option(
+    "--undecided",
+    type=click.Choice([choice.value for choice in Undecided]),
+    help="What becomes of transactions whose end the source does not have: abort leaves their records out, keep restores "
+    "them. Without it they count as aborted, and where there are any the command ends with exit code 4.",
+)
+@click.option(
     "--override",
     "overrides",
     type=click.Choice(sorted(RESTORE_OVERRIDES)),
@@ -130,6 +136,7 @@ def restore_command(
     from_time: int | None,
     from_offsets: tuple[tuple[int, int], ...],
     bytes_per_second: int | None,
+    undecided: str | None,
     overrides: tuple[str, ...],
     catalogue: CatalogueAsked | None,
     execute: bool,
@@ -161,6 +168,7 @@ def restore_command(
             archived_cluster_id=archived_cluster_id,
             catalogue=to_restore,
             overrides=overrides,
+            undecided=None if undecided is None else Undecided(undecided),
             dry_run=not execute,
         )
     code = ExitCode.NEEDS_A_PERSON if report.needs_person else ExitCode.DONE
@@ -208,14 +216,14 @@ def _show(output: Output, report: RestoreReport, execute: bool) -> None:
     }
     output.rows(rows, columns, "restored" if execute else "to restore")
     size = human_bytes(sum(p.bytes for p in report.partitions))
-    for said in (*report.reaches, *report.beginnings, *report.said):
+    for said in (*report.reaches, *report.beginnings, *report.transactions, *report.said):
         output.line(said)
     if execute:
         output.line(f"{report.records:,} records, {size}, are in {report.topic}, read back and compared.")
     else:
         output.line(f"{report.records:,} records, {size}, can be written into {report.topic}: --execute does it.")
-    for said in report.incomplete:
-        output.line(f"needs a person: the archive is not whole: {said}", "bold red")
+    for said in report.problems:
+        output.line(f"needs a person: {said}", "bold red")
 
 
 COMMANDS = (archive_command, restore_command)

@@ -243,10 +243,10 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
             self.log.info("%s", said)
         told = self.told(json.loads(json.dumps(report.to_dict())))
         if report.needs_person:
-            for said in report.incomplete:
-                self.log.error("the archive is not whole: %s", said)
+            for said in report.problems:
+                self.log.error("%s", said)
             raise AirflowFailException(
-                f"{report.records} records {'would be' if report.dry_run else 'were'} restored from an archive that is not "
-                f"whole, which needs a person: {report.incomplete[0]}"
+                f"{report.records} records {'would be' if report.dry_run else 'were'} restored from a source that needs a "
+                f"person: {report.problems[0]}"
             )
         return told

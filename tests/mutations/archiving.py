@@ -259,7 +259,7 @@ ARCHIVING = [
         RESTORE,
         "half an archive that somebody takes needs nobody",
         RESTORING,
-        "        return bool(self.incomplete)\n",
+        "        return bool(self.problems)\n",
         "        return False\n",
         f"{WHOLE}::test_half_an_archive_that_somebody_takes_needs_a_person",
     ),

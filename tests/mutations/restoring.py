@@ -10,12 +10,15 @@ RULES = "features/archiving/restore_rules.py"
 PROGRESS = "features/archiving/restore_progress.py"
 EFFECTS = "features/archiving/restore_effects.py"
 DOCUMENT = "features/archiving/restore_document.py"
+UNDECIDED = "features/reading/undecided.py"
 CATALOGUE = "features/archiving/restore_catalogue.py"
 
 _LEAVE = "by leave only"
 _RESTORE = "restore"
 _RESUMED = "a resume goes on behind the source's first records only"
 _RESUMING = "features/archiving/test_restore_resuming.py::"
+_OPEN = "an open transaction hides nothing behind it"
+_UNDECIDED = "features/reading/test_undecided.py::"
 _CATALOGUES = "features/archiving/test_restoring_catalogues.py::"
 
 RESTORED = [
@@ -82,8 +85,8 @@ RESTORED = [
         _RESUMED,
         "writes again what is there",
         EFFECTS,
-        "        rest = behind(log.read(ReadIsolation.READ_COMMITTED), there)\n",
-        "        rest = log.read(ReadIsolation.READ_COMMITTED)\n",
+        "        rest = behind(log.read(), there)\n",
+        "        rest = log.read()\n",
         _RESUMING + "test_killed_anywhere_it_converges",
     ),
     Mutation(
@@ -131,5 +134,36 @@ RESTORED = [
         "obstacles(look, measured, system_clock(), resumed=begun is not None)",
         "obstacles(look, measured, system_clock(), resumed=True)",
         _RESUMING + "test_without_its_document_a_topic_with_records_is_refused",
+    ),
+    switched_off(
+        UNDECIDED,
+        _OPEN,
+        "believes a log that its producer snapshot contradicts",
+        "    if found != begun_here:",
+        _UNDECIDED + "test_a_snapshot_that_contradicts_the_log_is_refused",
+    ),
+    Mutation(
+        _OPEN,
+        "restores nothing behind the first open transaction",
+        "features/reading/reader.py",
+        "committed=committed and decided is None)",
+        "committed=committed)",
+        "features/archiving/test_archive_reading.py::test_aborted_and_open_transactions_are_kept_and_not_committed",
+    ),
+    Mutation(
+        _OPEN,
+        "restores records of transactions without an end, unasked",
+        UNDECIDED,
+        "        if self.keep:\n",
+        "        if True:\n",
+        "features/archiving/test_archive_reading.py::test_aborted_and_open_transactions_are_kept_and_not_committed",
+    ),
+    Mutation(
+        _OPEN,
+        "a transaction without an end that nobody has decided needs nobody",
+        STEPS,
+        "        unasked = self.transactions if self.undecided is None else []\n",
+        "        unasked: list[str] = []\n",
+        _CATALOGUES + "test_a_transaction_without_an_end_needs_a_person_until_one_has_decided",
     ),
 ]

@@ -17,6 +17,7 @@ from airflow_provider_rlmm.core.base.documents import LongText, Text, plain_of, 
 from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
+from airflow_provider_rlmm.features.archiving.restore_rules import Undecided
 
 RESTORE_FORMAT: Final = 1
 RESTORES_FOLDER: Final = "restores"
@@ -82,6 +83,7 @@ class RestoreDocument:
     :param source_topic: name of their topic.
     :param source_topic_id: its id in Kafka's form.
     :param start: from where on, as it was asked for, in words.
+    :param undecided: what becomes of transactions whose end no segment of the source has.
     :param partitions: what each is to hold.
     """
 
@@ -99,6 +101,7 @@ class RestoreDocument:
     source_topic: Text
     source_topic_id: Text
     start: LongText
+    undecided: Undecided
     partitions: tuple[PromisedPartition, ...]
 
     def differences(self, other: RestoreDocument) -> list[str]:

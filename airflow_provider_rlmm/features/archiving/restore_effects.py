@@ -96,7 +96,6 @@ class RealRestoreEffects:
 
     def _write_partition(self, look: TargetTopic, log: SourceLog, expected: RecordsToRestore) -> None:
         """Write one partition, and compare what is read back."""
-        from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
         from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
         from airflow_provider_rlmm.features.archiving.archive.content import WITHOUT_OFFSETS, ContentDigest
 
@@ -105,10 +104,10 @@ class RealRestoreEffects:
         there = look.ends[number] - begin
         if there:
             held = self.topic.read_back(number, begin, begin + there, SCHEMA)
-            source = log.read(ReadIsolation.READ_COMMITTED)
+            source = log.read()
             require_first_records(f"{look.topic}-{number}", source, held, there)
             logger.info("%s-%d: %d records are there as in the source, and it goes on", look.topic, number, there)
-        rest = behind(log.read(ReadIsolation.READ_COMMITTED), there)
+        rest = behind(log.read(), there)
         written = there + self.topic.write(number, rest, begin + there, most)
         digest = ContentDigest(WITHOUT_OFFSETS)
         for batch in self.topic.read_back(number, begin, begin + written, SCHEMA):

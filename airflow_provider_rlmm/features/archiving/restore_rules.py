@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
@@ -19,7 +20,19 @@ RESTORE_OVERRIDES: Final = frozenset({INCOMPLETE_ARCHIVE})
 RECORD_OVERHEAD_BYTES: Final = 256
 """At most what a record batch with one record has besides key, value and headers."""
 
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.reading.undecided import OpenTransaction
+
 _MARGIN_MS: Final = 24 * HOUR_MS
+
+
+class Undecided(StrEnum):
+    """What becomes of transactions whose end no segment of the source has."""
+
+    ABORT = "abort"
+    """They count as aborted: their records are left out, and what lies behind them is restored."""
+    KEEP = "keep"
+    """Their records are restored, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +106,7 @@ class RecordsToRestore:
     :param max_timestamp_ms: ms since the epoch; 0 where there are none.
     :param without_time: offset of the first record whose timestamp is 0 or less, ``None`` where there is none.
     :param content_sha256: checksum of the records without their offsets.
-    :param left_out: records of transactions that were aborted or open, and what lies behind the first open one.
+    :param left_out: records of transactions that were aborted, or count as such.
     :param gaps: offsets that the archive does not hold, first and last of each gap.
     :param first_offset: of the source's partition, ``None`` where there is none: above 0 what lies before was not remote when
         it was archived, or is not asked for.
@@ -101,6 +114,7 @@ class RecordsToRestore:
     :param differs_from: the first offset that is another one in the new topic, ``None`` where all stay the same.
     :param last_offset: of the last record, ``None`` where there is none.
     :param new_last_offset: what becomes of it, ``None`` where there is none.
+    :param undecided: transactions whose end no segment of the source has.
     """
 
     partition: int
@@ -118,6 +132,7 @@ class RecordsToRestore:
     differs_from: int | None = None
     last_offset: int | None = None
     new_last_offset: int | None = None
+    undecided: tuple[OpenTransaction, ...] = ()
 
     @property
     def reaches(self) -> str:
@@ -158,6 +173,23 @@ def beginnings(records: Sequence[RecordsToRestore]) -> list[str]:
         f"partition {found.partition} begins at offset {found.first_offset}: what lay before was not remote any more"
         for found in records
         if found.first_offset
+    ]
+
+
+def undecided(records: Sequence[RecordsToRestore], choice: Undecided | None) -> list[str]:
+    """
+    Return what becomes of transactions whose end no segment of the source has, each a sentence.
+
+    :param records: what is to be written, by partition.
+    :param choice: what a person has said; without it they count as aborted.
+    """
+    became = (
+        "its records are restored" if choice is Undecided.KEEP else "it counts as aborted, and its records are left out"
+    )
+    return [
+        f"partition {found.partition}: the source has no end of a transaction ({transaction}): {became}"
+        for found in records
+        for transaction in found.undecided
     ]
 
 

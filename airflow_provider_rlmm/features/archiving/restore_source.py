@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
+from airflow_provider_rlmm.features.reading.undecided import Decided, OpenTransaction, ScannedRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,12 +28,16 @@ class SourceLog:
     :param reader: reads them.
     :param lineage: by which they are read.
     :param ranges: which of them, without a gap in each, by offset.
+    :param scanned: what each range has; none before :meth:`deciding`.
+    :param keep_undecided: whether records of transactions without an end marker are restored.
     """
 
     tip: TopicIdPartition
     reader: RemoteLogReader
     lineage: LeaderEpochCheckpoint
     ranges: tuple[OffsetRange, ...]
+    scanned: tuple[ScannedRange, ...] = ()
+    keep_undecided: bool = False
 
     @property
     def partition(self) -> int:
@@ -62,17 +67,32 @@ class SourceLog:
         """Offsets between the first and the last that the source does not hold: first and last of each gap."""
         return tuple((before.end, after.start - 1) for before, after in pairwise(self.ranges))
 
-    def read(self, isolation: ReadIsolation) -> Iterator[pa.RecordBatch]:
+    def deciding(self, *, keep_undecided: bool) -> SourceLog:
         """
-        Yield all records, by offset.
+        Return the same, with what is decided of transactions without an end marker.
 
-        :param isolation: which records of transactions; ``read_committed`` ends at the first transaction that is open.
+        :param keep_undecided: whether their records are restored; they count as aborted otherwise.
+        :raises RlmmError: if the log cannot be read, or contradicts its producer snapshot.
+        """
+        scanned = tuple(self.reader.scan(self.tip, offsets, self.lineage) for offsets in self.ranges)
+        return replace(self, scanned=scanned, keep_undecided=keep_undecided)
+
+    @property
+    def undecided(self) -> tuple[OpenTransaction, ...]:
+        """The transactions without an end marker, by first offset."""
+        return tuple(found for scanned in self.scanned for found in scanned.undecided)
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """
+        Yield the records that are restored, by offset: those of committed transactions, and all without one.
+
         :raises RlmmError: if they cannot be read.
         """
-        for offsets in self.ranges:
+        for offsets, found in zip(self.ranges, self.scanned, strict=True):
             yield from self.reader.read(
-                self.tip, offsets.start, offsets.end, isolation=isolation, leader_epochs=self.lineage
-            )
+                self.tip, offsets.start, offsets.end, isolation=ReadIsolation.READ_COMMITTED, leader_epochs=self.lineage,
+                decided=Decided(found.undecided, self.keep_undecided),
+            )  # fmt: skip
 
 
 class RestoreSource(Protocol):

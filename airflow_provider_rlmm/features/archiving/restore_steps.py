@@ -26,9 +26,13 @@ from airflow_provider_rlmm.features.archiving.restore_document import (
 from airflow_provider_rlmm.features.archiving.restore_rules import (
     INCOMPLETE_ARCHIVE,
     RecordsToRestore,
+    Undecided,
     beginnings,
     holes,
     obstacles,
+)
+from airflow_provider_rlmm.features.archiving.restore_rules import (
+    undecided as undecided_of,
 )
 
 if TYPE_CHECKING:
@@ -61,6 +65,7 @@ class RestoreReport:
     :param source: ``archive`` or ``catalogue``: the fields of the archive are those of the catalogue then.
     :param said: what was decided about how the source is read, and what it cannot hold, each a sentence.
     :param log_bytes: of the logs of the source that are read.
+    :param undecided: what a person has said of transactions whose end no segment of the source has; ``None`` for nothing.
     """
 
     cluster_id: str
@@ -75,11 +80,30 @@ class RestoreReport:
     source: str = "archive"
     said: tuple[str, ...] = ()
     log_bytes: int = 0
+    undecided: Undecided | None = None
 
     @property
     def needs_person(self) -> bool:
-        """Whether somebody has to look: what was restored is not all that was archived."""
-        return bool(self.incomplete)
+        """Whether somebody has to look: what was restored is not all that was archived, or nobody said what of it counts."""
+        return bool(self.problems)
+
+    @property
+    def problems(self) -> list[str]:
+        """What somebody has to look at, each a sentence."""
+        unasked = self.transactions if self.undecided is None else []
+        advice = (
+            ". It may have been committed, nobody can tell: say --undecided abort or --undecided keep (undecided), and "
+            "restore into a new topic where that is another answer"
+        )
+        return [
+            *(f"the archive is not whole: {why}" for why in self.incomplete),
+            *(f"{why}{advice}" for why in unasked),
+        ]
+
+    @property
+    def transactions(self) -> list[str]:
+        """What becomes of transactions whose end no segment of the source has, each a sentence."""
+        return undecided_of(self.partitions, self.undecided)
 
     @property
     def beginnings(self) -> list[str]:
@@ -127,6 +151,7 @@ def restore(
     archived_cluster_id: str | None = None,
     catalogue: CatalogueToRestore | None = None,
     overrides: Collection[str] = (),
+    undecided: Undecided | None = None,
     dry_run: bool,
 ) -> RestoreReport:
     """
@@ -141,6 +166,8 @@ def restore(
         the one that is written to.
     :param catalogue: what is restored from a bucket; ``None`` restores an archive.
     :param overrides: out of :data:`~airflow_provider_rlmm.features.archiving.restore_rules.RESTORE_OVERRIDES`.
+    :param undecided: what becomes of transactions whose end no segment of the source has; ``None`` counts them as aborted and
+        has a person look at them.
     :param dry_run: check all that can be checked, write nothing.
     :raises ConfigurationError: if no folder for archives is named.
     :raises WritesNotAllowedError: if the settings do not allow writes.
@@ -162,11 +189,11 @@ def restore(
     with access.naming_connection(), RestoreTarget(access.get_client_config(), topic) as target:
         look = target.look()
         _require_another(look, source, cluster_id, topic_id)
-        logs = source.open()
+        logs = [log.deciding(keep_undecided=undecided is Undecided.KEEP) for log in source.open()]
         measured = tuple(measure(log, look.begins.get(log.partition, 0)) for log in logs)
         incomplete = [*source.missing, *holes(measured)]
         _require_whole(incomplete, overrides)
-        document = _document(by, source, topic_id, cluster_id, look, logs, measured)
+        document = _document(by, source, topic_id, cluster_id, look, logs, measured, undecided or Undecided.ABORT)
         begun = read_begun(uri_of(by.work_uri, cluster_id, document.topic_id))
         if begun is not None:
             require_same(begun, document)
@@ -176,6 +203,7 @@ def restore(
     return RestoreReport(
         cluster_id, source.cluster_id, source.topic, topic_id, topic, kafka_uuid_str(look.topic_id), effects.is_dry, measured,
         tuple(incomplete), source.kind, tuple(source.said), sum(log.log_bytes for log in logs),
+        undecided,
     )  # fmt: skip
 
 
@@ -206,6 +234,7 @@ def _document(
     look: TargetTopic,
     logs: Sequence[SourceLog],
     measured: Sequence[RecordsToRestore],
+    undecided: Undecided,
 ) -> RestoreDocument:
     """Return what is to be written: another source, start, lineage, choice or topic makes another document."""
     partitions = tuple(
@@ -219,7 +248,7 @@ def _document(
     return RestoreDocument(
         system_clock(), run.dag_id, run.run_id, run.artifact, run.triggered_by, cluster_id, look.topic,
         kafka_uuid_str(look.topic_id), source.kind, source.sha256, source.cluster_id, source.topic, topic_id, source.start,
-        partitions,
+        undecided, partitions,
     )  # fmt: skip
 
 

@@ -159,10 +159,12 @@ class _Reports:
         if self._problem is not None:
             return
         if error is not None:
-            self._problem = f"{self._where}: record {self.count} of those that were sent was not written: {self._watch.text_of(error)}"
+            self._problem = (
+                f"{self._where}: record {self.count} of those sent was not written: {self._watch.text_of(error)}"
+            )
         elif message.offset() != self._next:
             self._problem = (
-                f"{self._where}: record {self.count} of those that were sent has got offset {message.offset()} and not "
+                f"{self._where}: record {self.count} of those sent has got offset {message.offset()} and not "
                 f"{self._next}: somebody else writes into this topic"
             )
             self._advice = "delete the topic, and restore into a new one"

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.features.archiving.archive.content import WITHOUT_OFFSETS, ContentDigest
 from airflow_provider_rlmm.features.archiving.restore_rules import RecordsToRestore
 from airflow_provider_rlmm.features.archiving.restore_source import SourceLog
@@ -19,7 +18,7 @@ def measure(log: SourceLog, begin: int = 0) -> RecordsToRestore:
     """
     Return what is to be restored of a user partition: its committed records.
 
-    :param log: the user partition, as its source has it.
+    :param log: the user partition, as its source has it, with what is decided of its transactions.
     :param begin: the offset that the first record gets.
     :raises RemoteLogError: if its records cannot be read.
     """
@@ -27,7 +26,7 @@ def measure(log: SourceLog, begin: int = 0) -> RecordsToRestore:
     total = largest = 0
     without_time = differs_from = last_offset = new_last = None
     oldest = newest = 0
-    for batch in log.read(ReadIsolation.READ_COMMITTED):
+    for batch in log.read():
         if not batch.num_rows:
             continue
         offsets = np.asarray(batch.column("offset"))
@@ -43,10 +42,11 @@ def measure(log: SourceLog, begin: int = 0) -> RecordsToRestore:
         oldest, newest = (min(oldest, low), max(newest, high)) if digest.count else (low, high)
         total, largest = total + int(sizes.sum()), max(largest, int(sizes.max()))
         digest.update(batch)
-    all_records = sum(batch.num_rows for batch in log.read(ReadIsolation.READ_UNCOMMITTED))
+    all_records = sum(scanned.records for scanned in log.scanned)
     return RecordsToRestore(
         log.partition, digest.count, total, largest, oldest, newest, without_time, digest.hexdigest(),
         all_records - digest.count, log.gaps, log.first_offset, log.end_offset, differs_from, last_offset, new_last,
+        log.undecided,
     )  # fmt: skip
 
 

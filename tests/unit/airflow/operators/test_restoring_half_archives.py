@@ -74,6 +74,9 @@ def test_the_operator_refuses_or_fails_after_it_has_written(topic: FakeTopic) ->
     operator = RestoreRemoteLogOperator(
         task_id="restore", topic_id=GONE_ID, topic="restored", overrides=[INCOMPLETE_ARCHIVE]
     )
-    with pytest.raises(AirflowFailException, match="20 records were restored from an archive that is not whole"):
+    with pytest.raises(
+        AirflowFailException,
+        match="20 records were restored from a source that needs a person: the archive",
+    ):
         operator.execute(context())
     assert len(topic.rows) == 20

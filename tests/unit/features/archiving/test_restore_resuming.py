@@ -141,7 +141,12 @@ def test_what_an_interrupted_producer_had_sent_is_waited_for(access: FakeAccess,
 
 def test_a_topic_that_goes_on_to_grow_is_another_writers(access: FakeAccess, topic: FakeTopic, time: Time) -> None:
     killed_at(access, topic, 5)
-    time.then = lambda now: topic.rows.append(RECORDS[0])
+
+    def grows(now: float) -> None:
+        assert now < 1_000, "it waits for ever"
+        topic.rows.append(RECORDS[0])
+
+    time.then = grows
     with pytest.raises(RestoreError, match="goes on to grow"):
         restored(access)
 

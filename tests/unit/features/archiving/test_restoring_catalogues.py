@@ -18,15 +18,17 @@ from airflow_provider_rlmm.core.base.errors import (
     RestoreError,
 )
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.features.archiving import restore_steps
 from airflow_provider_rlmm.features.archiving.restore_catalogue import NOT_IN_A_BUCKET, CatalogueToRestore
 from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
-from airflow_provider_rlmm.features.archiving.restore_rules import RestoreStart
+from airflow_provider_rlmm.features.archiving.restore_rules import RestoreStart, Undecided
 from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
 from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
 from tests.builders import CLUSTER_ID
 from tests.catalogued import CLUSTER, ID, RUN, CataloguedTopic, files_of
+from tests.kafka_log import TRANSACTIONAL, Batch, producer_snapshot
 from tests.remote_log_world import TIP
 from tests.restoring import FakeAccess, FakeTopic
 from tests.tiered_orders import START_MS, record
@@ -65,6 +67,7 @@ def restored(
     topic_id: str = ID,
     dry_run: bool = False,
     cluster_id: str | None = None,
+    undecided: Undecided | None = None,
     **asked: Any,
 ) -> RestoreReport:
     catalogue = catalogue or source.recover()
@@ -79,6 +82,7 @@ def restored(
             asked=CatalogueAsked(**{"uri": catalogue, "was_not_deleted": [ID], **asked}),
             start=start,
         ),
+        undecided=undecided,
         dry_run=dry_run,
     )
 
@@ -218,3 +222,47 @@ def test_a_topic_is_not_restored_into_itself(source: CataloguedTopic, into: Fake
     into.topic_id = UUID(int=5)
     assert kafka_uuid_str(into.topic_id) != ID
     assert restored(source, access=access, catalogue=source.recover(cluster_id=CLUSTER_ID)).records == 90
+
+
+def open_source(folder: Path) -> CataloguedTopic:
+    """A bucket whose last ten records are behind ten of a transaction that has no end there."""
+    batches = [
+        Batch(tuple(map(record, range(10)))),
+        Batch(tuple(map(record, range(10, 20))), attributes=TRANSACTIONAL, producer_id=7),
+        Batch(tuple(map(record, range(20, 30)))),
+    ]
+    files = files_of(0, 0, written=batches)
+    return CataloguedTopic(
+        folder, replace(files, indexes={**files.indexes, IndexType.PRODUCER_SNAPSHOT: producer_snapshot([(7, 10)])})
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "offsets", "became"),
+    [
+        (None, [*range(10), *range(20, 30)], "it counts as aborted, and its records are left out"),
+        (Undecided.ABORT, [*range(10), *range(20, 30)], "it counts as aborted, and its records are left out"),
+        (Undecided.KEEP, [*range(30)], "its records are restored"),
+    ],
+)
+def test_a_transaction_without_an_end_needs_a_person_until_one_has_decided(
+    tmp_path: Path, into: FakeTopic, choice: Undecided | None, offsets: list[int], became: str
+) -> None:
+    report = restored(open_source(tmp_path), undecided=choice)
+    assert into.rows == rows(*offsets)
+    named = f"partition 0: the source has no end of a transaction (producer 7 from offset 10 on, 10 records): {became}"
+    assert report.transactions == [named]
+    assert report.needs_person == (choice is None)
+    assert [why.startswith(f"{named}. It may have been committed") for why in report.problems] == [True] * (
+        choice is None
+    )
+    assert report.left_out == 30 - len(offsets)
+
+
+def test_a_choice_is_bound_to_the_restore_that_was_begun(tmp_path: Path, into: FakeTopic) -> None:
+    source = open_source(tmp_path)
+    catalogue = source.recover()
+    restored(source, catalogue=catalogue)
+    with pytest.raises(RestoreError, match="undecided"):
+        restored(source, catalogue=catalogue, undecided=Undecided.KEEP)
+    assert restored(source, catalogue=catalogue, undecided=Undecided.ABORT).records == 20
