@@ -17,7 +17,12 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
-from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES, RestoreStart, Undecided
+from airflow_provider_rlmm.features.archiving.restore_rules import (
+    OFFSET_HEADER,
+    RESTORE_OVERRIDES,
+    RestoreStart,
+    Undecided,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -117,6 +122,11 @@ def archive_command(invocation: Invocation, topic_id: str, partitions: tuple[int
     "them. Without it they count as aborted, and where there are any the command ends with exit code 4.",
 )
 @click.option(
+    "--offset-header",
+    is_flag=True,
+    help=f"Say in a header of each record, {OFFSET_HEADER}, which offset it had.",
+)
+@click.option(
     "--override",
     "overrides",
     type=click.Choice(sorted(RESTORE_OVERRIDES)),
@@ -137,6 +147,7 @@ def restore_command(
     from_offsets: tuple[tuple[int, int], ...],
     bytes_per_second: int | None,
     undecided: str | None,
+    offset_header: bool,
     overrides: tuple[str, ...],
     catalogue: CatalogueAsked | None,
     execute: bool,
@@ -169,6 +180,7 @@ def restore_command(
             catalogue=to_restore,
             overrides=overrides,
             undecided=None if undecided is None else Undecided(undecided),
+            offset_header=offset_header,
             dry_run=not execute,
         )
     code = ExitCode.NEEDS_A_PERSON if report.needs_person else ExitCode.DONE
@@ -220,6 +232,7 @@ def _show(output: Output, report: RestoreReport, execute: bool) -> None:
         output.line(said)
     if execute:
         output.line(f"{report.records:,} records, {size}, are in {report.topic}, read back and compared.")
+        output.line(f"{report.offsets_uri} says which offset became which.")
     else:
         output.line(f"{report.records:,} records, {size}, can be written into {report.topic}: --execute does it.")
     for said in report.problems:

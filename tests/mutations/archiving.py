@@ -345,7 +345,7 @@ ARCHIVING = [
         RESTORE_EFFECTS,
         RESTORE,
         "what was restored is not compared",
-        "        if (digest.count, digest.hexdigest()) != (expected.count, expected.content_sha256):",
+        "        if (digest.count, digest.hexdigest()) != (expected.count, expected.written_sha256):",
         "features/archiving/test_restoring_session.py::test_a_record_that_differs_when_read_back_is_noticed",
     ),
     switched_off(

@@ -19,6 +19,8 @@ _RESUMED = "a resume goes on behind the source's first records only"
 _RESUMING = "features/archiving/test_restore_resuming.py::"
 _OPEN = "an open transaction hides nothing behind it"
 _UNDECIDED = "features/reading/test_undecided.py::"
+_OFFSETS = "the old offsets are told, and nothing else changes"
+_OLD = "features/archiving/test_old_offsets.py::"
 _CATALOGUES = "features/archiving/test_restoring_catalogues.py::"
 
 RESTORED = [
@@ -85,8 +87,8 @@ RESTORED = [
         _RESUMED,
         "writes again what is there",
         EFFECTS,
-        "        rest = behind(log.read(), there)\n",
-        "        rest = log.read()\n",
+        "        rest = behind(runs.following(number, begin, log.read()), there)\n",
+        "        rest = runs.following(number, begin, log.read())\n",
         _RESUMING + "test_killed_anywhere_it_converges",
     ),
     Mutation(
@@ -165,5 +167,36 @@ RESTORED = [
         "        unasked = self.transactions if self.undecided is None else []\n",
         "        unasked: list[str] = []\n",
         _CATALOGUES + "test_a_transaction_without_an_end_needs_a_person_until_one_has_decided",
+    ),
+    switched_off(
+        RULES,
+        _OFFSETS,
+        "adds a header of a name that a record has already",
+        "    if found.has_header is not None:",
+        _OLD + "test_a_record_that_has_the_header_already_is_refused",
+    ),
+    Mutation(
+        _OFFSETS,
+        "leaves the header out of the size check",
+        "features/archiving/archive/measuring.py",
+        "    if offset_header and digest.count:\n",
+        "    if False:\n",
+        _OLD + "test_the_header_counts_where_sizes_are_checked",
+    ),
+    Mutation(
+        _OFFSETS,
+        "does not compare what the header says",
+        PROGRESS,
+        "    return WITHOUT_OFFSETS if expected.offsets_sha256 is None else WITH_OFFSETS\n",
+        "    return WITHOUT_OFFSETS\n",
+        _OLD + "test_a_header_that_says_another_offset_is_noticed",
+    ),
+    Mutation(
+        _OFFSETS,
+        "tells the offsets of a resumed restore from where it went on",
+        EFFECTS,
+        "behind(runs.following(number, begin, log.read()), there)",
+        "runs.following(number, begin, behind(log.read(), there))",
+        _OLD + "test_all_offsets_are_told_by_a_restore_that_went_on",
     ),
 ]

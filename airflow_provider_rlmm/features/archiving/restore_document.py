@@ -84,6 +84,7 @@ class RestoreDocument:
     :param source_topic_id: its id in Kafka's form.
     :param start: from where on, as it was asked for, in words.
     :param undecided: what becomes of transactions whose end no segment of the source has.
+    :param offset_header: whether each record gets a header with the offset that it had.
     :param partitions: what each is to hold.
     """
 
@@ -102,6 +103,7 @@ class RestoreDocument:
     source_topic_id: Text
     start: LongText
     undecided: Undecided
+    offset_header: bool
     partitions: tuple[PromisedPartition, ...]
 
     def differences(self, other: RestoreDocument) -> list[str]:
@@ -157,6 +159,16 @@ def uri_of(work_uri: str, cluster_id: str, topic_id: str) -> str:
     :param topic_id: of the topic that is written to, in Kafka's form.
     """
     return f"{work_uri.rstrip('/')}/{cluster_folder(cluster_id)}/{RESTORES_FOLDER}/{topic_id}.json"
+
+
+def offsets_uri_of(work_uri: str, document: RestoreDocument) -> str:
+    """
+    Return where a restore says which offset became which.
+
+    :param work_uri: the work folder.
+    :param document: of the restore.
+    """
+    return f"{uri_of(work_uri, document.cluster_id, document.topic_id).removesuffix('.json')}.offsets.parquet"
 
 
 def require_same(begun: RestoreDocument, now: RestoreDocument) -> None:

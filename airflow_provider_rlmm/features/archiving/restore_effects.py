@@ -4,23 +4,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
+from airflow_provider_rlmm.features.archiving.restore_document import offsets_uri_of
 from airflow_provider_rlmm.features.archiving.restore_progress import (
     at_rest,
     behind,
+    columns_of,
     require_first_records,
     write_begun,
 )
 from airflow_provider_rlmm.features.archiving.restore_rules import RecordsToRestore
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from airflow_provider_rlmm.core.log.kafka.restore_target import RestoreTarget
     from airflow_provider_rlmm.core.log.kafka.restoring import RestoringTopic
+    from airflow_provider_rlmm.features.archiving.archive.old_offsets import OffsetRuns
     from airflow_provider_rlmm.features.archiving.restore_document import RestoreDocument
     from airflow_provider_rlmm.features.archiving.restore_source import SourceLog
 
@@ -82,8 +87,11 @@ class RealRestoreEffects:
             look = at_rest(target, look, self.rest_s)
         elif not resumed:
             write_begun(self.work_uri, document)
-        for log, expected in zip(logs, measured, strict=True):
-            self._write_partition(look, log, expected)
+        from airflow_provider_rlmm.features.archiving.archive.old_offsets import writing_runs
+
+        with writing_runs(offsets_uri_of(self.work_uri, document)) as runs:
+            for log, expected in zip(logs, measured, strict=True):
+                self._write_partition(look, log, expected, runs)
         after = target.look()
         ends = {p: look.begins[p] for p in look.begins} | {
             f.partition: look.begins[f.partition] + f.count for f in measured
@@ -94,31 +102,41 @@ class RealRestoreEffects:
                 "it with its source, or restore into a new one"
             )
 
-    def _write_partition(self, look: TargetTopic, log: SourceLog, expected: RecordsToRestore) -> None:
+    def _write_partition(self, look: TargetTopic, log: SourceLog, expected: RecordsToRestore, runs: OffsetRuns) -> None:
         """Write one partition, and compare what is read back."""
-        from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
-        from airflow_provider_rlmm.features.archiving.archive.content import WITHOUT_OFFSETS, ContentDigest
+        from airflow_provider_rlmm.features.archiving.archive.content import ContentDigest
+        from airflow_provider_rlmm.features.archiving.archive.old_offsets import with_header
 
         number, begin = log.partition, look.begins[log.partition]
         most = int(look.settings.get("max.message.bytes", 0))
         there = look.ends[number] - begin
+        columns = columns_of(expected)
         if there:
-            held = self.topic.read_back(number, begin, begin + there, SCHEMA)
-            source = log.read()
-            require_first_records(f"{look.topic}-{number}", source, held, there)
+            held = self._read_back(expected, begin, begin + there)
+            require_first_records(f"{look.topic}-{number}", log.read(), held, there, columns)
             logger.info("%s-%d: %d records are there as in the source, and it goes on", look.topic, number, there)
-        rest = behind(log.read(), there)
+        rest = behind(runs.following(number, begin, log.read()), there)
+        if expected.offsets_sha256 is not None:
+            rest = map(with_header, rest)
         written = there + self.topic.write(number, rest, begin + there, most)
-        digest = ContentDigest(WITHOUT_OFFSETS)
-        for batch in self.topic.read_back(number, begin, begin + written, SCHEMA):
+        digest = ContentDigest(columns)
+        for batch in self._read_back(expected, begin, begin + written):
             digest.update(batch)
-        if (digest.count, digest.hexdigest()) != (expected.count, expected.content_sha256):
+        if (digest.count, digest.hexdigest()) != (expected.count, expected.written_sha256):
             raise RestoreError(
                 f"{look.topic}-{number} does not hold what its source does: {digest.count} records with the checksum "
-                f"{digest.hexdigest()[:12]}…, the source has {expected.count} with {expected.content_sha256[:12]}…; delete "
+                f"{digest.hexdigest()[:12]}…, the source has {expected.count} with {expected.written_sha256[:12]}…; delete "
                 "the topic, and restore into a new one"
             )
         logger.info("%s-%d: %d records are restored and read back", look.topic, number, written)
+
+    def _read_back(self, expected: RecordsToRestore, begin: int, end: int) -> Iterator[pa.RecordBatch]:
+        """Yield what the topic holds, as it was in the source: without the header that the restore has added."""
+        from airflow_provider_rlmm.core.segments.record_batches.arrow_columns import SCHEMA
+        from airflow_provider_rlmm.features.archiving.archive.old_offsets import without_header
+
+        held = self.topic.read_back(expected.partition, begin, end, SCHEMA)
+        return held if expected.offsets_sha256 is None else map(without_header, held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.core.base.file_systems import create_file, read_file
-from airflow_provider_rlmm.features.archiving.archive.content import WITHOUT_OFFSETS, ContentDigest
+from airflow_provider_rlmm.features.archiving.archive.content import WITH_OFFSETS, WITHOUT_OFFSETS, ContentDigest
 from airflow_provider_rlmm.features.archiving.restore_document import MAX_RESTORE_BYTES, RestoreDocument, uri_of
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_rlmm.core.log.answers import TargetTopic
     from airflow_provider_rlmm.core.log.kafka.restore_target import RestoreTarget
+    from airflow_provider_rlmm.features.archiving.restore_rules import RecordsToRestore
 
 LOOK_EVERY_S: Final = 2.0
 MOST_WAITS: Final = 3
@@ -95,7 +96,11 @@ def at_rest(
 
 
 def require_first_records(
-    where: str, source: Iterable[pa.RecordBatch], there: Iterable[pa.RecordBatch], count: int
+    where: str,
+    source: Iterable[pa.RecordBatch],
+    there: Iterable[pa.RecordBatch],
+    count: int,
+    columns: tuple[str, ...],
 ) -> None:
     """
     Refuse to go on behind anything but the first records of the source.
@@ -104,9 +109,10 @@ def require_first_records(
     :param source: the records of the source, from the first on.
     :param there: what the topic holds.
     :param count: how many it holds.
+    :param columns: those that count.
     :raises RestoreError: if these are not the first records of the source.
     """
-    expected, found = ContentDigest(WITHOUT_OFFSETS), ContentDigest(WITHOUT_OFFSETS)
+    expected, found = ContentDigest(columns), ContentDigest(columns)
     for batch in first_records(source, count):
         expected.update(batch)
     for batch in there:
@@ -116,6 +122,15 @@ def require_first_records(
             f"{where} holds {found.count} records that are not the first ones of the source: somebody else has written into "
             "the topic, or it lost some. Delete it, and restore into a new one"
         )
+
+
+def columns_of(expected: RecordsToRestore) -> tuple[str, ...]:
+    """
+    Return the columns that are compared: the offsets are among them where a header says them.
+
+    :param expected: what is to be written.
+    """
+    return WITHOUT_OFFSETS if expected.offsets_sha256 is None else WITH_OFFSETS
 
 
 def first_records(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:

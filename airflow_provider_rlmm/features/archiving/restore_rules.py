@@ -17,6 +17,11 @@ INCOMPLETE_ARCHIVE: Final = "incomplete_archive"
 """The override that restores what there is of an archive that is not whole; the restore needs a person then."""
 RESTORE_OVERRIDES: Final = frozenset({INCOMPLETE_ARCHIVE})
 
+OFFSET_HEADER: Final = "rlmm.source.offset"
+"""The header that says the offset that a restored record had, in decimal digits, where that is asked for."""
+OFFSET_HEADER_BYTES: Final = len(OFFSET_HEADER) + 19 + 4
+"""At most what that header adds to a record."""
+
 RECORD_OVERHEAD_BYTES: Final = 256
 """At most what a record batch with one record has besides key, value and headers."""
 
@@ -115,6 +120,9 @@ class RecordsToRestore:
     :param last_offset: of the last record, ``None`` where there is none.
     :param new_last_offset: what becomes of it, ``None`` where there is none.
     :param undecided: transactions whose end no segment of the source has.
+    :param offsets_sha256: checksum of the records with their offsets, where these go into a header; it is not among the
+        headers that count, and ``bytes`` and ``largest_bytes`` have it.
+    :param has_header: offset of the first record that has a header of that name already, where it is asked for.
     """
 
     partition: int
@@ -133,6 +141,13 @@ class RecordsToRestore:
     last_offset: int | None = None
     new_last_offset: int | None = None
     undecided: tuple[OpenTransaction, ...] = ()
+    offsets_sha256: str | None = None
+    has_header: int | None = None
+
+    @property
+    def written_sha256(self) -> str:
+        """The checksum that is compared with what is read back."""
+        return self.content_sha256 if self.offsets_sha256 is None else self.offsets_sha256
 
     @property
     def reaches(self) -> str:
@@ -233,6 +248,11 @@ def _of_partition(target: TargetTopic, found: RecordsToRestore, now_ms: int) -> 
         yield (
             f"{where}: the record at offset {found.without_time} of the source has no time that a producer could write: "
             "read it from Parquet files instead"
+        )
+    if found.has_header is not None:
+        yield (
+            f"{where}: the record at offset {found.has_header} of the source has a header {OFFSET_HEADER} already: restore "
+            "without it"
         )
     yield from _of_times(target.settings, found, where, now_ms)
     yield from _of_sizes(target.settings, found, where)

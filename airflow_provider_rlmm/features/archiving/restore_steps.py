@@ -20,6 +20,7 @@ from airflow_provider_rlmm.features.archiving.restore_document import (
     PromisedPartition,
     RestoreDocument,
     RestoreRun,
+    offsets_uri_of,
     require_same,
     uri_of,
 )
@@ -66,6 +67,7 @@ class RestoreReport:
     :param said: what was decided about how the source is read, and what it cannot hold, each a sentence.
     :param log_bytes: of the logs of the source that are read.
     :param undecided: what a person has said of transactions whose end no segment of the source has; ``None`` for nothing.
+    :param offsets_uri: of the Parquet file that says which offset became which, ``None`` where nothing was written.
     """
 
     cluster_id: str
@@ -81,6 +83,7 @@ class RestoreReport:
     said: tuple[str, ...] = ()
     log_bytes: int = 0
     undecided: Undecided | None = None
+    offsets_uri: str | None = None
 
     @property
     def needs_person(self) -> bool:
@@ -152,6 +155,7 @@ def restore(
     catalogue: CatalogueToRestore | None = None,
     overrides: Collection[str] = (),
     undecided: Undecided | None = None,
+    offset_header: bool = False,
     dry_run: bool,
 ) -> RestoreReport:
     """
@@ -168,6 +172,7 @@ def restore(
     :param overrides: out of :data:`~airflow_provider_rlmm.features.archiving.restore_rules.RESTORE_OVERRIDES`.
     :param undecided: what becomes of transactions whose end no segment of the source has; ``None`` counts them as aborted and
         has a person look at them.
+    :param offset_header: whether each record gets a header with the offset that it had.
     :param dry_run: check all that can be checked, write nothing.
     :raises ConfigurationError: if no folder for archives is named.
     :raises WritesNotAllowedError: if the settings do not allow writes.
@@ -190,10 +195,13 @@ def restore(
         look = target.look()
         _require_another(look, source, cluster_id, topic_id)
         logs = [log.deciding(keep_undecided=undecided is Undecided.KEEP) for log in source.open()]
-        measured = tuple(measure(log, look.begins.get(log.partition, 0)) for log in logs)
+        measured = tuple(measure(log, look.begins.get(log.partition, 0), offset_header=offset_header) for log in logs)
         incomplete = [*source.missing, *holes(measured)]
         _require_whole(incomplete, overrides)
-        document = _document(by, source, topic_id, cluster_id, look, logs, measured, undecided or Undecided.ABORT)
+        choice = undecided or Undecided.ABORT
+        document = _document(
+            by, source, topic_id, cluster_id, look, logs, measured, choice, offset_header=offset_header
+        )
         begun = read_begun(uri_of(by.work_uri, cluster_id, document.topic_id))
         if begun is not None:
             require_same(begun, document)
@@ -203,7 +211,7 @@ def restore(
     return RestoreReport(
         cluster_id, source.cluster_id, source.topic, topic_id, topic, kafka_uuid_str(look.topic_id), effects.is_dry, measured,
         tuple(incomplete), source.kind, tuple(source.said), sum(log.log_bytes for log in logs),
-        undecided,
+        undecided, None if dry_run else offsets_uri_of(by.work_uri, document),
     )  # fmt: skip
 
 
@@ -235,6 +243,8 @@ def _document(
     logs: Sequence[SourceLog],
     measured: Sequence[RecordsToRestore],
     undecided: Undecided,
+    *,
+    offset_header: bool,
 ) -> RestoreDocument:
     """Return what is to be written: another source, start, lineage, choice or topic makes another document."""
     partitions = tuple(
@@ -248,7 +258,7 @@ def _document(
     return RestoreDocument(
         system_clock(), run.dag_id, run.run_id, run.artifact, run.triggered_by, cluster_id, look.topic,
         kafka_uuid_str(look.topic_id), source.kind, source.sha256, source.cluster_id, source.topic, topic_id, source.start,
-        undecided, partitions,
+        undecided, offset_header, partitions,
     )  # fmt: skip
 
 

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from airflow_provider_rlmm.cli.main import run
+from airflow_provider_rlmm.core.log.kafka import restoring
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from dev.s3 import MotoServer
@@ -82,6 +85,38 @@ def create(kafka: S3Kafka, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(30)
 
 
+def log_end_offset(kafka: S3Kafka) -> int:
+    admin = AdminClient(kafka.client_config())
+    (answer,) = admin.list_offsets({TopicPartition(TOPIC, 0): OffsetSpec.latest()}).values()
+    return int(answer.result(30).offset)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def killed_after_some(monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
+    """Run the command until its producer has written some records."""
+    produce, calls = restoring.RestoringTopic._produce, []
+
+    def dying(self: Any, producer: Any, *given: Any) -> int:
+        calls.append(given)
+        if len(calls) > 2:
+            producer.flush(30)
+            raise Killed
+        return produce(self, producer, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(restoring, "_ROWS", 50)
+        patched.setattr(restoring.RestoringTopic, "_produce", dying)
+        with pytest.raises(Killed):
+            run(arguments)
+
+
+def without_header(records: list[Record]) -> list[Record]:
+    return [(*record[:4], record[4][:-1]) for record in records]
+
+
 def contents(records: list[Record]) -> list[Any]:
     return [record[1:] for record in records]
 
@@ -98,14 +133,29 @@ def test_a_topic_of_a_lost_cluster_is_restored_into_a_new_one(
         create(kafka, TOPIC)
         into = ("--into", TOPIC, "--execute", "--cluster-id", kafka.cluster_id)
         assert "no start is named" in rlmm(*asked, *into, code=1)[1]
-        told, _ = rlmm(*asked, *into, "--from-beginning")
+        wanted = (*asked, *into, "--from-beginning", "--undecided", "abort", "--offset-header")
+        killed_after_some(monkeypatch, wanted)
+        there = log_end_offset(kafka)
+        assert there > 0
+        monkeypatch.setattr(restoring, "DELIVERY_TIMEOUT_S", 5.0)
+        told, _ = rlmm(*wanted)
         restored = read_records(kafka.bootstrap_servers, TOPIC, isolation=ReadIsolation.READ_COMMITTED)
+        create(kafka, "kept")
+        kept, _ = rlmm(*asked, "--into", "kept", "--cluster-id", kafka.cluster_id, "--from-beginning", code=4)
+
     (partition,) = told["partitions"]
+    undecided = {one["first_offset"]: one["records"] for one in partition["undecided"]}
+    assert there < len(restored) == told["records"]
     remote = [record for record in lost.committed if record[0] < lost.end]
-    behind = [record[0] for record in remote[: len(restored)]]
-    assert contents(restored) == contents(remote)[: len(restored)]
-    assert len(restored) == told["records"] > 500
+    left = [record for record in remote if not any(at <= record[0] < at + n for at, n in undecided.items())]
+    assert contents(without_header(restored)) == contents(left)
+    assert [int(record[4][-1][1] or b"") for record in restored] == [record[0] for record in left]
     assert partition["end_offset"] == lost.end
-    differing = [(old, new) for new, old in enumerate(behind) if old != new]
+    differing = [(record[0], new) for new, record in enumerate(left) if record[0] != new]
     assert partition["differs_from"] == differing[0][0]
     assert (partition["last_offset"], partition["new_last_offset"]) == differing[-1]
+    runs = pq.read_table(told["offsets_uri"]).to_pylist()
+    assert [(run["source_offset"] + n, run["new_offset"] + n) for run in runs for n in range(run["records"])] == [
+        (record[0], new) for new, record in enumerate(left)
+    ]
+    assert (kept["dry_run"], kept["records"]) == (True, told["records"])

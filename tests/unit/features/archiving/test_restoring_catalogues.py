@@ -68,6 +68,7 @@ def restored(
     dry_run: bool = False,
     cluster_id: str | None = None,
     undecided: Undecided | None = None,
+    offset_header: bool = False,
     **asked: Any,
 ) -> RestoreReport:
     catalogue = catalogue or source.recover()
@@ -83,6 +84,7 @@ def restored(
             start=start,
         ),
         undecided=undecided,
+        offset_header=offset_header,
         dry_run=dry_run,
     )
 
