@@ -11,22 +11,42 @@ import click
 
 from airflow_provider_rlmm.cli.catalogues import open_catalogue, with_catalogue
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_cluster, with_limits, with_storage
+from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_limits, with_storage
 from airflow_provider_rlmm.cli.output import Output, working
+from airflow_provider_rlmm.cli.remote_log import TIME
 from airflow_provider_rlmm.cli.runs import begin, begin_without_cluster, execute_option
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
-from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES
+from airflow_provider_rlmm.features.archiving.restore_rules import (
+    OFFSET_HEADER,
+    RESTORE_OVERRIDES,
+    RestoreStart,
+    Undecided,
+)
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition
+    from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
     from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport
     from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
+
+
+class _PartitionOffset(click.ParamType[tuple[int, int]]):
+    name = "PARTITION:OFFSET"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        partition, colon, offset = str(value).partition(":")
+        if not (colon and partition.isdecimal() and offset.isdecimal()):
+            self.fail("it must be a partition and an offset, such as 0:1200", param, ctx)
+        return int(partition), int(offset)
+
+
+PARTITION_OFFSET = _PartitionOffset()
 
 topic_id_option = click.option(
     "--topic-id", required=True, metavar="ID", help="Id of the topic, as 'rlmm topics' and 'rlmm orphans' print it."
@@ -113,9 +133,43 @@ def _say_archived(output: Output, name: str, archived: Sequence[ArchivedUserPart
 
 @click.command("restore")
 @topic_id_option
-@click.option("--into", "topic", required=True, metavar="TOPIC", help="Topic to write to; it exists and is empty.")
 @click.option(
-    "--archived-cluster-id", metavar="ID", help="The cluster that was archived.  [default: the one that is written to]"
+    "--into",
+    "topic",
+    required=True,
+    metavar="TOPIC",
+    help="Topic to write to; it exists and is empty, or a restore of the same was interrupted.",
+)
+@click.option(
+    "--archived-cluster-id",
+    metavar="ID",
+    help="The cluster that the records are of.  [default: the one that the catalogue names; of an archive the one that is "
+    "written to]",
+)
+@click.option("--from-beginning", is_flag=True, help="With --catalogue: all that the bucket has.")
+@click.option(
+    "--from-time", type=TIME, help="With --catalogue: from the first record on whose timestamp is this or later."
+)
+@click.option(
+    "--from-offset",
+    "from_offsets",
+    type=PARTITION_OFFSET,
+    multiple=True,
+    help="With --catalogue: of a partition, its first offset, such as 0:1200; several times.",
+)
+@click.option(
+    "--bytes-per-second", type=click.IntRange(1), help="With --catalogue: the most that is fetched in a second."
+)
+@click.option(
+    "--undecided",
+    type=click.Choice([choice.value for choice in Undecided]),
+    help="What becomes of transactions whose end the source does not have: abort leaves their records out, keep restores "
+    "them. Without it they count as aborted, and where there are any the command ends with exit code 4.",
+)
+@click.option(
+    "--offset-header",
+    is_flag=True,
+    help=f"Say in a header of each record, {OFFSET_HEADER}, which offset it had.",
 )
 @click.option(
     "--override",
@@ -126,31 +180,52 @@ def _say_archived(output: Output, name: str, archived: Sequence[ArchivedUserPart
 )
 @archive_option
 @execute_option
-@with_cluster
+@with_catalogue
+@with_storage
 def restore_command(
     invocation: Invocation,
     topic_id: str,
     topic: str,
     archived_cluster_id: str | None,
+    from_beginning: bool,
+    from_time: int | None,
+    from_offsets: tuple[tuple[int, int], ...],
+    bytes_per_second: int | None,
+    undecided: str | None,
+    offset_header: bool,
     overrides: tuple[str, ...],
+    catalogue: CatalogueAsked | None,
     execute: bool,
 ) -> int:
     """
     Write the committed records of an archived topic into an empty one, and read them back.
 
     Each record goes into its partition, in its order, with its time. Without --execute nothing is written: the archive is
-    compared with its checksums, and the topic is asked whether it can hold the records as they were.
+    compared with its checksums, and the topic is asked whether it can hold the records as they were. With --catalogue the
+    records come from the bucket of a cluster that is gone, from a start on that you name.
     """
+    from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
     from airflow_provider_rlmm.features.archiving.restore_steps import restore
 
+    start_is_named = from_beginning or from_time is not None or bool(from_offsets)
+    if catalogue is None and (start_is_named or bytes_per_second is not None):
+        raise click.UsageError("a start and --bytes-per-second are for a catalogue: an archive is restored whole")
     run = begin(invocation, "restore", execute=execute)
+    to_restore = None
+    if catalogue is not None:
+        start = RestoreStart(from_beginning, from_time, _by_partition(from_offsets))
+        to_restore = _catalogue_to_restore(catalogue, start, bytes_per_second)
     with working():
         report = restore(
             run.invocation.access(allow_writes=execute),
             kafka_uuid_str(_topic_id(topic_id)),
             topic,
+            by=RestoreRun(run.identity, run.work_uri),
             archived_cluster_id=archived_cluster_id,
+            catalogue=to_restore,
             overrides=overrides,
+            undecided=None if undecided is None else Undecided(undecided),
+            offset_header=offset_header,
             dry_run=not execute,
         )
     code = ExitCode.NEEDS_A_PERSON if report.needs_person else ExitCode.DONE
@@ -158,7 +233,24 @@ def restore_command(
         invocation.output.document(report.to_dict())
         return code
     _show(invocation.output, report, execute)
+    if catalogue is not None:
+        invocation.output.line(report.takes(bytes_per_second))
     return code
+
+
+def _by_partition(offsets: tuple[tuple[int, int], ...]) -> dict[int, int]:
+    found = dict(offsets)
+    if len(found) < len(offsets):
+        raise click.UsageError("--from-offset names a partition twice")
+    return found
+
+
+def _catalogue_to_restore(
+    asked: CatalogueAsked, start: RestoreStart, bytes_per_second: int | None
+) -> CatalogueToRestore:
+    from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
+
+    return CatalogueToRestore(asked=asked, start=start, bytes_per_second=bytes_per_second)
 
 
 def _show(output: Output, report: RestoreReport, execute: bool) -> None:
@@ -181,14 +273,15 @@ def _show(output: Output, report: RestoreReport, execute: bool) -> None:
     }
     output.rows(rows, columns, "restored" if execute else "to restore")
     size = human_bytes(sum(p.bytes for p in report.partitions))
-    for said in report.beginnings:
+    for said in (*report.reaches, *report.beginnings, *report.transactions, *report.said):
         output.line(said)
     if execute:
         output.line(f"{report.records:,} records, {size}, are in {report.topic}, read back and compared.")
+        output.line(f"{report.offsets_uri} says which offset became which.")
     else:
         output.line(f"{report.records:,} records, {size}, can be written into {report.topic}: --execute does it.")
-    for said in report.incomplete:
-        output.line(f"needs a person: the archive is not whole: {said}", "bold red")
+    for said in report.problems:
+        output.line(f"needs a person: {said}", "bold red")
 
 
 COMMANDS = (archive_command, restore_command)

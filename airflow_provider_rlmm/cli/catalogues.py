@@ -21,8 +21,8 @@ _OPTIONS = (
     click.option(
         "--catalogue",
         metavar="FOLDER",
-        help="Read what a catalogue of 'rlmm recover' names; no cluster is asked. The setting allow_catalogue must name the "
-        "topic.",
+        help="Read what a catalogue of 'rlmm recover' names; the lost cluster is not asked. The setting "
+        "allow_catalogue must name the topic.",
     ),
     click.option(
         "--was-not-deleted",

@@ -21,8 +21,8 @@ from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
-from airflow_provider_rlmm.operators.session import session_of
-from airflow_provider_rlmm.settings import artifact_uri
+from airflow_provider_rlmm.operators.session import run_identity, session_of
+from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 __all__ = ["ArchivePlannedSegmentsOperator", "ArchiveRemoteLogOperator", "RestoreRemoteLogOperator"]
 
@@ -226,6 +226,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
         from airflow_provider_rlmm.features.archiving.restore_steps import restore
 
         read = self.read_arguments()
@@ -233,6 +234,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
             RemoteLogMetadataHook(read.rlmm_conn_id),
             kafka_uuid_str(read.topic_id),
             read.topic,
+            by=RestoreRun(run_identity(context), work_uri()),
             archived_cluster_id=read.archived_cluster_id,
             overrides=read.overrides,
             dry_run=read.dry_run_only,
@@ -241,10 +243,10 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
             self.log.info("%s", said)
         told = self.told(json.loads(json.dumps(report.to_dict())))
         if report.needs_person:
-            for said in report.incomplete:
-                self.log.error("the archive is not whole: %s", said)
+            for said in report.problems:
+                self.log.error("%s", said)
             raise AirflowFailException(
-                f"{report.records} records {'would be' if report.dry_run else 'were'} restored from an archive that is not "
-                f"whole, which needs a person: {report.incomplete[0]}"
+                f"{report.records} records {'would be' if report.dry_run else 'were'} restored from a source that needs a "
+                f"person: {report.problems[0]}"
             )
         return told

@@ -32,6 +32,7 @@ from tests.mutations.mutation import Mutation
 from tests.mutations.reading import READING
 from tests.mutations.recovery import RECOVERY
 from tests.mutations.remote_log import REMOTE_LOG
+from tests.mutations.restoring import RESTORED
 from tests.mutations.rules import RULES
 from tests.mutations.scrub import SCRUBS
 from tests.mutations.secrets import SECRETS
@@ -72,6 +73,7 @@ MUTATIONS = [
     *KILL_SWITCH,
     *AUDIT,
     *ARCHIVING,
+    *RESTORED,
     *COMMAND,
     *INPUTS,
     *FORMS,

@@ -4,20 +4,98 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
+from airflow_provider_rlmm.core.segments.read_range import ReadRange
 
 INCOMPLETE_ARCHIVE: Final = "incomplete_archive"
 """The override that restores what there is of an archive that is not whole; the restore needs a person then."""
 RESTORE_OVERRIDES: Final = frozenset({INCOMPLETE_ARCHIVE})
 
+OFFSET_HEADER: Final = "rlmm.source.offset"
+"""The header that says the offset that a restored record had, in decimal digits, where that is asked for."""
+OFFSET_HEADER_BYTES: Final = len(OFFSET_HEADER) + 19 + 4
+"""At most what that header adds to a record."""
+
 RECORD_OVERHEAD_BYTES: Final = 256
 """At most what a record batch with one record has besides key, value and headers."""
 
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.reading.undecided import OpenTransaction
+
 _MARGIN_MS: Final = 24 * HOUR_MS
+
+
+class Undecided(StrEnum):
+    """What becomes of transactions whose end no segment of the source has."""
+
+    ABORT = "abort"
+    """They count as aborted: their records are left out, and what lies behind them is restored."""
+    KEEP = "keep"
+    """Their records are restored, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreStart:
+    """
+    From where on user partitions are restored. Nobody can tell from a bucket what retention had deleted, so a person says it.
+
+    :param beginning: each from where it begins.
+    :param time_ms: each from the first record on whose timestamp is this or later, ms since the epoch.
+    :param offsets: user partition → first offset, inclusive; it wins over both.
+    :raises ConfigurationError: if nothing is named, or both the beginning and a time.
+    """
+
+    beginning: bool = False
+    time_ms: int | None = None
+    offsets: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.beginning and self.time_ms is not None:
+            raise ConfigurationError("the start is named as the beginning and as a time: name one of them")
+        if not self.beginning and self.time_ms is None and not self.offsets:
+            raise ConfigurationError(
+                "no start is named, and the bucket cannot tell what retention had deleted: restore from a time on "
+                "(--from-time), from an offset on in each partition (--from-offset 0:1200), or --from-beginning"
+            )
+
+    def __str__(self) -> str:
+        rest = (
+            "the beginning" if self.beginning else "" if self.time_ms is None else f"{self.time_ms} ms since the epoch"
+        )
+        named = [f"offset {offset} of partition {partition}" for partition, offset in sorted(self.offsets.items())]
+        return ", ".join([*named, *filter(None, [rest])])
+
+    def range_of(self, partition: int) -> ReadRange:
+        """
+        Return which records of a user partition are restored.
+
+        :param partition: the user partition.
+        """
+        if partition in self.offsets:
+            return ReadRange(start_offset=self.offsets[partition])
+        return ReadRange(start_ms=self.time_ms)
+
+    def require_all(self, partitions: Sequence[int]) -> None:
+        """
+        Refuse a start that leaves a user partition open, or names one that is not there.
+
+        :param partitions: all that there are.
+        :raises ConfigurationError: if it does.
+        """
+        if strangers := sorted(self.offsets.keys() - set(partitions)):
+            raise ConfigurationError(f"the start names partitions {strangers}, and the source has {sorted(partitions)}")
+        open_ones = sorted(set(partitions) - self.offsets.keys())
+        if open_ones and not self.beginning and self.time_ms is None:
+            raise ConfigurationError(
+                f"the start names no offset of partitions {open_ones}: name one of each, or add --from-time or "
+                "--from-beginning for the others"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +111,18 @@ class RecordsToRestore:
     :param max_timestamp_ms: ms since the epoch; 0 where there are none.
     :param without_time: offset of the first record whose timestamp is 0 or less, ``None`` where there is none.
     :param content_sha256: checksum of the records without their offsets.
-    :param left_out: records of transactions that were aborted or open, and what lies behind the first open one.
+    :param left_out: records of transactions that were aborted, or count as such.
     :param gaps: offsets that the archive does not hold, first and last of each gap.
-    :param first_offset: of the archived partition, ``None`` where there is none: above 0 what lies before was not remote when
-        it was archived.
+    :param first_offset: of the source's partition, ``None`` where there is none: above 0 what lies before was not remote when
+        it was archived, or is not asked for.
+    :param end_offset: of the source's partition, exclusive, ``None`` where there is none.
+    :param differs_from: the first offset that is another one in the new topic, ``None`` where all stay the same.
+    :param last_offset: of the last record, ``None`` where there is none.
+    :param new_last_offset: what becomes of it, ``None`` where there is none.
+    :param undecided: transactions whose end no segment of the source has.
+    :param offsets_sha256: checksum of the records with their offsets, where these go into a header; it is not among the
+        headers that count, and ``bytes`` and ``largest_bytes`` have it.
+    :param has_header: offset of the first record that has a header of that name already, where it is asked for.
     """
 
     partition: int
@@ -50,6 +136,33 @@ class RecordsToRestore:
     left_out: int
     gaps: tuple[tuple[int, int], ...]
     first_offset: int | None = None
+    end_offset: int | None = None
+    differs_from: int | None = None
+    last_offset: int | None = None
+    new_last_offset: int | None = None
+    undecided: tuple[OpenTransaction, ...] = ()
+    offsets_sha256: str | None = None
+    has_header: int | None = None
+
+    @property
+    def written_sha256(self) -> str:
+        """The checksum that is compared with what is read back."""
+        return self.content_sha256 if self.offsets_sha256 is None else self.offsets_sha256
+
+    @property
+    def reaches(self) -> str:
+        """How far it reaches, and where offsets differ: a sentence."""
+        if self.end_offset is None:
+            return f"partition {self.partition}: nothing is there to restore"
+        what = f"partition {self.partition} reaches to offset {self.end_offset - 1}"
+        if self.last_offset is None:
+            return f"{what}, and no record of it is restored"
+        what += f"; its newest record is of {time_text(self.max_timestamp_ms)}"
+        if self.differs_from is None:
+            return f"{what}; all offsets stay the same"
+        return (
+            f"{what}; offsets differ from {self.differs_from} on, and {self.last_offset} becomes {self.new_last_offset}"
+        )
 
 
 def holes(records: Sequence[RecordsToRestore]) -> list[str]:
@@ -78,23 +191,47 @@ def beginnings(records: Sequence[RecordsToRestore]) -> list[str]:
     ]
 
 
-def obstacles(target: TargetTopic, records: Sequence[RecordsToRestore], now_ms: int) -> list[str]:
+def undecided(records: Sequence[RecordsToRestore], choice: Undecided | None) -> list[str]:
+    """
+    Return what becomes of transactions whose end no segment of the source has, each a sentence.
+
+    :param records: what is to be written, by partition.
+    :param choice: what a person has said; without it they count as aborted.
+    """
+    became = (
+        "its records are restored" if choice is Undecided.KEEP else "it counts as aborted, and its records are left out"
+    )
+    return [
+        f"partition {found.partition}: the source has no end of a transaction ({transaction}): {became}"
+        for found in records
+        for transaction in found.undecided
+    ]
+
+
+def obstacles(
+    target: TargetTopic, records: Sequence[RecordsToRestore], now_ms: int, *, resumed: bool = False
+) -> list[str]:
     """
     Return what keeps a topic from holding the records as they were: each a sentence that says what to set. None is missing.
 
     :param target: the topic.
     :param records: what is to be written, by partition.
     :param now_ms: ms since the epoch.
+    :param resumed: whether a restore of the same goes on: what it has written is compared, record by record.
     """
-    return [*_of_topic(target, records), *(why for found in records for why in _of_partition(target, found, now_ms))]
+    return [
+        *_of_topic(target, records, resumed=resumed),
+        *(why for found in records for why in _of_partition(target, found, now_ms)),
+    ]
 
 
-def _of_topic(target: TargetTopic, records: Sequence[RecordsToRestore]) -> Iterator[str]:
+def _of_topic(target: TargetTopic, records: Sequence[RecordsToRestore], *, resumed: bool) -> Iterator[str]:
     settings, name = target.settings, target.topic
     needed = max((found.partition for found in records), default=-1) + 1
     if len(target.ends) < needed:
-        yield f"topic {name} has {len(target.ends)} partitions, the archive needs {needed}: create it with as many"
-    used = sorted(p for p, end in target.ends.items() if end != target.begins.get(p))
+        yield f"topic {name} has {len(target.ends)} partitions, {needed} are to be restored: create it with as many"
+    mine = {found.partition for found in records} if resumed else set()
+    used = sorted(p for p, end in target.ends.items() if end != target.begins.get(p) and p not in mine)
     if used:
         yield f"topic {name} is not empty, see partitions {used[:10]}: restore into a topic that nobody has written to"
     if (kind := settings.get("message.timestamp.type")) != "CreateTime":
@@ -109,8 +246,13 @@ def _of_partition(target: TargetTopic, found: RecordsToRestore, now_ms: int) -> 
     where = f"{target.topic}-{found.partition}"
     if found.without_time is not None:
         yield (
-            f"{where}: the record at offset {found.without_time} of the archive has no time that a producer could write: "
-            "read its Parquet files instead"
+            f"{where}: the record at offset {found.without_time} of the source has no time that a producer could write: "
+            "read it from Parquet files instead"
+        )
+    if found.has_header is not None:
+        yield (
+            f"{where}: the record at offset {found.has_header} of the source has a header {OFFSET_HEADER} already: restore "
+            "without it"
         )
     yield from _of_times(target.settings, found, where, now_ms)
     yield from _of_sizes(target.settings, found, where)

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.features.reading.segment_access import SegmentAccess
 from airflow_provider_rlmm.features.reading.segment_reading import SegmentPart
 from airflow_provider_rlmm.features.reading.transaction_search import TransactionSearch
 from airflow_provider_rlmm.features.reading.transactions import AbortedTransactions, MarkerCheck
+from airflow_provider_rlmm.features.reading.undecided import Decided
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,17 +54,26 @@ class RecordReading:
     :param extent: what is in remote storage.
     :param max_decompressed_bytes: most bytes of what is yielded at once.
     :param committed: whether records of aborted transactions are left out.
+    :param decided: what was decided of transactions without an end marker; ``None`` where none is in the range.
     """
 
     def __init__(
-        self, access: SegmentAccess, extent: RemoteExtent, max_decompressed_bytes: int, *, committed: bool
+        self,
+        access: SegmentAccess,
+        extent: RemoteExtent,
+        max_decompressed_bytes: int,
+        *,
+        committed: bool,
+        decided: Decided | None = None,
     ) -> None:
+        decided = decided or Decided(())
+        self._never_end = decided.producers
         self._access = access
         self._extent = extent
         self._max_decompressed_bytes = max_decompressed_bytes
         self._committed = committed
         self._markers = MarkerCheck()
-        self._search = TransactionSearch(access, extent)
+        self._search = TransactionSearch(access, extent, decided.aborted)
         self._ahead = ReadAhead()
 
     def forget(self) -> None:
@@ -127,7 +137,7 @@ class RecordReading:
         :param offset: the end of the range.
         :raises DamagedObjectError: if an end marker says otherwise than was said of a record, or is not there.
         """
-        while self._markers.is_undecided:
+        while self._markers.waits_but_for(self._never_end):
             span = self._extent.span_at(offset)
             if span is None:
                 raise self._extent.hole_at(offset)
@@ -138,7 +148,7 @@ class RecordReading:
                 if marker is not None:
                     self._access.forget(span.metadata)
                     raise self._damaged(span.metadata, marker)
-                if not self._markers.is_undecided:
+                if not self._markers.waits_but_for(self._never_end):
                     return
             offset = span.offsets.end
 

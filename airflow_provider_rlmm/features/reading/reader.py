@@ -29,6 +29,7 @@ from airflow_provider_rlmm.features.reading.index_cache import RemoteIndexCache
 from airflow_provider_rlmm.features.reading.segment_access import SegmentAccess
 from airflow_provider_rlmm.features.reading.segment_reading import ChunkSizes
 from airflow_provider_rlmm.features.reading.timestamp_search import FoundOffset, find_in_segment
+from airflow_provider_rlmm.features.reading.undecided import Decided, ScannedRange, scan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -252,6 +253,7 @@ class RemoteLogReader:
         *,
         isolation: ReadIsolation = ReadIsolation.READ_UNCOMMITTED,
         leader_epochs: LeaderEpochCheckpoint | None = None,
+        decided: Decided | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """
         Yield the records of a range of offsets, in their order: ``offset``, ``timestamp``, ``key``, ``value``, ``headers``.
@@ -263,6 +265,8 @@ class RemoteLogReader:
             remote log is not read either way.
         :param isolation: which records of transactions are read.
         :param leader_epochs: the lineage of the log; ``None`` takes that of the newest remote segment.
+        :param decided: with ``READ_COMMITTED``: what was decided of the transactions without an end marker that :meth:`scan`
+            has found; what lies behind them is read, too. ``None`` ends before the first of them.
         :raises OffsetNotInRemoteLogError: if the first offset is not in the remote log, or one in the range is missing.
         :raises SegmentGoneError: if a segment was deleted before its records could be read.
         :raises DamagedObjectError: if an object cannot be what a broker has written.
@@ -272,8 +276,10 @@ class RemoteLogReader:
         """
         extent = self._extent(topic_id_partition, leader_epochs)
         committed = isolation is ReadIsolation.READ_COMMITTED
-        offset, end = self._ends(extent, start_offset, end_offset, committed=committed)
-        reading = RecordReading(self._access, extent, self._max_decompressed_bytes, committed=committed)
+        offset, end = self._ends(extent, start_offset, end_offset, committed=committed and decided is None)
+        reading = RecordReading(
+            self._access, extent, self._max_decompressed_bytes, committed=committed, decided=decided
+        )
         while offset < end:
             span = extent.span_at(offset)
             if span is None:
@@ -292,6 +298,21 @@ class RemoteLogReader:
                     raise _gone(span.metadata, e) from e
                 reading.forget()
         reading.require_decided(end)
+
+    def scan(
+        self, topic_id_partition: TopicIdPartition, offsets: OffsetRange, leader_epochs: LeaderEpochCheckpoint
+    ) -> ScannedRange:
+        """
+        Return how many records a range has, and which transactions are open at its end.
+
+        :param topic_id_partition: the user partition.
+        :param offsets: the range, all of which is in remote storage.
+        :param leader_epochs: the lineage of the log.
+        :raises OffsetNotInRemoteLogError: if an offset of it is missing.
+        :raises DamagedObjectError: if an object cannot be what a broker has written, or two contradict each other.
+        :raises StorageError: if the storage refuses, or does not answer in time.
+        """
+        return scan(self._access, self.extent(topic_id_partition, leader_epochs), offsets)
 
     def _ends(
         self, extent: RemoteExtent, start_offset: int | None, end_offset: int | None, *, committed: bool

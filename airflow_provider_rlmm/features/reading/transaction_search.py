@@ -9,6 +9,8 @@ many there are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.segments.indexes.transaction_index import AbortedTransaction
 from airflow_provider_rlmm.features.reading.extent import RemoteExtent, SegmentSpan
@@ -22,9 +24,11 @@ class TransactionSearch:
 
     :param access: reads segments.
     :param extent: what is in remote storage.
+    :param also: further ones that count as aborted, whatever the indexes say.
     """
 
-    def __init__(self, access: SegmentAccess, extent: RemoteExtent) -> None:
+    def __init__(self, access: SegmentAccess, extent: RemoteExtent, also: Sequence[AbortedTransaction] = ()) -> None:
+        self._also = also
         self._access = access
         self._extent = extent
         # first offset that was searched from, and the segment that was found: no other one with entries lies between
@@ -43,7 +47,7 @@ class TransactionSearch:
         """
         if anew:
             self.forget()
-        found: list[AbortedTransaction] = []
+        found: list[AbortedTransaction] = list(self._also)
         seen = set()
         start, end = span.offsets.start, span.offsets.end
         metadata: RemoteLogSegmentMetadata | None = span.metadata

@@ -7,7 +7,7 @@ The transaction indexes say it, and the end markers in the log say it, too: wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,10 +61,13 @@ class MarkerCheck:
         # what was said of the batches whose end marker is still to come, by producer
         self._open: dict[int, set[bool]] = {}
 
-    @property
-    def is_undecided(self) -> bool:
-        """Whether an end marker is still to come."""
-        return bool(self._open)
+    def waits_but_for(self, producers: Collection[int]) -> bool:
+        """
+        Tell whether an end marker is still to come.
+
+        :param producers: whose end markers never come.
+        """
+        return bool(self._open.keys() - set(producers))
 
     def copy(self) -> MarkerCheck:
         """Return an independent copy."""

@@ -152,6 +152,7 @@ class _Reports:
         self._next = begin
         self._watch = watch
         self._problem: str | None = None
+        self._advice = "run the same restore again: it goes on behind what is there"
         self.count = 0
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
@@ -159,13 +160,14 @@ class _Reports:
             return
         if error is not None:
             self._problem = (
-                f"{self._where}: record {self.count} of the archive was not written: {self._watch.text_of(error)}"
+                f"{self._where}: record {self.count} of those sent was not written: {self._watch.text_of(error)}"
             )
         elif message.offset() != self._next:
             self._problem = (
-                f"{self._where}: record {self.count} of the archive has got offset {message.offset()} and not {self._next}: "
-                "somebody else writes into this topic"
+                f"{self._where}: record {self.count} of those sent has got offset {message.offset()} and not "
+                f"{self._next}: somebody else writes into this topic"
             )
+            self._advice = "delete the topic, and restore into a new one"
         else:
             self._next += 1
             self.count += 1
@@ -173,7 +175,7 @@ class _Reports:
     def require_good(self) -> None:
         """Raise what went wrong first."""
         if self._problem is not None:
-            raise RestoreError(f"{self._problem}; delete the topic, and restore into a new one")
+            raise RestoreError(f"{self._problem}; {self._advice}")
 
 
 def _row(message: Message) -> dict[str, Any]:

@@ -33,23 +33,26 @@ class RecordStream:
     ) -> None:
         self._tip = tip
         known = KnownSegments.of(segments)
-        self._reader = RemoteLogReader(known, storage)
-        self._lineage = self._reader.lineage(tip) if segments else LeaderEpochCheckpoint()
-        self._ranges: list[OffsetRange] = []
+        self.reader = RemoteLogReader(known, storage)
+        """Reads them."""
+        self.lineage = self.reader.lineage(tip) if segments else LeaderEpochCheckpoint()
+        """Of the newest segment: by it they are read."""
+        self.ranges: list[OffsetRange] = []
+        """What can be read without a gap, by offset."""
         if segments:
-            extent = RemoteExtent(known, tip, self._lineage)
+            extent = RemoteExtent(known, tip, self.lineage)
             starts = {metadata.start_offset for metadata in segments}
-            self._ranges = _ranges_of(extent, sorted(starts | {start for _, start in self._lineage.entries}))
+            self.ranges = _ranges_of(extent, sorted(starts | {start for _, start in self.lineage.entries}))
 
     @property
     def first_offset(self) -> int | None:
         """The first offset that the segments hold, ``None`` where there are none."""
-        return self._ranges[0].start if self._ranges else None
+        return self.ranges[0].start if self.ranges else None
 
     @property
     def gaps(self) -> tuple[tuple[int, int], ...]:
         """Offsets between the first and the last that no segment of the lineage holds: first and last of each gap."""
-        pairs = zip(self._ranges, self._ranges[1:], strict=False)
+        pairs = zip(self.ranges, self.ranges[1:], strict=False)
         return tuple((before.end, after.start - 1) for before, after in pairs)
 
     def read(self, isolation: ReadIsolation) -> Iterator[pa.RecordBatch]:
@@ -59,9 +62,9 @@ class RecordStream:
         :param isolation: which records of transactions; ``read_committed`` ends at the first transaction that is open.
         :raises RemoteLogError: if they cannot be read.
         """
-        for offsets in self._ranges:
-            yield from self._reader.read(
-                self._tip, offsets.start, offsets.end, isolation=isolation, leader_epochs=self._lineage
+        for offsets in self.ranges:
+            yield from self.reader.read(
+                self._tip, offsets.start, offsets.end, isolation=isolation, leader_epochs=self.lineage
             )
 
 

@@ -19,7 +19,8 @@ from airflow_provider_rlmm.features.archiving.restore_rules import INCOMPLETE_AR
 from airflow_provider_rlmm.operators.archive import RestoreRemoteLogOperator
 from tests.archiving import ArchivingCluster, Run
 from tests.builders import CLUSTER_ID, START_MS, tip
-from tests.unit.features.archiving.test_restoring_session import GONE_ID, FakeAccess, FakeTopic
+from tests.restoring import GONE_ID, FakeAccess, FakeTopic
+from tests.unit.airflow.operators.test_operators import context
 
 
 @pytest.fixture
@@ -38,6 +39,8 @@ def topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
         archive_uri=run_of_archive.archive_uri, allow_writes=True, expected_cluster_id=CLUSTER_ID
     )
     access: Any = FakeAccess(settings)
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    monkeypatch.setenv("RLMM_WORK_URI", str(tmp_path / "work of the command"))
     fake.take_the_place_of_kafkas(monkeypatch)
     monkeypatch.setattr(session_restoring, "system_clock", lambda: START_MS)
     monkeypatch.setattr(session_restoring, "restore", lambda _, *given, **named: real(access, *given, **named))
@@ -66,11 +69,14 @@ def test_the_command_refuses_or_ends_with_exit_code_4(topic: FakeTopic, capsys: 
 
 def test_the_operator_refuses_or_fails_after_it_has_written(topic: FakeTopic) -> None:
     with pytest.raises(ArchiveError, match="not whole"):
-        RestoreRemoteLogOperator(task_id="restore", topic_id=GONE_ID, topic="restored").execute({})
+        RestoreRemoteLogOperator(task_id="restore", topic_id=GONE_ID, topic="restored").execute(context())
     assert topic.rows == []
     operator = RestoreRemoteLogOperator(
         task_id="restore", topic_id=GONE_ID, topic="restored", overrides=[INCOMPLETE_ARCHIVE]
     )
-    with pytest.raises(AirflowFailException, match="20 records were restored from an archive that is not whole"):
-        operator.execute({})
+    with pytest.raises(
+        AirflowFailException,
+        match="20 records were restored from a source that needs a person: the archive",
+    ):
+        operator.execute(context())
     assert len(topic.rows) == 20

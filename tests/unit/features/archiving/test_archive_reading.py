@@ -15,6 +15,8 @@ from airflow_provider_rlmm.features.archiving.archive.manifests import read_mani
 from airflow_provider_rlmm.features.archiving.archive.measuring import measure
 from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog, open_topic
 from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
+from airflow_provider_rlmm.features.archiving.restore_archive import source_log
+from airflow_provider_rlmm.features.reading.undecided import OpenTransaction
 from tests.archiving import ArchivingCluster, Run
 from tests.builders import CLUSTER_ID, START_MS, tip
 from tests.kafka_log import TRANSACTIONAL, Batch, Record, control_batch
@@ -71,9 +73,13 @@ def test_aborted_and_open_transactions_are_kept_and_not_committed(tmp_path: Path
     assert [row["offset"] for row in rows] == [0, 1, 2, 3, 5, 7, 8, 9]
     assert [row["offset"] for row in rows if row["committed"]] == [0, 1, 5, 7]
     assert (manifest.records.count, manifest.records.committed) == (8, 4)
-    found = measure(log)
-    assert (found.count, found.left_out, found.content_sha256) == (4, 4, manifest.records.committed_sha256)
-    assert (found.min_timestamp_ms, found.max_timestamp_ms) == (START_MS, START_MS + 7)
+    # The archive calls nothing committed from the first open transaction on; a restore leaves out that transaction only.
+    found = measure(source_log(log).deciding(keep_undecided=False))
+    assert (found.count, found.left_out) == (5, 3)
+    assert (found.min_timestamp_ms, found.max_timestamp_ms) == (START_MS, START_MS + 9)
+    assert found.undecided == (OpenTransaction(7, 8, 1),)
+    kept = measure(source_log(log).deciding(keep_undecided=True))
+    assert (kept.count, kept.left_out, kept.undecided) == (6, 2, found.undecided)
 
 
 def test_a_gap_is_passed_over_and_named(tmp_path: Path) -> None:
@@ -83,7 +89,7 @@ def test_a_gap_is_passed_over_and_named(tmp_path: Path) -> None:
     log = archived(cluster, tmp_path)
     assert log.manifests[0].records.gaps == ((20, 39),)
     assert offsets_of(log, ReadIsolation.READ_UNCOMMITTED) == [*range(20), *range(40, 50)]
-    assert measure(log).gaps == ((20, 39),)
+    assert measure(source_log(log).deciding(keep_undecided=False)).gaps == ((20, 39),)
 
 
 def test_the_end_of_a_transaction_at_the_end_of_a_segment_is_no_gap(tmp_path: Path) -> None:

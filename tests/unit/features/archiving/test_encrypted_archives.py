@@ -20,7 +20,7 @@ from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.features.archiving.archive.manifests import read_manifest
 from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
 from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
-from airflow_provider_rlmm.features.archiving.restore_steps import _require_readable
+from airflow_provider_rlmm.features.archiving.restore_archive import _require_readable
 from tests.archiving import ArchivingCluster, Run
 from tests.builders import CLUSTER_ID, tip
 

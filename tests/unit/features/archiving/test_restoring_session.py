@@ -3,94 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
-import pyarrow as pa
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, StoppedError, WritesNotAllowedError
-from airflow_provider_rlmm.core.log.answers import TargetTopic
-from airflow_provider_rlmm.core.log.kafka import restore_target, restoring
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
 from airflow_provider_rlmm.features.archiving import restore_steps as session_restoring
+from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
 from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
 from tests.archiving import ArchivingCluster, Run, records_of
 from tests.builders import CLUSTER_ID, START_MS, tip
 from tests.recording import Recorder
-
-GONE_ID = "AAAAAAAAAAAAAAAAAAAABw"
-SETTINGS: dict[str, int | bool | str] = {
-    "message.timestamp.type": "CreateTime", "retention.ms": -1, "max.message.bytes": 1_000_000,
-}  # fmt: skip
-
-
-@dataclass
-class FakeTopic:
-    """A topic in memory, in the place of the one in Kafka."""
-
-    topic_id: UUID = field(default_factory=lambda: UUID(int=5))
-    settings: dict[str, int | bool | str] = field(default_factory=lambda: dict(SETTINGS))
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    spoil: Callable[[FakeTopic], object] = lambda topic: None
-    later: Callable[[FakeTopic], object] = lambda topic: None
-
-    writers: int = 0
-
-    def take_the_place_of_kafkas(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(restore_target, "RestoreTarget", lambda *_: self)
-        monkeypatch.setattr(restoring, "RestoringTopic", self._writer)
-
-    def _writer(self, *_: object) -> Self:
-        self.writers += 1
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    def look(self) -> TargetTopic:
-        return TargetTopic("restored", self.topic_id, {0: 0}, {0: len(self.rows)}, self.settings)
-
-    def write(self, partition: int, batches: Iterable[pa.RecordBatch], begin: int, max_message_bytes: int) -> int:
-        assert (partition, begin, max_message_bytes) == (0, 0, 1_000_000)
-        self.rows += [row for batch in batches for row in batch.to_pylist()]
-        written = len(self.rows)
-        self.spoil(self)
-        return written
-
-    def read_back(self, partition: int, begin: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pylist(self.rows[begin:end], schema)
-        self.later(self)
-
-
-@dataclass
-class FakeAccess:
-    """Settings and a cluster, in the place of a connection."""
-
-    settings: RemoteLogSettings
-    stopped: str | None = None
-
-    def get_connection_settings(self) -> RemoteLogSettings:
-        return self.settings
-
-    def check_cluster(self) -> str:
-        return CLUSTER_ID
-
-    def get_client_config(self) -> None:
-        return None
-
-    def naming_connection(self) -> nullcontext[None]:
-        return nullcontext()
-
-    def read_stop(self) -> str | None:
-        return self.stopped
+from tests.restoring import GONE_ID, RUN, FakeAccess, FakeTopic
 
 
 @pytest.fixture
@@ -101,7 +29,10 @@ def access(tmp_path: Path) -> FakeAccess:
     cluster.mark_and_wait()
     run = Run(cluster, tmp_path)
     run.archive()
-    return FakeAccess(RemoteLogSettings(archive_uri=run.archive_uri, allow_writes=True, expected_cluster_id=CLUSTER_ID))
+    return FakeAccess(
+        RemoteLogSettings(archive_uri=run.archive_uri, allow_writes=True, expected_cluster_id=CLUSTER_ID),
+        work_uri=str(tmp_path / "work"),
+    )
 
 
 @pytest.fixture
@@ -113,7 +44,8 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
 
 
 def restored(access: Any, *, dry_run: bool = False, **kwargs: Any) -> RestoreReport:
-    return restore(access, GONE_ID, "restored", dry_run=dry_run, **kwargs)
+    by = RestoreRun(RUN, access.work_uri)
+    return restore(access, GONE_ID, "restored", by=by, dry_run=dry_run, **kwargs)
 
 
 def test_every_record_is_written_as_it_was(access: FakeAccess, topic: FakeTopic) -> None:
@@ -167,7 +99,7 @@ def test_a_damaged_archive_is_not_restored(access: FakeAccess, topic: FakeTopic)
 def test_a_record_that_differs_when_read_back_is_noticed(access: FakeAccess, topic: FakeTopic, name: str) -> None:
     other: dict[str, Any] = {"timestamp": 1, "key": b"?", "value": b"?", "headers": [{"key": "?", "value": None}]}
     topic.spoil = lambda topic: topic.rows[7].update({name: other[name]})
-    with pytest.raises(RestoreError, match="does not hold what the archive does"):
+    with pytest.raises(RestoreError, match="does not hold what its source does"):
         restored(access)
 
 
@@ -182,6 +114,7 @@ def test_another_writer_and_another_topic_of_the_name_are_noticed(access: FakeAc
     with pytest.raises(RestoreError, match="is not as it was left"):
         restored(access)
     topic.rows.clear()
+    access.work_uri += " of another one"
     topic.later = lambda topic: setattr(topic, "topic_id", UUID(int=6))
     with pytest.raises(RestoreError, match="it was replaced"):
         restored(access)

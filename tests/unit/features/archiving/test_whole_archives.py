@@ -19,11 +19,12 @@ from airflow_provider_rlmm.features.archiving import restore_steps as session_re
 from airflow_provider_rlmm.features.archiving.archive import documents
 from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
 from airflow_provider_rlmm.features.archiving.archive_run import file_name
+from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
 from airflow_provider_rlmm.features.archiving.restore_rules import INCOMPLETE_ARCHIVE
 from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
 from tests.archiving import ArchivingCluster, Run
 from tests.builders import CLUSTER_ID, START_MS, tip
-from tests.unit.features.archiving.test_restoring_session import GONE_ID, FakeAccess, FakeTopic
+from tests.restoring import GONE_ID, RUN, FakeAccess, FakeTopic
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,14 @@ class World:
         return found
 
     def restore(self, *overrides: str, dry_run: bool = False) -> RestoreReport:
-        return restore(self.access, GONE_ID, "restored", overrides=overrides, dry_run=dry_run)
+        return restore(
+            self.access,
+            GONE_ID,
+            "restored",
+            by=RestoreRun(RUN, str(self.folder / "work")),
+            overrides=overrides,
+            dry_run=dry_run,
+        )
 
 
 def cluster_with_two_partitions() -> ArchivingCluster:

@@ -80,11 +80,11 @@ def test_what_has_no_end_marker_yet_is_undecided() -> None:
     data, headers = headers_of(batches)
     check = MarkerCheck()
     assert check.disagreement(headers, np.zeros(3, bool), read_markers(data, headers[headers.is_control])) is None
-    assert check.is_undecided
+    assert check.waits_but_for(())
     data, end = headers_of([control_batch(3, 1, commit=False)])
     kept = check.copy()
     marker = check.disagreement(end, np.zeros(1, bool), read_markers(data, end))
     assert marker is not None
     assert marker.offset == 3
-    assert not check.is_undecided
-    assert kept.is_undecided
+    assert not check.waits_but_for(())
+    assert kept.waits_but_for(())

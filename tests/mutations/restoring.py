@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations of restores from a catalogue, and of those that were interrupted."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation, switched_off
+
+STEPS = "features/archiving/restore_steps.py"
+RULES = "features/archiving/restore_rules.py"
+PROGRESS = "features/archiving/restore_progress.py"
+EFFECTS = "features/archiving/restore_effects.py"
+DOCUMENT = "features/archiving/restore_document.py"
+UNDECIDED = "features/reading/undecided.py"
+CATALOGUE = "features/archiving/restore_catalogue.py"
+
+_LEAVE = "by leave only"
+_RESTORE = "restore"
+_RESUMED = "a resume goes on behind the source's first records only"
+_RESUMING = "features/archiving/test_restore_resuming.py::"
+_OPEN = "an open transaction hides nothing behind it"
+_UNDECIDED = "features/reading/test_undecided.py::"
+_OFFSETS = "the old offsets are told, and nothing else changes"
+_OLD = "features/archiving/test_old_offsets.py::"
+_CATALOGUES = "features/archiving/test_restoring_catalogues.py::"
+
+RESTORED = [
+    switched_off(
+        RULES,
+        _LEAVE,
+        "restores from a bucket without a start that a person names",
+        "        if not self.beginning and self.time_ms is None and not self.offsets:",
+        _CATALOGUES + "test_a_start_has_to_be_named",
+    ),
+    switched_off(
+        RULES,
+        _LEAVE,
+        "restores a partition whose start nobody names",
+        "        if open_ones and not self.beginning and self.time_ms is None:",
+        _CATALOGUES + "test_a_start_names_every_partition_and_no_other",
+    ),
+    Mutation(
+        _LEAVE,
+        "restores what a person should decide first",
+        CATALOGUE,
+        "            replace(catalogue.asked, or_doubtful=False),\n",
+        "            catalogue.asked,\n",
+        _CATALOGUES + "test_what_a_person_should_decide_is_refused_though_it_is_read_elsewhere",
+    ),
+    Mutation(
+        _LEAVE,
+        "takes the catalogue of the lost cluster for one of the cluster that is written to",
+        CATALOGUE,
+        "allow_writes=False, expected_cluster_id=cluster_id)",
+        "allow_writes=False)",
+        _CATALOGUES + "test_every_record_is_written_and_each_partition_says_how_far_it_reaches",
+    ),
+    switched_off(
+        STEPS,
+        _RESTORE,
+        "writes records of a topic into that topic itself",
+        "    if (source.cluster_id, topic_id) == (cluster_id, kafka_uuid_str(look.topic_id)):",
+        _CATALOGUES + "test_a_topic_is_not_restored_into_itself",
+    ),
+    Mutation(
+        _RESTORE,
+        "says that offsets stay though they differ",
+        "features/archiving/archive/measuring.py",
+        "        if differs_from is None and moved.any():\n",
+        "        if False:\n",
+        _CATALOGUES + "test_every_record_is_written_and_each_partition_says_how_far_it_reaches",
+    ),
+    switched_off(
+        DOCUMENT,
+        _RESUMED,
+        "goes on with another source, or other choices",
+        "    if differences := begun.differences(now):",
+        _RESUMING + "test_a_source_that_has_changed_is_refused",
+    ),
+    switched_off(
+        PROGRESS,
+        _RESUMED,
+        "goes on behind records that are not those of the source",
+        "    if (found.count, found.hexdigest()) != (expected.count, expected.hexdigest()):",
+        _RESUMING + "test_what_is_not_the_first_records_of_the_source_is_refused",
+    ),
+    Mutation(
+        _RESUMED,
+        "writes again what is there",
+        EFFECTS,
+        "        rest = behind(runs.following(number, begin, log.read()), there)\n",
+        "        rest = runs.following(number, begin, log.read())\n",
+        _RESUMING + "test_killed_anywhere_it_converges",
+    ),
+    Mutation(
+        _RESUMED,
+        "goes on before what was sent has arrived",
+        EFFECTS,
+        "            look = at_rest(target, look, self.rest_s)\n",
+        "            pass\n",
+        _RESUMING + "test_what_an_interrupted_producer_had_sent_is_waited_for",
+    ),
+    Mutation(
+        _RESUMED,
+        "waits once, and not until the topic rests",
+        PROGRESS,
+        "            since = clock()\n        if clock()",
+        "            pass\n        if clock()",
+        _RESUMING + "test_what_an_interrupted_producer_had_sent_is_waited_for",
+    ),
+    switched_off(
+        PROGRESS,
+        _RESUMED,
+        "waits for ever for a topic that somebody else writes into",
+        "        if clock() - began > MOST_WAITS * rest_s:",
+        _RESUMING + "test_a_topic_that_goes_on_to_grow_is_another_writers",
+    ),
+    switched_off(
+        PROGRESS,
+        _RESUMED,
+        "goes on in a topic that took the place of the other",
+        "        if now.topic_id != look.topic_id:",
+        _RESUMING + "test_a_topic_that_is_replaced_while_it_rests_is_noticed",
+    ),
+    Mutation(
+        _RESUMED,
+        "writes records before it has written down what it promises",
+        EFFECTS,
+        "            write_begun(self.work_uri, document)\n",
+        "            pass\n",
+        _RESUMING + "test_the_document_is_there_before_the_first_record",
+    ),
+    Mutation(
+        _RESUMED,
+        "takes any topic with records for one that it has begun",
+        STEPS,
+        "obstacles(look, measured, system_clock(), resumed=begun is not None)",
+        "obstacles(look, measured, system_clock(), resumed=True)",
+        _RESUMING + "test_without_its_document_a_topic_with_records_is_refused",
+    ),
+    switched_off(
+        UNDECIDED,
+        _OPEN,
+        "believes a log that its producer snapshot contradicts",
+        "    if found != begun_here:",
+        _UNDECIDED + "test_a_snapshot_that_contradicts_the_log_is_refused",
+    ),
+    Mutation(
+        _OPEN,
+        "restores nothing behind the first open transaction",
+        "features/reading/reader.py",
+        "committed=committed and decided is None)",
+        "committed=committed)",
+        "features/archiving/test_archive_reading.py::test_aborted_and_open_transactions_are_kept_and_not_committed",
+    ),
+    Mutation(
+        _OPEN,
+        "restores records of transactions without an end, unasked",
+        UNDECIDED,
+        "        if self.keep:\n",
+        "        if True:\n",
+        "features/archiving/test_archive_reading.py::test_aborted_and_open_transactions_are_kept_and_not_committed",
+    ),
+    Mutation(
+        _OPEN,
+        "a transaction without an end that nobody has decided needs nobody",
+        STEPS,
+        "        unasked = self.transactions if self.undecided is None else []\n",
+        "        unasked: list[str] = []\n",
+        _CATALOGUES + "test_a_transaction_without_an_end_needs_a_person_until_one_has_decided",
+    ),
+    switched_off(
+        RULES,
+        _OFFSETS,
+        "adds a header of a name that a record has already",
+        "    if found.has_header is not None:",
+        _OLD + "test_a_record_that_has_the_header_already_is_refused",
+    ),
+    Mutation(
+        _OFFSETS,
+        "leaves the header out of the size check",
+        "features/archiving/archive/measuring.py",
+        "    if offset_header and digest.count:\n",
+        "    if False:\n",
+        _OLD + "test_the_header_counts_where_sizes_are_checked",
+    ),
+    Mutation(
+        _OFFSETS,
+        "does not compare what the header says",
+        PROGRESS,
+        "    return WITHOUT_OFFSETS if expected.offsets_sha256 is None else WITH_OFFSETS\n",
+        "    return WITHOUT_OFFSETS\n",
+        _OLD + "test_a_header_that_says_another_offset_is_noticed",
+    ),
+    Mutation(
+        _OFFSETS,
+        "tells the offsets of a resumed restore from where it went on",
+        EFFECTS,
+        "behind(runs.following(number, begin, log.read()), there)",
+        "runs.following(number, begin, behind(log.read(), there))",
+        _OLD + "test_all_offsets_are_told_by_a_restore_that_went_on",
+    ),
+]
