@@ -6,15 +6,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.features.archiving.restore_rules import Undecided
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
@@ -23,6 +26,9 @@ from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
 from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
 
 __all__ = ["ArchivePlannedSegmentsOperator", "ArchiveRemoteLogOperator", "RestoreRemoteLogOperator"]
 
@@ -168,6 +174,16 @@ class _RestoreArguments:
     topic: str = given.read_by(given.text)
     archived_cluster_id: str | None = given.read_by(given.text_or_none, None)
     overrides: frozenset[str] = given.read_by(given.restore_overrides, frozenset())
+    catalogue: str | None = given.read_by(given.text_or_none, None)
+    was_not_deleted: tuple[str, ...] = given.read_by(given.kafka_ids, ())
+    deleted: str | None = given.read_by(given.text_or_none, None)
+    lineages: tuple[str, ...] = given.read_by(given.kafka_ids, ())
+    from_beginning: bool = given.read_by(given.flag, False)
+    start_time: int | None = given.read_by(given.moment_or_none, None)
+    start_offsets: Mapping[int, int] = given.read_by(given.partition_offsets, {})
+    bytes_per_second: int | None = given.read_by(partial(given.optional_integer, minimum=1), None)
+    undecided: Undecided | None = given.read_by(given.undecided, None)
+    offset_header: bool = given.read_by(given.flag, False)
     dry_run_only: bool = given.read_by(given.flag, False)
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
 
@@ -182,16 +198,33 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
 
     :param topic_id: of the archived topic, in Kafka's form.
     :param topic: name of the topic that is written to; it exists, and nobody has written to it.
-    :param archived_cluster_id: the cluster that the archive is of, ``None`` or empty for the one of the connection.
+    :param archived_cluster_id: the cluster that the records are of, ``None`` or empty for the one that the catalogue names,
+        or of an archive the one of the connection.
     :param overrides: ``incomplete_archive`` restores what there is of an archive that is not whole; the task fails after
         it has written that.
+    :param catalogue: folder of a catalogue: the records come from the bucket of a cluster that is gone, which storage and
+        prefix of the connection name; its field ``allow_catalogue`` must name the topic. ``None`` or empty takes an
+        archive.
+    :param was_not_deleted: with ``catalogue``: topic ids of which a person knows that they were not deleted.
+    :param deleted: with ``catalogue``: file with ids of topics and segments that were erased, one a line; never read.
+    :param lineages: with ``catalogue``: ids of segments; a user partition is read by the lineage that its one keeps.
+    :param from_beginning: with ``catalogue``: restore all that the bucket has.
+    :param start_time: with ``catalogue``: from the first record on whose timestamp is this or later. A time with its zone, or
+        ms since the epoch.
+    :param start_offsets: with ``catalogue``: partition → first offset, inclusive; it wins over the other two.
+    :param bytes_per_second: with ``catalogue``: the most that is fetched in a second; ``None`` for no limit.
+    :param undecided: ``abort`` or ``keep``: what becomes of transactions whose end the source does not have. Without it they
+        count as aborted, and where there are any the task fails after it has written the rest.
+    :param offset_header: say in a header of each record, ``rlmm.source.offset``, which offset it had.
     :param dry_run_only: read and compare the archive, check the topic, write nothing.
     :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
     :return: what :class:`~airflow_provider_rlmm.features.archiving.restore_steps.RestoreReport` holds: per partition
         ``count``, ``content_sha256``, ``left_out``, ``gaps`` and ``first_offset``, and the sums ``records`` and
         ``left_out``.
     :raises ArchiveError: if the archive is not as it was written, or lacks anything that its runs have named.
-    :raises AirflowFailException: if an archive was restored that is not whole.
+    :raises AirflowFailException: if an archive was restored that is not whole, or a transaction without an end was in the
+        source, and nobody has said what becomes of it.
+    :raises CatalogueError: if the topic may not be read by the catalogue, or a person should decide by what.
     :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
     :raises WritesNotAllowedError: if the connection does not allow writes.
     :raises StoppedError: if the kill switch is on.
@@ -199,7 +232,9 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
     """
 
     template_fields: Sequence[str] = (
-        "topic_id", "topic", "archived_cluster_id", "overrides", "dry_run_only", "rlmm_conn_id",
+        "topic_id", "topic", "archived_cluster_id", "overrides", "catalogue", "was_not_deleted", "deleted", "lineages",
+        "from_beginning", "start_time", "start_offsets", "bytes_per_second", "undecided", "offset_header", "dry_run_only",
+        "rlmm_conn_id",
     )  # fmt: skip
     arguments = _RestoreArguments
     ui_color = "#d5e8d4"
@@ -212,6 +247,16 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         topic: str,
         archived_cluster_id: str | None = None,
         overrides: Sequence[str] | None = None,
+        catalogue: str | None = None,
+        was_not_deleted: Sequence[str] | str = (),
+        deleted: str | None = None,
+        lineages: Sequence[str] | str = (),
+        from_beginning: bool | str = False,
+        start_time: Any = None,
+        start_offsets: Mapping[Any, Any] | None = None,
+        bytes_per_second: int | str | None = None,
+        undecided: str | None = None,
+        offset_header: bool | str = False,
         dry_run_only: bool | str = False,
         rlmm_conn_id: str = "rlmm_default",
         **kwargs: Any,
@@ -221,6 +266,16 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         self.topic = topic
         self.archived_cluster_id = archived_cluster_id
         self.overrides = overrides
+        self.catalogue = catalogue
+        self.was_not_deleted = was_not_deleted
+        self.deleted = deleted
+        self.lineages = lineages
+        self.from_beginning = from_beginning
+        self.start_time = start_time
+        self.start_offsets = start_offsets
+        self.bytes_per_second = bytes_per_second
+        self.undecided = undecided
+        self.offset_header = offset_header
         self.dry_run_only = dry_run_only
         self.rlmm_conn_id = rlmm_conn_id
         self.check_literals()
@@ -236,10 +291,13 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
             read.topic,
             by=RestoreRun(run_identity(context), work_uri()),
             archived_cluster_id=read.archived_cluster_id,
+            catalogue=_catalogue_to_restore(read),
             overrides=read.overrides,
+            undecided=read.undecided,
+            offset_header=read.offset_header,
             dry_run=read.dry_run_only,
         )
-        for said in report.beginnings:
+        for said in (*report.reaches, *report.beginnings, *report.transactions, *report.said):
             self.log.info("%s", said)
         told = self.told(json.loads(json.dumps(report.to_dict())))
         if report.needs_person:
@@ -250,3 +308,23 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
                 f"person: {report.problems[0]}"
             )
         return told
+
+
+def _catalogue_to_restore(read: _RestoreArguments) -> CatalogueToRestore | None:
+    """Return what is restored from a bucket, ``None`` where an archive is."""
+    from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
+    from airflow_provider_rlmm.features.archiving.restore_rules import RestoreStart
+    from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
+
+    if read.catalogue is None:
+        named = (read.was_not_deleted, read.deleted, read.lineages, read.from_beginning, read.start_offsets)
+        if any(named) or read.start_time is not None or read.bytes_per_second is not None:
+            raise ConfigurationError(
+                "was_not_deleted, deleted, lineages, a start and bytes_per_second are about a catalogue: name it, too"
+            )
+        return None
+    asked = CatalogueAsked(
+        uri=read.catalogue, was_not_deleted=read.was_not_deleted, deleted=read.deleted, lineages=read.lineages
+    )
+    start = RestoreStart(read.from_beginning, read.start_time, read.start_offsets)
+    return CatalogueToRestore(asked=asked, start=start, bytes_per_second=read.bytes_per_second)

@@ -39,7 +39,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, 
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.run_parameters import read_topic_id
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
-from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES
+from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES, Undecided
 from airflow_provider_rlmm.features.cleanup.steps import MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.features.copying.rules import COPY, CopyLimits
 from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri
@@ -246,6 +246,15 @@ def isolation(name: str, value: object) -> ReadIsolation:
     if not isinstance(value, str) or value not in list(ReadIsolation):
         raise refused(name, value, " or ".join(ReadIsolation))
     return ReadIsolation(value)
+
+
+def undecided(name: str, value: object) -> Undecided | None:
+    """Return what becomes of transactions without an end; ``None`` and an empty text are undecided; see :data:`Reader`."""
+    if value is None or value in ("", "None"):
+        return None
+    if not isinstance(value, str) or value not in list(Undecided):
+        raise refused(name, value, " or ".join(Undecided))
+    return Undecided(value)
 
 
 def mappings(name: str, value: object) -> list[Mapping[str, Any]]:

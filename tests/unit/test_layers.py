@@ -60,6 +60,7 @@ COLUMNS = (
     "features.retention.spark.executor.*",
     "features.survey.tables",
     "overview.choosing",
+    "features.reading.undecided",
     "overview.csv_lines",
     "overview.tables",
 )

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import ArchiveError
-from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog, open_topic
 from airflow_provider_rlmm.features.archiving.restore_source import SourceLog
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.archiving.archive.reading import ArchivedLog
 
 
 class ArchiveSource:
@@ -25,6 +28,8 @@ class ArchiveSource:
     start = "the beginning"
 
     def __init__(self, archive_uri: str, cluster_id: str, topic_id: str) -> None:
+        from airflow_provider_rlmm.features.archiving.archive.reading import open_topic
+
         self.cluster_id = cluster_id
         self._archived = open_topic(archive_uri, cluster_id, topic_id)
         _require_readable(self._archived.logs)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.core.base.file_systems import create_file, read_file
-from airflow_provider_rlmm.features.archiving.archive.content import WITH_OFFSETS, WITHOUT_OFFSETS, ContentDigest
 from airflow_provider_rlmm.features.archiving.restore_document import MAX_RESTORE_BYTES, RestoreDocument, uri_of
 
 if TYPE_CHECKING:
@@ -112,6 +111,8 @@ def require_first_records(
     :param columns: those that count.
     :raises RestoreError: if these are not the first records of the source.
     """
+    from airflow_provider_rlmm.features.archiving.archive.content import ContentDigest
+
     expected, found = ContentDigest(columns), ContentDigest(columns)
     for batch in first_records(source, count):
         expected.update(batch)
@@ -130,6 +131,8 @@ def columns_of(expected: RecordsToRestore) -> tuple[str, ...]:
 
     :param expected: what is to be written.
     """
+    from airflow_provider_rlmm.features.archiving.archive.content import WITH_OFFSETS, WITHOUT_OFFSETS
+
     return WITHOUT_OFFSETS if expected.offsets_sha256 is None else WITH_OFFSETS
 
 

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
-from airflow_provider_rlmm.features.reading.undecided import Decided, OpenTransaction, ScannedRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.records.records import TopicIdPartition
     from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
     from airflow_provider_rlmm.features.reading.reader import RemoteLogReader
+    from airflow_provider_rlmm.features.reading.undecided import OpenTransaction, ScannedRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +88,8 @@ class SourceLog:
 
         :raises RlmmError: if they cannot be read.
         """
+        from airflow_provider_rlmm.features.reading.undecided import Decided
+
         for offsets, found in zip(self.ranges, self.scanned, strict=True):
             yield from self.reader.read(
                 self.tip, offsets.start, offsets.end, isolation=ReadIsolation.READ_COMMITTED, leader_epochs=self.lineage,

@@ -12,13 +12,15 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_rlmm.cli.main import run
-from airflow_provider_rlmm.core.base.errors import ArchiveError
+from airflow_provider_rlmm.core.base.errors import ArchiveError, ConfigurationError
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
+from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
 from airflow_provider_rlmm.features.archiving import restore_steps as session_restoring
 from airflow_provider_rlmm.features.archiving.restore_rules import INCOMPLETE_ARCHIVE
 from airflow_provider_rlmm.operators.archive import RestoreRemoteLogOperator
 from tests.archiving import ArchivingCluster, Run
 from tests.builders import CLUSTER_ID, START_MS, tip
+from tests.catalogued import ID, CataloguedTopic, files_of
 from tests.restoring import GONE_ID, FakeAccess, FakeTopic
 from tests.unit.airflow.operators.test_operators import context
 
@@ -80,3 +82,30 @@ def test_the_operator_refuses_or_fails_after_it_has_written(topic: FakeTopic) ->
     ):
         operator.execute(context())
     assert len(topic.rows) == 20
+
+
+def test_what_is_about_a_catalogue_needs_one(topic: FakeTopic) -> None:
+    for named in ({"from_beginning": True}, {"start_time": 1}, {"start_offsets": {0: 1}}, {"bytes_per_second": 5}):
+        operator = RestoreRemoteLogOperator(task_id="restore", topic_id=GONE_ID, topic="restored", **named)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="are about a catalogue: name it, too"):
+            operator.execute(context())
+
+
+def test_the_operator_restores_by_a_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = CataloguedTopic(tmp_path, files_of(0, 10))
+    storage = ObjectStoreRemoteStorageManager(source.storage_uri, source.bucket.layout)
+    settings = source.settings(allow_writes=True, expected_cluster_id=CLUSTER_ID)
+    access: Any = FakeAccess(settings, storage=lambda: storage)
+    fake, real = FakeTopic(), session_restoring.restore
+    fake.take_the_place_of_kafkas(monkeypatch)
+    monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
+    monkeypatch.setattr(session_restoring, "system_clock", lambda: START_MS)
+    monkeypatch.setattr(session_restoring, "restore", lambda _, *given, **named: real(access, *given, **named))
+    told = RestoreRemoteLogOperator(
+        task_id="restore", topic_id=ID, topic="restored", catalogue=source.recover(), was_not_deleted=[ID],
+        start_offsets={0: 12}, undecided="keep", offset_header=True,
+    ).execute(context())  # fmt: skip
+    assert [row["headers"][-1]["value"] for row in fake.rows] == [b"%d" % offset for offset in range(12, 40)]
+    assert (told["source"], told["undecided"], told["records"]) == ("catalogue", "keep", 28)
+    (written,) = (path for path in source.audit() if ".read." in path.name)
+    assert json.loads(written.read_text())["dag_id"] == "dag"
