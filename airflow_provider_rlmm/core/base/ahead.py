@@ -40,6 +40,20 @@ def done_ahead(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
+def ahead(work: Callable[[Thing], Done], things: Iterable[Thing], at_once: int, name: str) -> Iterator[Done]:
+    """
+    Yield the results of work on things, in their order.
+
+    :param work: as of :func:`done_ahead`.
+    :param things: likewise.
+    :param at_once: likewise.
+    :param name: likewise.
+    :raises Exception: what the work raises, where its result would have come.
+    """
+    for _, done in done_ahead(things, work, at_once, name):
+        yield done.result()
+
+
 def _done_here(work: Callable[[Thing], Done], thing: Thing) -> Future[Done]:
     future: Future[Done] = Future()
     try:

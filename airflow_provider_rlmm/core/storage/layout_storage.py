@@ -17,7 +17,7 @@ from operator import attrgetter
 from typing import Final
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.background import ahead
+from airflow_provider_rlmm.core.base.ahead import ahead
 from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     RemoteObjectNotFoundError,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.background import ahead
+from airflow_provider_rlmm.core.base.ahead import ahead
 from airflow_provider_rlmm.core.base.clock import monotonic_clock
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageError, StorageRootError
 from airflow_provider_rlmm.core.log.protocol import Acked, ProvenLook, Unknown

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.background import ahead
+from airflow_provider_rlmm.core.base.ahead import ahead
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import (
     ForeignPrefixError,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work that is begun before anybody asks for it: in order, some at a time, and no further ahead than that."""
+"""Work on some things at a time: told in order, and begun no further ahead than that."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Barrier, current_thread
 
 import pytest
 
-from airflow_provider_rlmm.core.base.background import ahead
+from airflow_provider_rlmm.core.base.ahead import ahead
 
 
 def test_some_work_is_under_way_at_the_same_time_and_comes_in_order() -> None:
@@ -34,14 +34,14 @@ def test_nothing_is_begun_further_ahead(at_once: int) -> None:
     assert begun == []
     for taken, result in enumerate(results, 1):
         assert result == taken - 1
-        assert len(begun) <= taken - 1 + at_once
+        assert len(begun) <= taken + at_once
 
 
 def test_one_at_a_time_takes_no_thread() -> None:
     (name,) = ahead(lambda _: current_thread().name, [0], 1, "test")
     assert name == current_thread().name
     (name,) = ahead(lambda _: current_thread().name, [0], 2, "test")
-    assert name == "test"
+    assert name.startswith("test")
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
