@@ -189,7 +189,7 @@ RESTORED = [
         PROGRESS,
         "    return WITHOUT_OFFSETS if expected.offsets_sha256 is None else WITH_OFFSETS\n",
         "    return WITHOUT_OFFSETS\n",
-        _OLD + "test_a_header_that_says_another_offset_is_noticed",
+        _OLD + "test_records_say_which_offset_they_had",
     ),
     Mutation(
         _OFFSETS,
