@@ -19,7 +19,7 @@ from dev.s3_tiering import S3Kafka
 from tests.integration.reading.world import make_remote_log
 from tests.segment_damage import flipped
 
-pytestmark = [pytest.mark.integration]
+pytestmark = [pytest.mark.integration, pytest.mark.rare]
 
 PREFIX = "kafka/prod-"
 COMPRESSED = {"rsm.config.chunk.size": "3000", "rsm.config.compression.enabled": "true"}
