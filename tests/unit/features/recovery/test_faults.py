@@ -54,6 +54,7 @@ def killed(storage: str, output: Path, point: int) -> subprocess.CompletedProces
     return subprocess.run(asked, cwd=ROOT, env={**os.environ}, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_killed_run_leaves_nothing_that_is_believed_and_the_next_one_converges(
