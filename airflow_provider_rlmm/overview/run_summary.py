@@ -7,7 +7,6 @@ It is for people. Nothing that deletes reads it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, Number, Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Number, Text, reader_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.counts import Count
 
@@ -132,10 +131,9 @@ class RunSummary:
 
         :raises DocumentError: if it contradicts itself: nobody would read it.
         """
-        text = json.dumps(strict.sealed(plain_of(self), RUN_SUMMARY_FORMAT), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise DocumentError(f"the summary of run {self.artifact} does not read back as it was written")
-        return text
+        return sealed_text(
+            self, RUN_SUMMARY_FORMAT, self.from_json, DocumentError, f"the summary of run {self.artifact}"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> RunSummary:

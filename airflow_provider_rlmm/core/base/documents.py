@@ -20,7 +20,8 @@ an :class:`AtMost` or an :class:`AbsentAs`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from math import isfinite
@@ -100,6 +101,35 @@ def plain_of(document: object) -> dict[str, Any]:
         field.name: _plain_value(getattr(document, field.name), f"{type(document).__qualname__}.{field.name}")
         for field in fields(document)
     }
+
+
+def sealed_text(
+    document: T,
+    version: int,
+    read: Callable[[str], T],
+    refused: Callable[[str], Exception],
+    what: str,
+    *,
+    plain: Mapping[str, Any] | None = None,
+    indent: int | None = 2,
+) -> str:
+    """
+    Return a document as sealed text, once it was read back: nobody would read what contradicts itself.
+
+    :param document: a data class.
+    :param version: its ``format_version``.
+    :param read: reads such a text.
+    :param refused: makes the error where it does not read back; given the message.
+    :param what: names the document in that message.
+    :param plain: what of it is written, where that is not all.
+    :param indent: spaces of each level; ``None`` for a single line.
+    :raises Exception: of ``refused``, or what ``read`` raises.
+    """
+    fields_of = plain_of(document) if plain is None else plain
+    text = json.dumps(strict.sealed(fields_of, version), indent=indent, sort_keys=True)
+    if read(text) != document:
+        raise refused(f"{what} does not read back as it was written")
+    return text
 
 
 def _plain_value(value: object, where: str) -> Any:

@@ -12,14 +12,13 @@ generation only saves work: whoever deletes reads the log itself.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json
-from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, reader_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
@@ -212,10 +211,14 @@ class Generation:
 
         :raises SnapshotRefusedError: if it contradicts itself: nobody would read it.
         """
-        text = json.dumps(strict_json.sealed(plain_of(self), GENERATION_FORMAT), sort_keys=True)
-        if self.from_json(text) != self:
-            raise SnapshotRefusedError(f"the manifest of generation {self.number} does not read back as it was written")
-        return text
+        return sealed_text(
+            self,
+            GENERATION_FORMAT,
+            self.from_json,
+            SnapshotRefusedError,
+            f"the manifest of generation {self.number}",
+            indent=None,
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Generation:

@@ -7,14 +7,13 @@ It names the table with its size, rows and SHA-256 and carries a SHA-256 of itse
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, plain_of, reader_of, value_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, reader_of, sealed_text, value_of
 from airflow_provider_rlmm.core.base.errors import CatalogueError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.catalogue_rows import RECOVER_AGAIN, RowKind
@@ -156,10 +155,7 @@ class Catalogue:
 
         :raises CatalogueError: if it does not read back as it was written.
         """
-        text = json.dumps(strict.sealed(plain_of(self), CATALOGUE_FORMAT), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise CatalogueError(f"the catalogue of {self.storage} does not read back as it was written")
-        return text
+        return sealed_text(self, CATALOGUE_FORMAT, self.from_json, CatalogueError, f"the catalogue of {self.storage}")
 
     @classmethod
     def from_json(cls, text: str) -> Catalogue:

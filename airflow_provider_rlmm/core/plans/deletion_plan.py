@@ -8,13 +8,12 @@ A plan is a sealed document: it carries a SHA-256 of itself, and nothing else is
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion, early_in_words
@@ -184,10 +183,8 @@ class DeletionPlan(ABC):
 
         :raises PlanError: if it contradicts itself or is too large: nobody would read it.
         """
-        text = json.dumps(self._sealed(), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise PlanError(f"the document of plan {self.plan_id} does not read back as it was written")
-        return text
+        what = f"the document of plan {self.plan_id}"
+        return sealed_text(self, self.FORM.version, self.from_json, PlanError, what, plain=self._plain())
 
     @classmethod
     @abstractmethod

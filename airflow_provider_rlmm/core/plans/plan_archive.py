@@ -8,13 +8,12 @@ bytes. Whoever deletes reads both, and deletes nothing that they do not name.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, reader_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -147,10 +146,9 @@ class PlanArchive:
 
         :raises ArchiveError: if it does not read back.
         """
-        text = json.dumps(strict.sealed(plain_of(self), PLAN_ARCHIVE_FORMAT), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise ArchiveError(f"the document of the archive {self.name} does not read back as it was written")
-        return text
+        return sealed_text(
+            self, PLAN_ARCHIVE_FORMAT, self.from_json, ArchiveError, f"the document of the archive {self.name}"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> PlanArchive:

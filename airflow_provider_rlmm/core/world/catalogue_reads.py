@@ -8,14 +8,13 @@ Each read is a document of its own, beside the files of deletions of its day, cr
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID, uuid4
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import LongText, Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import LongText, Text, reader_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import AuditError, ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import create_file
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -129,10 +128,9 @@ class CatalogueRead:
 
         :raises AuditError: if it does not read back as it was written: what nobody can read later is not written down.
         """
-        text = json.dumps(strict.sealed(plain_of(self), CATALOGUE_READ_FORMAT), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise AuditError(f"what the audit log would say of {self.artifact} does not read back as it was written")
-        return text
+        return sealed_text(
+            self, CATALOGUE_READ_FORMAT, self.from_json, AuditError, f"what the audit log would say of {self.artifact}"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> CatalogueRead:

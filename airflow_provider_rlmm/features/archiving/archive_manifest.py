@@ -9,14 +9,13 @@ their content. It is written last: files that no manifest names are no archive.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, reader_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import ArchiveError, MalformedMetadataError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.serde import deserialize
@@ -170,10 +169,9 @@ class ArchiveManifest:
 
         :raises ArchiveError: if it does not read back.
         """
-        text = json.dumps(strict.sealed(plain_of(self), ARCHIVE_FORMAT), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise ArchiveError(f"the manifest of the archive {self.name} does not read back as it was written")
-        return text
+        return sealed_text(
+            self, ARCHIVE_FORMAT, self.from_json, ArchiveError, f"the manifest of the archive {self.name}"
+        )
 
     @classmethod
     def from_json(cls, text: str) -> ArchiveManifest:

@@ -9,14 +9,13 @@ all documents of a topic and compares them with what it finds.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Annotated, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import Text, reader_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
 
@@ -152,10 +151,9 @@ class ArchiveRun:
 
         :raises ArchiveError: if it does not read back.
         """
-        text = json.dumps(strict.sealed(plain_of(self), ARCHIVE_RUN_FORMAT), indent=1, sort_keys=True)
-        if self.from_json(text) != self:
-            raise ArchiveError(f"the document of the archive {self.name} does not read back as it was written")
-        return text
+        return sealed_text(
+            self, ARCHIVE_RUN_FORMAT, self.from_json, ArchiveError, f"the document of the archive {self.name}", indent=1
+        )
 
     @classmethod
     def from_json(cls, text: str) -> ArchiveRun:

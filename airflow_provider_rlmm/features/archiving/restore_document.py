@@ -8,12 +8,11 @@ created once and never changed; how far a restore has come, the topic itself say
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields
 from typing import Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import LongText, Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import LongText, Text, reader_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
@@ -125,10 +124,14 @@ class RestoreDocument:
 
         :raises RestoreError: if it does not read back as it was written: nobody could go on by it.
         """
-        text = json.dumps(strict.sealed(plain_of(self), RESTORE_FORMAT), indent=1, sort_keys=True)
-        if self.from_json(text) != self:
-            raise RestoreError(f"the document of the restore into {self.topic} does not read back as it was written")
-        return text
+        return sealed_text(
+            self,
+            RESTORE_FORMAT,
+            self.from_json,
+            RestoreError,
+            f"the document of the restore into {self.topic}",
+            indent=1,
+        )
 
     @classmethod
     def from_json(cls, text: str) -> RestoreDocument:

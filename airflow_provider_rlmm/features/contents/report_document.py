@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import LongText, Share, Text, plain_of, reader_of, value_of
+from airflow_provider_rlmm.core.base.documents import LongText, Share, Text, reader_of, sealed_text, value_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, list_in_quotes
 from airflow_provider_rlmm.core.segments.proof.findings import DamageKind
@@ -139,10 +138,7 @@ class ContentsReport:
 
         :raises DocumentError: if it does not read back as it was written.
         """
-        text = json.dumps(strict.sealed(plain_of(self), CONTENTS_FORMAT), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise DocumentError(f"the report of {self.artifact} does not read back as it was written")
-        return text
+        return sealed_text(self, CONTENTS_FORMAT, self.from_json, DocumentError, f"the report of {self.artifact}")
 
     @classmethod
     def from_json(cls, text: str) -> ContentsReport:

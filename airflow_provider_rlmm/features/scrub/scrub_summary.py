@@ -8,14 +8,21 @@ table since when an object has been without a record, and a plan takes from it w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, reader_of, value_of
+from airflow_provider_rlmm.core.base.documents import (
+    AbsentAs,
+    PlainJson,
+    Text,
+    plain_of,
+    reader_of,
+    sealed_text,
+    value_of,
+)
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era
@@ -241,10 +248,9 @@ class ScrubSummary:
         plain = without_unsaid_era(plain_of(self))
         if self.storage_class is None:
             del plain["storage_class"]
-        text = json.dumps(strict.sealed(plain, SCRUB_FORMAT), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise PlanError(f"the document of scrub {self.scrub_id} does not read back as it was written")
-        return text
+        return sealed_text(
+            self, SCRUB_FORMAT, self.from_json, PlanError, f"the document of scrub {self.scrub_id}", plain=plain
+        )
 
     @classmethod
     def from_json(cls, text: str) -> ScrubSummary:

@@ -11,7 +11,6 @@ SHA-256. The files of a generation come first and never change; the document com
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, plain_of, reader_of
+from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, reader_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.plan import Data
@@ -249,10 +248,7 @@ class Inventory:
 
         :raises DocumentError: if it contradicts itself: nobody would read it.
         """
-        text = json.dumps(strict.sealed(plain_of(self), INVENTORY_FORMAT), indent=2, sort_keys=True)
-        if self.from_json(text) != self:
-            raise DocumentError(f"the inventory of {self.generation} does not read back as it was written")
-        return text
+        return sealed_text(self, INVENTORY_FORMAT, self.from_json, DocumentError, f"the inventory of {self.generation}")
 
     @classmethod
     def from_json(cls, text: str) -> Inventory:
