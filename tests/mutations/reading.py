@@ -298,8 +298,8 @@ READING = [
         _WHOLE,
         "archives what is left of a user partition beside a segment whose add is missing",
         "features/archiving/archiver.py",
-        "            if replay.histories[tip].without_add:\n",
-        "            if False:\n",
+        "        if history.without_add:\n",
+        "        if False:\n",
         "features/reading/test_missing_adds.py::test_an_archive_is_refused",
     ),
     Mutation(

@@ -8,6 +8,7 @@ from tests.mutations.mutation import Mutation, switched_off
 RULES = "features/recovery/rules.py"
 LINEAGES = "features/recovery/lineages.py"
 CATALOGUING = "features/recovery/cataloguing.py"
+PACING = "core/segments/pacing.py"
 READS = "features/recovery/segment_reads.py"
 STEPS = "features/recovery/steps.py"
 DOCUMENT = "core/plans/catalogue_document.py"
@@ -83,7 +84,7 @@ RECOVERY = [
     Mutation(
         "I21",
         "makes a catalogue of a storage that hands out no manifest",
-        READS,
+        PACING,
         "if self._in_a_row >= MAX_FAILURES or isinstance",
         "if isinstance",
         _CATALOGUE + "test_a_storage_that_hands_out_nothing_is_no_catalogue",

@@ -9,12 +9,20 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final, TypeVar
 
-from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageError, StorageUnavailableError
+from airflow_provider_rlmm.core.base.errors import (
+    ConfigurationError,
+    StorageError,
+    StorageRootError,
+    StorageUnavailableError,
+)
 
 FIRST_PAUSE_S: Final = 0.1
 LONGEST_PAUSE_S: Final = 10.0
 
 Answer = TypeVar("Answer")
+
+MAX_FAILURES: Final = 10
+"""Segments in a row of which storage hands out nothing before the others are not asked for: each may cost a time-out."""
 
 
 class ByteQuota:
@@ -102,3 +110,24 @@ class StoragePatience:
                     raise StorageUnavailableError(f"{e} (asked {tries} times in {spent_s:.1f} s)") from e
             self._sleep(wait_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+class FailuresInARow:
+    """Counts the segments in a row that storage does not hand out; it is used by one thread."""
+
+    def __init__(self) -> None:
+        self._in_a_row = 0
+
+    def met(self, error: StorageError) -> None:
+        """
+        Note one that was not handed out.
+
+        :param error: why; raised where there are too many, or the storage root is gone.
+        """
+        self._in_a_row += 1
+        if self._in_a_row >= MAX_FAILURES or isinstance(error, StorageRootError):
+            raise error
+
+    def ended(self) -> None:
+        """Note one that was."""
+        self._in_a_row = 0

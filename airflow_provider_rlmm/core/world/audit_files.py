@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -348,7 +349,7 @@ def deletion_record(
             if not left:
                 break
             ids = array_of(sorted({segment_id for _, _, segment_id in left}), pa.binary())
-            rows, failed = _day_rows(uri, cluster_id, lambda column, ids=ids: pc.is_in(column, ids))  # type: ignore[misc]
+            rows, failed = _day_rows(uri, cluster_id, partial(pc.is_in, value_set=ids))
             found |= {left.pop(key) for key in deleted_segments((row for row in rows if row.key in left), failed)}
             unread += [f"{uri}/{name}: {why}" for name, why in failed.items()]
     except _UNREADABLE as e:

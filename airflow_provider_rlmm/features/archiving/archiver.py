@@ -9,7 +9,7 @@ as a full disk, ends the step: nothing is deleted then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from uuid import UUID
@@ -212,39 +212,60 @@ def archive_user_partitions(
     if len({tip.partition for tip in tips}) != len(tips):
         raise ArchiveError(f"the log names the topic id of {tips[0]} under several names: look at its records")
     origins = [ArchiveOrigin(name, cluster_id, tip, clock()) for tip in sorted(tips, key=lambda t: t.partition)]
+
+    def archive(origin: ArchiveOrigin) -> ArchivedUserPartition:
+        tip = origin.topic_id_partition
+        number = metadata_partition_for(tip, log.partition_count)
+        if (lost := log.losses.get(number)) is not None:
+            raise ArchiveError(
+                f"{lost.why}: segments of {tip} may be missing from its archive, confirmed or not; take its objects from "
+                "storage by hand"
+            )
+        replay = MetadataPartitionReplay(log, number, frozenset({tip.topic_id}))
+        replay.advance()
+        if (doubt := replay.doubt_about(tip, allowed_quarantine)) is not None:
+            raise ArchiveError(
+                f"{doubt.why}: segments of {tip} may be missing from its archive; have the doctor look at it"
+            )
+        history = replay.histories[tip]
+        if history.without_add:
+            raise ArchiveError(
+                f"{incomplete_history(history, number).why} of metadata partition {number}: what they hold would be missing "
+                f"from the archive of {tip}; take its objects from storage by hand"
+            )
+        return archive_segments(storage, archive_uri, origin, number, history, encrypted_as_is=encrypted_as_is)
+
+    return archive_each(archive_uri, origins, named, archive)
+
+
+def archive_each(
+    archive_uri: str,
+    origins: Sequence[ArchiveOrigin],
+    named: Mapping[int, Sequence[NamedSegment]],
+    archive: Callable[[ArchiveOrigin], ArchivedUserPartition],
+) -> list[ArchivedUserPartition]:
+    """
+    Archive user partitions of a topic, and leave the document of what has to be there, whatever ends the work.
+
+    :param archive_uri: the folder of all archives.
+    :param origins: of each user partition.
+    :param named: what is known of all partitions of the topic.
+    :param archive: archives one.
+    :return: what was archived, in the order of the origins.
+    :raises ArchiveError: if the document cannot be written; besides, what ``archive`` raises.
+    """
     archived: list[ArchivedUserPartition] = []
     try:
         for origin in origins:
-            tip = origin.topic_id_partition
-            number = metadata_partition_for(tip, log.partition_count)
-            if (lost := log.losses.get(number)) is not None:
-                raise ArchiveError(
-                    f"{lost.why}: segments of {tip} may be missing from its archive, confirmed or not; take its "
-                    "objects from storage by hand"
-                )
-            replay = MetadataPartitionReplay(log, number, frozenset({tip.topic_id}))
-            replay.advance()
-            if (doubt := replay.doubt_about(tip, allowed_quarantine)) is not None:
-                raise ArchiveError(
-                    f"{doubt.why}: segments of {tip} may be missing from its archive; have the doctor look at it"
-                )
-            if replay.histories[tip].without_add:
-                raise ArchiveError(
-                    f"{incomplete_history(replay.histories[tip], number).why} of metadata partition {number}: what they hold "
-                    f"would be missing from the archive of {tip}; take its objects from storage by hand"
-                )
-            archived.append(
-                archive_segments(
-                    storage, archive_uri, origin, number, replay.histories[tip], encrypted_as_is=encrypted_as_is
-                )
-            )
+            found = archive(origin)
+            archived.append(found)
     except BaseException:
         if archived:
             with suppress(ArchiveError):
                 leave_document(archive_uri, origins[0], archived, named)
         raise
     document = leave_document(archive_uri, origins[0], archived, named)
-    return [replace(found, document=document) for found in archived]
+    return [replace(one, document=document) for one in archived]
 
 
 def archive_segments(

@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
-from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.features.archiving.archive.segments import SegmentToArchive
 from airflow_provider_rlmm.features.archiving.archive.writing import ArchiveOrigin
-from airflow_provider_rlmm.features.archiving.archive_documents import leave_document
 from airflow_provider_rlmm.features.archiving.archive_run import NamedSegment
-from airflow_provider_rlmm.features.archiving.archiver import archive_listed
+from airflow_provider_rlmm.features.archiving.archiver import archive_each, archive_listed
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition
@@ -54,19 +50,13 @@ def archive_catalogued_topic(
     origins = [ArchiveOrigin(name, log.cluster_id, tip, clock()) for tip in log.partitions]
     # All that is asked of it are the files of segments.
     storage = cast("RemoteStorageManager", log.storage)
-    archived: list[ArchivedUserPartition] = []
-    try:
-        for origin in origins:
-            of_partition = sorted(log.segments(origin.topic_id_partition), key=_order)
-            segments = [SegmentToArchive(metadata, was_copied=True, to_the_end=True) for metadata in of_partition]
-            archived.append(archive_listed(storage, archive_uri, origin, NO_METADATA_PARTITION, segments))
-    except BaseException:
-        if archived:
-            with suppress(ArchiveError):
-                leave_document(archive_uri, origins[0], archived, named)
-        raise
-    document = leave_document(archive_uri, origins[0], archived, named)
-    return [replace(found, document=document) for found in archived]
+
+    def archive(origin: ArchiveOrigin) -> ArchivedUserPartition:
+        of_partition = sorted(log.segments(origin.topic_id_partition), key=_order)
+        segments = [SegmentToArchive(metadata, was_copied=True, to_the_end=True) for metadata in of_partition]
+        return archive_listed(storage, archive_uri, origin, NO_METADATA_PARTITION, segments)
+
+    return archive_each(archive_uri, origins, named, archive)
 
 
 def _order(metadata: RemoteLogSegmentMetadata) -> tuple[int, int, int]:

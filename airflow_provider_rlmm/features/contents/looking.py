@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 from airflow_provider_rlmm.core.base.ahead import done_ahead
 from airflow_provider_rlmm.core.base.errors import (
@@ -23,6 +22,7 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import ProducerSnapshot
+from airflow_provider_rlmm.core.segments.pacing import FailuresInARow
 from airflow_provider_rlmm.core.segments.proof.fields import SegmentFields, Surroundings
 from airflow_provider_rlmm.core.segments.proof.findings import DamageKind, Finding
 from airflow_provider_rlmm.core.segments.proof.proving import SegmentProof, prove_segment
@@ -33,9 +33,6 @@ from airflow_provider_rlmm.features.contents.rules import AT_ONCE, Outcome
 from airflow_provider_rlmm.features.contents.storage_source import PacedStorage, StoredSegment
 
 logger = logging.getLogger(__name__)
-
-MAX_FAILURES: Final = 10
-"""Segments in a row that the storage does not hand out before the others are not asked for: each may cost a time-out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ class Looking:
         self._storage = storage
         self._may_have_gaps = may_have_gaps
         self._at_once = at_once
-        self._failures = 0
+        self._failures = FailuresInARow()
 
     def of(self, segments: Iterable[CopiedSegment]) -> Iterator[Look]:
         """
@@ -88,9 +85,10 @@ class Looking:
             yield self._counted(*future.result())
 
     def _counted(self, look: Look, error: StorageError | None) -> Look:
-        self._failures = self._failures + 1 if error is not None else 0
-        if error is not None and self._failures >= MAX_FAILURES:
-            raise error
+        if error is None:
+            self._failures.ended()
+        else:
+            self._failures.met(error)
         return look
 
     def _look(self, one: CopiedSegment) -> tuple[Look, StorageError | None]:

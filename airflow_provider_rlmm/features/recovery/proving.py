@@ -28,13 +28,12 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, ProvedBy, RowKind
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.core.segments.pacing import ByteQuota, FailuresInARow, StoragePatience
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.core.storage.segment_files import SegmentFiles
 from airflow_provider_rlmm.features.recovery.log_batches import PART_BYTES
 from airflow_provider_rlmm.features.recovery.rules import by_key_alone
-from airflow_provider_rlmm.features.recovery.segment_reads import Failures
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.segments.proof.proving import SegmentProof
@@ -76,7 +75,7 @@ class Proofs:
         self._may_have_gaps = may_have_gaps
         self._at_once = at_once
         self._on_proved = on_proved
-        self._failures = Failures()
+        self._failures = FailuresInARow()
         self._looked_at = 0
 
     def applied(self, rows: Sequence[CatalogueRow]) -> Iterator[CatalogueRow]:

@@ -193,7 +193,7 @@ def _place_of(listed: ListedSegment, begun: RemoteLogSegmentMetadata, layout: La
         return None
 
 
-def _by_key(listed: ListedSegment, kind: RowKind, why: str) -> CatalogueRow:
+def _by_key(listed: ListedSegment, kind: RowKind, why: str | None) -> CatalogueRow:
     """Return a row with what all readings of the keys agree on, and nothing else."""
     return CatalogueRow(
         kind=kind,
@@ -281,10 +281,9 @@ def _by_log(listed: ListedSegment, said: LoggedSegment) -> CatalogueRow:
 
 def _by_indexes(listed: ListedSegment, said: IndexedSegment, layout: Layout) -> CatalogueRow:
     (reading,) = listed.readings
-    segment, start = reading.segment, reading.start_offset or 0
-    tip = segment.topic_id_partition
+    start = reading.start_offset or 0
     begun = RemoteLogSegmentMetadata(
-        segment, start, said.end_offset, said.max_timestamp_ms, -1, -1, said.segment_size_in_bytes, None,
+        reading.segment, start, said.end_offset, said.max_timestamp_ms, -1, -1, said.segment_size_in_bytes, None,
         RemoteLogSegmentState.COPY_SEGMENT_STARTED, said.segment_leader_epochs, bool(said.txn_idx_empty),
     )  # fmt: skip
     if _place_of(listed, begun, layout) is None:
@@ -293,13 +292,9 @@ def _by_indexes(listed: ListedSegment, said: IndexedSegment, layout: Layout) -> 
     # Where the key has the end offset it was just compared.
     names_end = _place_of(listed, replace(begun, end_offset=said.end_offset + 1), layout) is None
     bounds = {"end_offset": not names_end, "max_timestamp_ms": not said.is_max_timestamp}
-    return CatalogueRow(
-        kind=RowKind.COPIED,
+    return replace(
+        _by_key(listed, RowKind.COPIED, None),
         proved_by=ProvedBy.INDEXES,
-        topic_id=tip.topic_id,
-        topic=tip.topic,
-        partition=tip.partition,
-        segment_id=segment.id,
         start_offset=start,
         end_offset=said.end_offset,
         segment_leader_epochs=said.segment_leader_epochs,
@@ -308,8 +303,5 @@ def _by_indexes(listed: ListedSegment, said: IndexedSegment, layout: Layout) -> 
         txn_idx_empty=said.txn_idx_empty,
         compressed=False,
         encrypted=False,
-        place=reading.place.name,
-        stored_bytes=listed.bytes,
-        keys=listed.keys,
         bounds=tuple(name for name, is_bound in bounds.items() if is_bound),
     )

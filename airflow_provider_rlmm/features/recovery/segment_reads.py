@@ -14,19 +14,15 @@ from typing import Final, Protocol
 from airflow_provider_rlmm.core.base.ahead import done_ahead
 from airflow_provider_rlmm.core.base.errors import (
     StorageAccessError,
-    StorageError,
     StorageRootError,
     StorageUnavailableError,
 )
-from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
+from airflow_provider_rlmm.core.segments.pacing import ByteQuota, FailuresInARow, StoragePatience
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.features.recovery.rules import Found, ListedSegment, OtherObject, Said, Unread
 
 READ_AT_ONCE: Final = 8
 """Segments that are read at once."""
-
-MAX_FAILURES: Final = 10
-"""Segments in a row of which storage hands out nothing before the others are not asked for: each may cost a time-out."""
 
 Fetch = Callable[[str, int, int], bytes]
 """Reads an object: key, first and last byte, both inclusive."""
@@ -51,27 +47,6 @@ class Witness(Protocol):
         :param fetch: reads an object.
         :raises StorageError: if storage does not answer.
         """
-
-
-class Failures:
-    """Counts the segments in a row that storage does not hand out."""
-
-    def __init__(self) -> None:
-        self._in_a_row = 0
-
-    def met(self, error: StorageError) -> None:
-        """
-        Note one that was not handed out.
-
-        :param error: why; raised where there are too many, or the storage root is gone.
-        """
-        self._in_a_row += 1
-        if self._in_a_row >= MAX_FAILURES or isinstance(error, StorageRootError):
-            raise error
-
-    def ended(self) -> None:
-        """Note one that was."""
-        self._in_a_row = 0
 
 
 class SegmentReads:
@@ -101,7 +76,7 @@ class SegmentReads:
         self._pace = pace
         self._patience = patience
         self._at_once = at_once
-        self._failures = Failures()
+        self._failures = FailuresInARow()
 
     def of(self, found: Iterable[Found]) -> Iterator[tuple[Found, Said]]:
         """

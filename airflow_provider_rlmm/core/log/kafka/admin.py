@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.log.copy_lag import LAG_BYTES, LAG_MS, LOCAL_RET
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
     REQUEST_TIMEOUT_S,
+    TOPIC_DENIED,
     UNKNOWN_TOPIC,
     KafkaAdmin,
     admin_api,
@@ -27,6 +28,7 @@ from airflow_provider_rlmm.core.log.kafka.client import (
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.metadata_settings import TopicSettings
 from airflow_provider_rlmm.core.log.protocol import DescribedTopics
+from airflow_provider_rlmm.core.log.tiered_topics import TIERED
 from airflow_provider_rlmm.core.records.topic_answers import NoTopic, TopicAnswer
 
 _INT_SETTINGS = (
@@ -35,9 +37,7 @@ _INT_SETTINGS = (
 )  # fmt: skip
 _TEXT_SETTINGS = ("cleanup.policy", "message.timestamp.type")
 _DISKLESS = "diskless.enable"
-_TIERED = "remote.storage.enable"
-_BOOL_SETTINGS = (_DISKLESS, _TIERED, "remote.log.copy.disable")
-_DENIED = "TOPIC_AUTHORIZATION_FAILED"
+_BOOL_SETTINGS = (_DISKLESS, TIERED, "remote.log.copy.disable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class KafkaClusterTopics:
     def _answer(self, name: str, outcome: Any) -> TopicAnswer:
         if is_error(outcome, UNKNOWN_TOPIC):
             return NoTopic.UNKNOWN
-        if is_error(outcome, _DENIED):
+        if is_error(outcome, TOPIC_DENIED):
             return NoTopic.DENIED
         if is_error(outcome, "TOPIC_EXCEPTION"):
             raise EventLogAccessError(f"topic {name!r} cannot be described: no topic can have this name")
@@ -180,7 +180,7 @@ class KafkaClusterTopics:
     def copy_lags(self, names: Collection[str]) -> Mapping[str, CopyLag]:
         """See :class:`~airflow_provider_rlmm.core.log.protocol.ClusterTopics`."""
         told, denied = self._configurations(names)
-        lags = {name: copy_lag_of(values) for name, values in told.items() if values.get(_TIERED, "false") != "false"}
+        lags = {name: copy_lag_of(values) for name, values in told.items() if values.get(TIERED, "false") != "false"}
         found = {name: lag for name, lag in lags.items() if not lag.copies_at_once}
         # Brokers up to Kafka 4.3 do not know these settings, of whatever topic.
         if denied and self._may_know(LAG_MS):
@@ -193,7 +193,7 @@ class KafkaClusterTopics:
         denied: list[str] = []
         for chunk in chunks(sorted(names)):
             for name, outcome in self._admin.describe_configs(chunk).items():
-                if is_error(outcome, _DENIED):
+                if is_error(outcome, TOPIC_DENIED):
                     denied.append(name)
                 elif not is_error(outcome, UNKNOWN_TOPIC):
                     entries = self._admin.checked(f"describing the configuration of topic {name!r}", outcome)

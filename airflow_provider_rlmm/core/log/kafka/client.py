@@ -33,6 +33,7 @@ REQUEST_TIMEOUT_S = 15.0
 CHUNK = 500
 """Topics per request: far below what a broker refuses, few round trips for a large cluster."""
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PART"
+TOPIC_DENIED = "TOPIC_AUTHORIZATION_FAILED"
 """The cluster's answer that there is no such topic or partition."""
 
 _POLL_S = 0.05

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException
 
 from airflow_provider_rlmm.core.log.kafka.client import (
     REQUEST_TIMEOUT_S,
+    TOPIC_DENIED,
     UNKNOWN_TOPIC,
     KafkaAdmin,
     admin_api,
@@ -20,7 +21,6 @@ from airflow_provider_rlmm.core.log.kafka.client import (
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.tiered_topics import TIERED, TieredLook, TieredTopic, ToldSetting
 
-_DENIED = "TOPIC_AUTHORIZATION_FAILED"
 _GONE = "it was deleted since it was listed, or this login may not see it any more"
 
 
@@ -90,6 +90,6 @@ def _told(entry: Any) -> ToldSetting:
 def _why(outcome: Any, right: str) -> str:
     if is_error(outcome, UNKNOWN_TOPIC):
         return _GONE
-    if is_error(outcome, _DENIED):
+    if is_error(outcome, TOPIC_DENIED):
         return f"{right} is missing on it"
     return f"the brokers answer {outcome.name()}"

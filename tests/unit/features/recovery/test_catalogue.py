@@ -20,10 +20,10 @@ from airflow_provider_rlmm.core.plans.catalogue_rows import ProvedBy, RowKind
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.segments.pacing import MAX_FAILURES
 from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageManager
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
-from airflow_provider_rlmm.features.recovery.segment_reads import MAX_FAILURES
 from tests.contracts.aiven_objects import AivenPacking
 from tests.recovery import (
     Bucket,
