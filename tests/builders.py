@@ -47,6 +47,7 @@ from airflow_provider_rlmm.core.world.current_root import PlaceLedger
 from airflow_provider_rlmm.core.world.effects import DryRunEffects, RealEffects, describe_event
 from airflow_provider_rlmm.core.world.hold import Hold, HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import StopSource, never_stopped
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, EVERYTHING, Only
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
@@ -208,10 +209,10 @@ class Cluster:
         return TopicReplay(self.log, self.topics, self.clock, self.snapshots, folded=folded)
 
     def mark(self, **kwargs: Any) -> MarkReport:
-        only = kwargs.pop("only", None)
+        chosen = kwargs.pop("chosen", EVERYTHING)
         dry_run = kwargs.pop("dry_run", False)
         effects = DryRunMarkerEffects(self.log) if dry_run else RealMarkerEffects(self.publisher)
-        return DeletedPartitionMarker(self.topic(), effects, clock=self.clock, **kwargs).mark(only)
+        return DeletedPartitionMarker(self.topic(), effects, clock=self.clock, **kwargs).mark(chosen)
 
     def mark_and_wait(self) -> None:
         """Mark, and let ``min_absence`` pass."""
@@ -228,6 +229,7 @@ class Cluster:
         dry_run: bool = False,
         publisher: GuardedPublisher | None = None,
         hold: HoldSource = nothing_held,
+        only: Only = ALL_TOPICS,
         should_stop: StopSource = never_stopped,
         **limits: Any,
     ) -> RemoteLogCleaner:
@@ -243,6 +245,7 @@ class Cluster:
             expected_cluster_id=CLUSTER_ID,
             clock=self.clock,
             hold=hold,
+            only=only,
             should_stop=should_stop,
             root=RootExpectation(self.recorded_roots, self.expected_root),
             ledger=self.ledger,

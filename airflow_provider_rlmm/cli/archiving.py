@@ -11,6 +11,7 @@ import click
 
 from airflow_provider_rlmm.cli.catalogues import open_catalogue, with_catalogue
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_limits, with_storage
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.remote_log import TIME
@@ -53,7 +54,7 @@ topic_id_option = click.option(
 )
 
 
-@click.command("archive")
+@command("archive")
 @topic_id_option
 @click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only this one; several times.")
 @archive_option
@@ -131,7 +132,7 @@ def _say_archived(output: Output, name: str, archived: Sequence[ArchivedUserPart
     return ExitCode.DONE
 
 
-@click.command("restore")
+@command("restore")
 @topic_id_option
 @click.option(
     "--into",
@@ -281,7 +282,7 @@ def _show(output: Output, report: RestoreReport, execute: bool) -> None:
     else:
         output.line(f"{report.records:,} records, {size}, can be written into {report.topic}: --execute does it.")
     for said in report.problems:
-        output.line(f"needs a person: {said}", "bold red")
+        output.line(f"needs a person: {said}", red=True)
 
 
 COMMANDS = (archive_command, restore_command)

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from airflow_provider_rlmm.cli.cleanup_words import say_plan, say_planned_topics, say_totals
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.interrupts import was_interrupted
 from airflow_provider_rlmm.cli.options import (
     Invocation,
     archive_option,
+    only_option,
     with_blast_radius,
     with_confirmation,
     with_limits,
@@ -29,43 +32,49 @@ from airflow_provider_rlmm.cli.runs import (
     keep_summary,
     price_of,
     read_acknowledgements,
-    say_cost_of,
-    say_era,
     say_judgement,
+    say_only,
 )
-from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
+from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import RlmmError
-from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.core.world.only import Only
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
     from airflow_provider_rlmm.core.plans.plan import PlanSummary
-    from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
     from airflow_provider_rlmm.features.cleanup.run_report import RunReport
 
 logger = logging.getLogger(__name__)
 
+_MOST_TOPICS = 20
 
-@click.command("plan")
+
+@command("plan")
+@only_option
 @with_limits
 @with_blast_radius
 @with_storage
 def plan_command(
-    invocation: Invocation, limits: CleanerLimits, blast_radius: BlastRadius, max_segments_this_run: int | None
+    invocation: Invocation,
+    limits: CleanerLimits,
+    blast_radius: BlastRadius,
+    max_segments_this_run: int | None,
+    only: tuple[str, ...],
 ) -> int:
     """Check cluster, clock and storage root, and write down every segment that a run would delete now; nothing is changed."""
-    run = begin(invocation, "plan", execute=False)
+    run = begin(invocation, "plan", execute=False, only=Only.of(*only))
     with working() as shown:
         summary = _planned(run, shown, limits, blast_radius, max_segments_this_run, marks=False)
     if invocation.output.as_json:
         invocation.output.document(json.loads(summary.to_json()) | {"plan": run.uri})
-    _say_plan(invocation, summary, run)
+    say_plan(invocation, summary, run)
     stopped = not summary.within_blast_radius or any(r.kind.needs_person for r in summary.refusals)
     return ExitCode.NEEDS_A_PERSON if stopped else ExitCode.DONE
 
 
-@click.command("clean")
+@command("clean")
+@only_option
 @archive_option
 @click.option(
     "--archive-first", is_flag=True, help="Archive what the plan names, and delete only what compares; needs --archive."
@@ -92,17 +101,18 @@ def clean_command(
     acknowledgements: str | None,
     archive_first: bool,
     processes: int | None,
+    only: tuple[str, ...],
 ) -> int:
     """
     Delete what deleted topics left behind: check, mark, plan, clean, report.
 
     The first run that may write marks; what was marked --min-absence-ms ago is deleted. Without --execute nothing is written:
-    the report says what would be. An interrupted run is gone on with by the next one.
+    the report says what would be. The next run goes on with an interrupted one.
     """
     from airflow_provider_rlmm.features.archiving.steps import archive_wanted
     from airflow_provider_rlmm.overview.housekeeping import tidy_up
 
-    run, now_ms = begin(invocation, "clean", execute=execute, confirm=confirm), system_clock()
+    run, now_ms = begin(invocation, "clean", execute=execute, confirm=confirm, only=Only.of(*only)), system_clock()
     began_at_ms, said = now_ms, read_acknowledgements(acknowledgements, now_ms)
     with working() as shown:
         most, settings = max_segments_this_run, run.invocation.configuration().settings
@@ -117,11 +127,14 @@ def clean_command(
     )
     if invocation.output.as_json:
         invocation.output.document(report.document.to_dict() | {"report": path})
-    _say_totals(invocation, report.document, path, limits.min_absence_ms)
+    say_only(invocation, summary)
+    if not execute:
+        say_planned_topics(invocation, summary, run)
+    say_totals(invocation, report.document, path)
     say_judgement(invocation, report.judgement)
     unkept = _keep_summary(run, report, began_at_ms) if execute else ""
     if unkept:
-        invocation.output.line(unkept, "bold red")
+        invocation.output.line(unkept, red=True)
     return ExitCode.NEEDS_A_PERSON if report.judgement.failing or unkept else ExitCode.DONE
 
 
@@ -148,7 +161,7 @@ def _planned(
         for subject, sentence in verified.items():
             logger.info("%s: %s", subject, sentence)
         if marks:
-            mark(session, run.uri, dry_run=not run.execute)
+            mark(session, run.uri, limits=limits, dry_run=not run.execute)
         return plan(
             session,
             run.uri,
@@ -236,50 +249,3 @@ def _keep_summary(run: Run, report: RunReport, began_at_ms: int) -> str:
     # A run with a report has a plan, and a plan has a cluster.
     cluster_id = str(report.document.cluster_id)
     return keep_summary(run, began_at_ms, lambda facts: summary_of_cleanup(run.work_uri, facts, cluster_id, report))
-
-
-def _say_plan(invocation: Invocation, summary: PlanSummary, run: Run) -> None:
-    output, planned, waiting = invocation.output, summary.planned, summary.waiting
-    rows = [
-        {"metadata_partition": number, "segments": count.segments, "bytes": count.bytes}
-        for number, count in sorted(summary.by_metadata_partition.items())
-    ]
-    if not output.as_json:
-        columns = {"metadata_partition": "metadata partition", "segments": "segments", "bytes": "size"}
-        output.rows(rows, columns, "planned")
-    output.line(f"{planned.segments:,} segments, {human_bytes(planned.bytes)} would be deleted now.")
-    output.line(f"{waiting.segments:,} segments, {human_bytes(waiting.bytes)} wait for their time.")
-    say_cost_of(invocation, summary)
-    say_era(output, summary.era)
-    for refusal in summary.refusals:
-        style = "bold red" if refusal.kind.needs_person else ""
-        output.line(f"left: {refusal.what}: {refusal.why}. To do: {refusal.what_to_do}", style)
-    if not summary.within_blast_radius and summary.blast_radius is not None:
-        output.line(
-            f"It is more than one run may delete: {summary.blast_radius.excess(planned, summary.known)}. To do: "
-            f"{summary.blast_radius.remedy(planned, summary.known)}.",
-            "bold red",
-        )
-    output.line(f"The plan is {run.uri}")
-
-
-def _say_totals(invocation: Invocation, report: CleanupReport, path: str, min_absence_ms: int) -> None:
-    output, totals = invocation.output, report.totals
-    if not output.as_json:
-        rows = [{"what": name.replace("_", " "), "count": count} for name, count in totals.items() if count]
-        heading = "would be done" if report.dry_run else "done"
-        if report.stopped:
-            heading = "stopped, nothing was deleted"
-        output.rows(rows, {"what": "", "count": ""}, heading)
-    if (marked := totals.get("partitions_marked")) and totals["waiting_segments"]:
-        wait = duration_in_words(min_absence_ms)
-        output.line(f"{marked:,} user partitions were marked now. A run in {wait} deletes what is theirs.")
-    say_cost_of(invocation, report)
-    say_era(output, report.era)
-    for refusal in report.waiting.refusals:
-        output.line(f"waits: {refusal.what}: {refusal.why}. {refusal.what_to_do}")
-    for refusal in (*report.not_marked, *report.not_planned):
-        output.line(f"left: {refusal.what}: {refusal.why}. To do: {refusal.what_to_do}")
-    if report.dry_run:
-        output.line("Nothing was written or deleted. To do it: --execute --cluster-id " + (report.cluster_id or "ID"))
-    output.line(f"The report is {path}")

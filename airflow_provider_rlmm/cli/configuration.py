@@ -84,7 +84,7 @@ def read_configuration(
     return CommandConfiguration(
         settings,
         _client_properties(others["bootstrap_server"], others["command_config"]) if has_cluster else {},
-        _plain_if_named({**_store_table(stored), **store_options}, environment),
+        _plain_if_named(settings.storage_uri, {**_store_table(stored), **store_options}, environment),
         str(others["work_uri"] or _default_work_folder(environment)).rstrip("/"),
         str(others["command_config"]) if others["command_config"] else None,
     )
@@ -142,8 +142,11 @@ def _store_table(stored: object) -> dict[str, str]:
     return {name: str(v).lower() if isinstance(v, bool) else str(v) for name, v in stored.items()}
 
 
-def _plain_if_named(options: dict[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+def _plain_if_named(storage_uri: str | None, options: dict[str, str], environment: Mapping[str, str]) -> dict[str, str]:
     """Allow a store without TLS to whoever has named one by ``http://``; obstore wants it said once more."""
+    if storage_uri is not None and storage_uri.startswith("file:"):
+        # The environment speaks of another storage than this folder, which takes no options.
+        return options
     named = [options.get("endpoint"), options.get("aws_endpoint"), *map(environment.get, _ENDPOINTS)]
     plain = any(address and address.lower().startswith("http://") for address in named)
     return {"allow_http": "true", **options} if plain else options

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, option_of, with_confirmation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import begin, execute_option, open_session
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
 
 
-@click.command()
+@command()
 @click.argument("log_dir", metavar="LOG_DIR", type=click.Path(path_type=Path))
 @click.argument("topic", metavar="TOPIC")
 @click.argument("partition", type=click.IntRange(0), required=False)

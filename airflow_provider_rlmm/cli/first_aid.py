@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_cluster
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError
@@ -37,7 +38,7 @@ _LATER: Final = (
 )
 
 
-@click.command("first-aid")
+@command("first-aid")
 @click.option(
     "--log-dirs",
     metavar="FILE",

@@ -6,9 +6,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import click
-
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, option_of, with_cluster, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.features.doctor.findings import Diagnosis
 
 
-@click.command()
+@command()
 @with_storage
 def check(invocation: Invocation) -> int:
     """Look at cluster, metadata topic, permissions and storage, and say what is missing; nothing is changed."""
@@ -34,13 +33,11 @@ def check(invocation: Invocation) -> int:
     if invocation.output.as_json:
         invocation.output.document({"good": all(row["good"] for row in rows), "findings": rows})
     for row in rows:
-        invocation.output.line(
-            f"{'ok ' if row['good'] else 'BAD'}  {row['finding']}", "" if row["good"] else "bold red"
-        )
+        invocation.output.line(f"{'ok ' if row['good'] else 'BAD'}  {row['finding']}", red=not row["good"])
     return ExitCode.DONE if all(row["good"] for row in rows) else ExitCode.NEEDS_A_PERSON
 
 
-@click.command()
+@command()
 @option_of(MIN_AGE, in_bounds=True, has_default=True)
 @max_copy_option
 @option_of(LIMIT_PER_KIND, in_bounds=True, has_default=True)
@@ -85,7 +82,7 @@ def _print(invocation: Invocation, diagnosis: Diagnosis) -> None:
     output.line(f"{diagnosis.records:,} records were examined, {diagnosis.segments:,} segments are not finished.")
     output.line(f"The metadata topic is {diagnosis.era}.")
     for finding in diagnosis.findings:
-        output.line(str(finding), "bold red" if finding.severity == "CRITICAL" else "")
+        output.line(str(finding), red=finding.severity == "CRITICAL")
     for kind, count in diagnosis.counts.items():
         explanation = EXPLANATIONS[kind]
         output.line(f"{kind} ({count:,}): {explanation.meaning} What to do: {explanation.what_to_do}")

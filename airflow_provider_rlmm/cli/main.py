@@ -16,6 +16,7 @@ from airflow_provider_rlmm.cli import (
     copying,
     first_aid,
     health,
+    orphaned,
     reading,
     recovering,
     remote_log,
@@ -91,8 +92,8 @@ class _WaitingHandler(logging.Handler):
 
 
 _GROUPS = (
-    reading, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, verifying, first_aid, recovering,
-    copying, spark,
+    reading, orphaned, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, verifying,
+    first_aid, recovering, copying, spark,
 )  # fmt: skip
 for _command in (command for group in _GROUPS for command in group.COMMANDS):
     rlmm.add_command(_command)

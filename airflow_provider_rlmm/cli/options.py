@@ -182,6 +182,13 @@ _LIMITS = (
     option_of(limits.OBJECTS_PER_SECOND, "The most that is deleted in a second"),
     option_of(limits.DELETION_WINDOW, "Time of day for deletion: '22:00-06:00 Europe/Berlin'", metavar="TIMES"),
 )
+only_option = option_of(
+    run_parameters.ONLY,
+    "Only this topic: a name, a pattern with * and ?, or an id; may be given several times. A hold counts all the same",
+    metavar="TOPIC",
+    has_default=True,
+    show_default=False,
+)
 max_copy_option = option_of(limits.MAX_COPY, in_bounds=True, has_default=True)
 _CONFIRM = (
     option_of(

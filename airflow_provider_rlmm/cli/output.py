@@ -5,41 +5,38 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
-from airflow_provider_rlmm.core.plans.prices import money
+from airflow_provider_rlmm.cli.tables import MAX_CELL, lines_of
+from airflow_provider_rlmm.core.base.quoting import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from airflow_provider_rlmm.core.log.topic_state import Progress as ReplayProgress
 
-_WIDE = 10_000
-_MAX_CELL = 2_000
 _MAX_STATUS = 100
-_NAMES = ("offset", "partition", "id", "epochs", "value")
 
 
 class Output:
     """
     Prints what a command has found.
 
+    Where the reader of a pipe has gone, the rest is not printed, and the command goes on: its exit code says what was found.
+
     :param as_json: whether JSON is wanted; tables otherwise.
     """
 
     def __init__(self, *, as_json: bool) -> None:
-        from rich.console import Console  # --help prints without it
-
         self.as_json = as_json
-        terminal = sys.stdout.isatty()
-        # A pipe has no width: what follows it must get each cell whole.
-        self._console = Console(width=None if terminal else _WIDE, highlight=False, markup=False, emoji=False)
 
     def rows(self, rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], title: str = "") -> None:
         """
@@ -53,28 +50,16 @@ class Output:
             for row in rows:
                 self.document(row, indent=None)
             return
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(
-            title=title or None,
-            title_justify="left",
-            box=None,
-            pad_edge=False,
-            header_style="bold",
-            show_header=any(columns.values()),
-        )
-        first = True
-        for row in rows:
-            if first:
-                for field, heading in columns.items():
-                    table.add_column(heading, justify="right" if isinstance(row.get(field), int) else "left")
-                first = False
-            table.add_row(*(Text(_cell(field, row.get(field))) for field in columns))
-        if first:
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        lines = lines_of(rows, columns, width)
+        first = next(lines, None)
+        if first is None:
             self.line(f"{title}: none" if title else "none")
-        else:
-            self._console.print(table, soft_wrap=not sys.stdout.isatty())
+            return
+        if title:
+            self.line(title, bold=True)
+        for line in chain([first], lines):
+            _write(line)
 
     def problem(self, text: str) -> None:
         """
@@ -85,7 +70,7 @@ class Output:
         if self.as_json:
             click.echo(f"rlmm: {text}", err=True)
         else:
-            self.line(text, "bold red")
+            self.line(text, red=True)
 
     def note(self, text: str) -> None:
         """
@@ -105,7 +90,7 @@ class Output:
         :param document: plain JSON types.
         :param indent: spaces for each level, ``None`` for one line.
         """
-        sys.stdout.write(json.dumps(document, indent=indent) + "\n")
+        _write(json.dumps(document, indent=indent))
 
     def command(self, line: str) -> None:
         """
@@ -114,36 +99,30 @@ class Output:
         :param line: of words that a shell takes as they are, with no name in it but those that Kafka allows.
         """
         if not self.as_json:
-            click.echo(line)
+            _write(line)
 
-    def line(self, text: str, style: str = "") -> None:
+    def line(self, text: str, *, red: bool = False, bold: bool = False) -> None:
         """
         Print a sentence for people; nothing where JSON is wanted.
 
         :param text: the sentence; what it repeats from elsewhere is made harmless.
-        :param style: of rich.
+        :param red: whether somebody has to see it.
+        :param bold: whether it is a heading.
         """
         if not self.as_json:
-            from rich.text import Text
+            harmless = printable(text, MAX_CELL)
+            _write(click.style(harmless, fg="red", bold=True) if red else click.style(harmless, bold=bold or None))
 
-            self._console.print(Text(printable(text, _MAX_CELL), style=style), soft_wrap=True)
 
-
-def _cell(field: str, value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_cell(name, amount)}" for name, amount in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(_cell(field, element) for element in value)
-    if not isinstance(value, int) or isinstance(value, bool):
-        return printable(str(value), _MAX_CELL)
-    if field.endswith("bytes"):
-        return human_bytes(value)
-    if field.endswith("micros"):
-        return money(value)
-    # Numbers that name something are not counted.
-    return str(value) if field.endswith(_NAMES) else f"{value:,}"
+def _write(text: str) -> None:
+    """Print a line; styles are left out of what is no terminal."""
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        # The interpreter would complain again when it flushes what is left at its end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 class Working:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that read the metadata topic: topics, segments, events, trail, decode, orphans, snapshot, survey."""
+"""Commands that read the metadata topic: topics, segments, events, trail, decode, snapshot."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from uuid import UUID
 
 import click
 
-from airflow_provider_rlmm.cli.exit_codes import ExitCode
-from airflow_provider_rlmm.cli.options import Invocation, with_cluster, with_limits
+from airflow_provider_rlmm.cli.help import command
+from airflow_provider_rlmm.cli.listing import Listing, with_listing
+from airflow_provider_rlmm.cli.options import Invocation, with_cluster
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.rows import record_row, segment_row
-from airflow_provider_rlmm.cli.runs import PROGRAM, begin, month_column, open_session, price_of, say_price
-from airflow_provider_rlmm.core.base.clock import since, system_clock
+from airflow_provider_rlmm.cli.runs import month_column, open_session, price_of, say_price
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.base.quoting import human_bytes
-from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
-from airflow_provider_rlmm.core.plans.prices import money
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.plans.prices import StoragePrice
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay
-    from airflow_provider_rlmm.features.survey.inventory import Totals
 
-_COUNTED = ("stored", "orphaned", "waiting", "eligible", "deleting", "unseen")
 _EVENT_COLUMNS = {
     "metadata_partition": "part", "offset": "offset", "time": "time", "what": "topic id, partition", "segment_id": "segment",
     "state": "state", "broker_id": "broker", "error": "error",
@@ -47,44 +44,63 @@ _EVENT_COLUMNS = {
 
 
 @contextmanager
-def _session(invocation: Invocation, limits: CleanerLimits | None = None) -> Iterator[CleanerSession]:
-    """Open the cluster for reading."""
-    with working() as shown, open_session(invocation, limits or CleanerLimits(), shown) as session:
+def opened_session(
+    invocation: Invocation, limits: CleanerLimits | None = None, only: Only = ALL_TOPICS
+) -> Iterator[CleanerSession]:
+    """
+    Open the cluster for reading.
+
+    :param invocation: what the command was told.
+    :param limits: by which is judged what may be cleaned; ``None`` for the defaults.
+    :param only: the topics that the command is for.
+    """
+    with working() as shown, open_session(invocation, limits or CleanerLimits(), shown, only=only) as session:
         yield session
 
 
 @contextmanager
-def _topic(invocation: Invocation, limits: CleanerLimits | None = None) -> Iterator[tuple[CleanerSession, TopicReplay]]:
-    """Open the metadata topic and read it whole."""
-    with _session(invocation, limits) as session, session.topic() as topic:
+def opened_topic(
+    invocation: Invocation, limits: CleanerLimits | None = None, only: Only = ALL_TOPICS
+) -> Iterator[tuple[CleanerSession, TopicReplay]]:
+    """Open the metadata topic and read it whole; see :func:`opened_session`."""
+    with opened_session(invocation, limits, only) as session, session.topic() as topic:
         topic.advance()
         yield session, topic
 
 
-@click.command()
+@command()
+@with_listing("topic", "segments", "bytes")
 @with_cluster
-def topics(invocation: Invocation) -> None:
+def topics(invocation: Invocation, listing: Listing) -> None:
     """List the topics that the metadata topic names, and whether the cluster has them."""
     from airflow_provider_rlmm.features.survey.orphans import topics_in_log
 
-    with _topic(invocation) as (_, topic):
+    with opened_topic(invocation) as (_, topic):
         found = topics_in_log(topic)
     price = price_of(invocation)
     columns = {
         "topic": "topic", "topic_id": "topic id", "presence": "in the cluster", "partitions": "partitions",
         "segments": "segments", "bytes": "size", **month_column(price), "states": "states", "unsized": "of unknown size",
     }  # fmt: skip
-    invocation.output.rows((_with_cost(asdict(row), price) for row in found), columns, "topics with remote segments")
+    shown = listing.of(with_cost(asdict(row), price) for row in found)
+    invocation.output.rows(shown, columns, "topics with remote segments")
+    if left_out := listing.left_out(found):
+        invocation.output.note(left_out)
     if found:
         say_price(invocation, price)
 
 
-def _with_cost(row: dict[str, Any], price: StoragePrice | None) -> dict[str, Any]:
-    """Return a row of segments with what they cost in a month, ``None`` where nobody has said a price."""
+def with_cost(row: dict[str, Any], price: StoragePrice | None) -> dict[str, Any]:
+    """
+    Return a row of segments with what they cost in a month.
+
+    :param row: with ``bytes`` and ``segments``.
+    :param price: by which costs are reckoned, ``None`` where nobody has said one.
+    """
     return {**row, "month_micros": None if price is None else price.month(row["bytes"], row["segments"])}
 
 
-@click.command()
+@command()
 @click.option("--topic", metavar="NAME|ID", help="Only those of this topic.")
 @click.option("--partition", type=int, help="Only those of this user partition.")
 @click.option("--state", type=click.Choice([s.name for s in RemoteLogSegmentState]), help="Only those in this state.")
@@ -96,7 +112,7 @@ def segments(
     """List the remote segments that are not finished."""
     from airflow_provider_rlmm.core.runs.holding import require_known_topic
 
-    with _topic(invocation) as (_, replayed):
+    with opened_topic(invocation) as (_, replayed):
         table = replayed.segments
         if topic is not None:
             require_known_topic(replayed, topic)
@@ -116,7 +132,7 @@ def segments(
     invocation.output.rows(rows, columns, "segments")
 
 
-@click.command()
+@command()
 @click.option("--metadata-partition", type=click.IntRange(0), help="Only those of this metadata partition.")
 @click.option("--from-offset", type=click.IntRange(0), help="First offset, inclusive; needs --metadata-partition.")
 @click.option("--to-offset", type=click.IntRange(0), help="Last offset, exclusive; needs --metadata-partition.")
@@ -134,12 +150,12 @@ def events(
     """Print the records of the metadata topic as they lie there, those that cannot be applied included."""
     if metadata_partition is None and (from_offset is not None or to_offset is not None):
         raise click.UsageError("an offset is one of a metadata partition: give --metadata-partition, too")
-    with _session(invocation) as session:
+    with opened_session(invocation) as session:
         ranges = _ranges(session.log, metadata_partition, from_offset, to_offset)
         _print_events(invocation, session, islice(_rows(session.log, ranges, topic), limit), topic)
 
 
-@click.command()
+@command()
 @click.argument("topic", metavar="TOPIC|ID")
 @click.argument("partition", type=int, required=False)
 @click.option("--segment", metavar="ID", help="Only the events of this segment.")
@@ -147,12 +163,12 @@ def events(
 def trail(invocation: Invocation, topic: str, partition: int | None, segment: str | None) -> None:
     """Print what happened to a topic, one of its partitions, or a segment: from its copy to its deletion."""
     wanted = _kafka_id("--segment", segment) if segment else None
-    with _session(invocation) as session:
+    with opened_session(invocation) as session:
         rows = _rows(session.log, _ranges(session.log, None, None, None), topic, partition, wanted)
         _print_events(invocation, session, rows, topic)
 
 
-@click.command()
+@command()
 @click.argument("value", metavar="VALUE|@FILE|-")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def decode(value: str, as_json: bool) -> None:
@@ -177,50 +193,11 @@ def decode(value: str, as_json: bool) -> None:
         )
 
 
-@click.command()
-@with_limits
-@with_cluster
-def orphans(invocation: Invocation, limits: CleanerLimits) -> int:
-    """
-    List the user partitions of deleted topics that still have remote segments, and what stands against their cleaning.
-
-    Those of which nobody can tell whether they are that are listed as UNSEEN, and end the command with exit code 4. Whether
-    their objects are still there only the storage knows: see 'rlmm plan' and 'rlmm scrub'.
-    """
-    from airflow_provider_rlmm.features.survey.inventory import SurveyedState
-    from airflow_provider_rlmm.features.survey.orphans import orphaned_partitions
-
-    with _topic(invocation, limits) as (session, topic):
-        found = orphaned_partitions(topic, limits, session.clock(), session.hold())
-    price = price_of(invocation)
-    columns = {
-        "topic": "topic", "topic_id": "topic id", "partition": "partition", "segments": "segments", "bytes": "size",
-        **month_column(price), "deletion": "deletion", "status": "status", "why": "why",
-    }  # fmt: skip
-    rows = found.partitions
-    # "None" is said only where all was seen.
-    unsized = found.totals.unsized or Unsized()
-    if rows or not (found.totals.why_not_all_seen or unsized.orphaned or unsized.unseen):
-        invocation.output.rows((_with_cost(asdict(row), price) for row in rows), columns, "orphaned user partitions")
-    gone = [row for row in rows if row.status != SurveyedState.UNSEEN.value]
-    if gone:
-        total = Count.sum(Count(o.segments, o.bytes) for o in gone)
-        invocation.output.line(f"{_words(total, price)} in {len(gone):,} user partitions")
-    if rows:
-        say_price(invocation, price)
-    return _all_seen(invocation, found.totals)
-
-
-def _words(count: Count, price: StoragePrice | None) -> str:
-    cost = "" if price is None else f", {money(price.month(count.bytes, count.segments))} a month"
-    return f"{count.segments:,} segments, {human_bytes(count.bytes)}{cost}"
-
-
-@click.command()
+@command()
 @with_cluster
 def snapshot(invocation: Invocation) -> None:
     """Read the metadata topic and leave a snapshot in the work folder: the next command reads only what is new."""
-    with _topic(invocation) as (session, topic):
+    with opened_topic(invocation) as (session, topic):
         ends = {number: topic.end(number) for number in range(topic.log.partition_count)}
         counts = {
             "segments": topic.segments.num_rows,
@@ -239,57 +216,7 @@ def snapshot(invocation: Invocation) -> None:
         )
 
 
-@click.command()
-@with_limits
-@with_cluster
-def survey(invocation: Invocation, limits: CleanerLimits) -> int:
-    """Judge every topic with remote segments, and leave the inventory that Airflow's pages show in the work folder."""
-    from airflow_provider_rlmm.core.base.work_folder import cluster_folder
-    from airflow_provider_rlmm.features.survey.steps import survey as leave_inventory
-    from airflow_provider_rlmm.overview.reclaimed import reclaimed_this_month
-    from airflow_provider_rlmm.overview.runs import SEARCHED_RUNS, runs
-
-    run, price = begin(invocation, "survey", execute=False), price_of(invocation)
-    with _session(invocation, limits) as session:
-        inventory = leave_inventory(session, run.uri, run.name, PROGRAM, limits=limits, price=price)
-        where = f"{session.cluster_uri}/{inventory.generation}"
-    totals = inventory.totals
-    counts: dict[str, Count] = {what: getattr(totals, what) for what in _COUNTED}
-    if invocation.output.as_json:
-        months = {w: None if price is None else price.month(c.bytes, c.segments) for w, c in counts.items()}
-        invocation.output.document({"inventory": where, **asdict(totals), "month_micros": months})
-        return _all_seen(invocation, totals)
-    for what, count in counts.items():
-        invocation.output.line(f"{what}: {_words(count, price)}")
-    past = runs(run.work_uri, cluster_folder(inventory.cluster_id), rows=SEARCHED_RUNS).rows[::-1]
-    month = reclaimed_this_month(past, system_clock())
-    cost = "" if price is None else f", {money(price.month(month.bytes, month.objects))} a month"
-    invocation.output.line(f"reclaimed this month: {human_bytes(month.bytes)}{cost}, {month.in_words}")
-    say_price(invocation, price)
-    invocation.output.line(f"{totals.orphaned_topics:,} of {totals.topics:,} topics are gone. The inventory is {where}")
-    return _all_seen(invocation, totals)
-
-
-COMMANDS = (topics, segments, events, trail, decode, orphans, snapshot, survey)
-
-
-def _all_seen(invocation: Invocation, totals: Totals) -> int:
-    """Say what could not be seen or summed up, to whoever reads a pipe too; return the exit code."""
-    from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE, UNSIZED_ADVICE
-
-    unsized = totals.unsized or Unsized()
-    found = (
-        (totals.why_not_all_seen, UNSEEN_ADVICE, True),
-        # Of a living topic its brokers take care.
-        (totals.why_not_all_sized, UNSIZED_ADVICE, unsized.orphaned + unsized.unseen > 0),
-    )
-    code = ExitCode.DONE
-    for why, advice, needs_person in found:
-        if not why:
-            continue
-        invocation.output.problem(f"{'needs a person: ' if needs_person else ''}{why}. {advice}")
-        code = ExitCode.NEEDS_A_PERSON if needs_person else code
-    return code
+COMMANDS = (topics, segments, events, trail, decode, snapshot)
 
 
 def _ranges(

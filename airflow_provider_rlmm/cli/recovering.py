@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, option_of, with_storage_only
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.core.base.clock import since
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.plans.catalogue_document import Catalogue, EarlierSource
 
 
-@click.command()
+@command()
 @click.option("--output", required=True, metavar="FOLDER", help="Folder for the catalogue, empty, or its URI.")
 @click.option("--topic", "topics", metavar="NAME|ID", multiple=True, help="Only this topic; several times.")
 @option_of(

@@ -15,6 +15,7 @@ import click
 
 from airflow_provider_rlmm.cli.catalogues import open_catalogue, with_catalogue
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import begin_without_cluster, open_session
@@ -141,7 +142,7 @@ def with_range(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("topic", metavar="TOPIC|ID")(decorated)
 
 
-@click.command()
+@command()
 @with_range
 @click.option("--output", metavar="FOLDER", help="Write Parquet there, a file per partition, instead of printing.")
 @click.option("--limit", type=click.IntRange(1), help="Print no more than these.  [default: 100 in a table]")
@@ -199,7 +200,7 @@ def read(
     return _ended(invocation, log, {one.partition: one.range for one in done}, all_of_it=partition is None)
 
 
-@click.command("find-offset")
+@command("find-offset")
 @click.argument("topic", metavar="TOPIC|ID")
 @click.argument("time", type=TIME)
 @click.option("--partition", type=click.IntRange(0), help="Only this user partition.")

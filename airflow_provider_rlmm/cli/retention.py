@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import PROGRAM, open_session
@@ -28,7 +29,7 @@ _REASONS_SHOWN = 3
 """Reasons of a topic for which nothing is told of some user partitions; the command tells all of them where it is named."""
 
 
-@click.command()
+@command()
 @click.argument("topic", required=False)
 @click.argument("partition", type=click.IntRange(0), required=False)
 @click.option("--segments", "by_segment", is_flag=True, help="Print each segment that goes, instead of counts.")

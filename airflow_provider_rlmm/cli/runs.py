@@ -27,6 +27,7 @@ from airflow_provider_rlmm.core.plans.prices import no_price
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.core.runs import attention
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class Run:
     :param work_uri: folder of all runs.
     :param execute: whether it may write and delete.
     :param confirm: what the user has confirmed about the metadata topic.
+    :param only: topics that it is for.
     """
 
     invocation: Invocation
@@ -74,6 +76,7 @@ class Run:
     work_uri: str
     execute: bool
     confirm: Confirmation | None = None
+    only: Only = ALL_TOPICS
 
     @property
     def uri(self) -> str:
@@ -106,6 +109,7 @@ class Run:
             execute=self.execute,
             must_know_floors=must_know_floors,
             confirm=self.confirm,
+            only=self.only,
         )
 
 
@@ -127,6 +131,7 @@ def open_session(
     copy: bool = False,
     must_know_floors: bool = False,
     confirm: Confirmation | None = None,
+    only: Only = ALL_TOPICS,
 ) -> AbstractContextManager[CleanerSession]:
     """
     Open cluster and storage.
@@ -138,6 +143,7 @@ def open_session(
     :param copy: whether it may copy segments of living topics.
     :param must_know_floors: whether it ends where what earlier runs have read of the metadata topic is not known.
     :param confirm: what the user has confirmed about the metadata topic.
+    :param only: topics that the command is for.
     """
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
     from airflow_provider_rlmm.core.log.topic_state import ignore_progress
@@ -153,12 +159,20 @@ def open_session(
         dry_run=not execute,
         must_know_floors=must_know_floors,
         hold=hold,
+        only=only,
         confirmation=replace(confirm or Confirmation(), by=_user()),
         on_progress=shown.on_read if shown else ignore_progress,
     )
 
 
-def begin(invocation: Invocation, what: str, *, execute: bool, confirm: Confirmation | None = None) -> Run:
+def begin(
+    invocation: Invocation,
+    what: str,
+    *,
+    execute: bool,
+    confirm: Confirmation | None = None,
+    only: Only = ALL_TOPICS,
+) -> Run:
     """
     Name a run, and have its cluster named by whoever lets it write.
 
@@ -166,12 +180,13 @@ def begin(invocation: Invocation, what: str, *, execute: bool, confirm: Confirma
     :param what: the command, part of the name.
     :param execute: whether it may write and delete.
     :param confirm: what the user has confirmed about the metadata topic.
+    :param only: topics that it is for.
     :raises ConfigurationError: if something is not understood.
     """
     if execute and not invocation.options.get("expected_cluster_id"):
         invocation = _with_typed_cluster(invocation)
     configuration = invocation.configuration(allow_writes=execute)
-    return Run(invocation, _name_of(what), configuration.work_uri, execute, confirm)
+    return Run(invocation, _name_of(what), configuration.work_uri, execute, confirm, only)
 
 
 def begin_without_cluster(invocation: Invocation, what: str) -> Run:
@@ -189,7 +204,14 @@ def _name_of(what: str) -> str:
     return f"{what}.{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.{os.getpid()}"
 
 
-def begin_to_ask(invocation: Invocation, what: str, *, execute: bool, confirm: Confirmation | None = None) -> Run:
+def begin_to_ask(
+    invocation: Invocation,
+    what: str,
+    *,
+    execute: bool,
+    confirm: Confirmation | None = None,
+    only: Only = ALL_TOPICS,
+) -> Run:
     """
     Name a run that looks before it asks for the id of its cluster: :func:`confirmed` asks.
 
@@ -197,12 +219,13 @@ def begin_to_ask(invocation: Invocation, what: str, *, execute: bool, confirm: C
     :param what: the command, part of the name.
     :param execute: whether it may write and delete in the end.
     :param confirm: what the user has confirmed about the metadata topic.
+    :param only: topics that it is for.
     :raises ConfigurationError: if something is not understood.
     """
     named = bool(invocation.options.get("expected_cluster_id"))
     if execute and not named:
         _require_terminal()
-    return begin(invocation, what, execute=execute and named, confirm=confirm)
+    return begin(invocation, what, execute=execute and named, confirm=confirm, only=only)
 
 
 def confirmed(run: Run, what: str) -> Run:
@@ -277,7 +300,7 @@ def say_era(output: Output, era: ToldEra | None) -> None:
     :param era: as a document tells it, ``None`` where it does not.
     """
     if era is not None:
-        output.line(f"The metadata topic is {era}.", "" if era.is_plain else "bold red")
+        output.line(f"The metadata topic is {era}.", red=not era.is_plain)
 
 
 def price_of(invocation: Invocation) -> StoragePrice | None:
@@ -329,6 +352,17 @@ def say_cost_of(invocation: Invocation, deletion: DeletionPlan | CleanupReport) 
     say_price(invocation, deletion.price)
 
 
+def say_only(invocation: Invocation, plan: DeletionPlan) -> None:
+    """
+    Print which topics a run is for, where these are not all.
+
+    :param invocation: whose output it is.
+    :param plan: of the run.
+    """
+    if plan.only:
+        invocation.output.line(plan.only_in_words)
+
+
 def say_judgement(invocation: Invocation, judgement: attention.Judgement) -> None:
     """
     Print what needs a person, and what has been acknowledged.
@@ -340,7 +374,7 @@ def say_judgement(invocation: Invocation, judgement: attention.Judgement) -> Non
         invocation.output.line(f"acknowledged: {seen.attention}")
     for judged in judgement.failing:
         invocation.output.line(
-            f"needs a person: {judged.attention}. What to do: {judged.attention.what_to_do}", "bold red"
+            f"needs a person: {judged.attention}. What to do: {judged.attention.what_to_do}", red=True
         )
 
 

@@ -7,12 +7,12 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import (
     Invocation,
     max_copy_option,
+    only_option,
     option_of,
     override_option,
     with_blast_radius,
@@ -33,6 +33,7 @@ from airflow_provider_rlmm.cli.runs import (
     say_cost_of,
     say_era,
     say_judgement,
+    say_only,
 )
 from airflow_provider_rlmm.core.base.clock import DAY_MS, system_clock
 from airflow_provider_rlmm.core.base.documents import plain_of
@@ -41,6 +42,7 @@ from airflow_provider_rlmm.core.plans import limits as declared
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, ScrubLimits
 from airflow_provider_rlmm.core.plans.prices import money
 from airflow_provider_rlmm.core.runs import connection_fields as connection
+from airflow_provider_rlmm.core.world.only import Only
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.overview.run_summary import RunSummary
 
 
-@click.command()
+@command()
 @option_of(
     declared.MIN_UNREFERENCED,
     "How far apart two scrubs must be that find an object without a record",
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
 @max_copy_option
 @override_option
 @option_of(connection.SOLE_OWNER, "Nobody else keeps objects of this layout in this storage")
+@only_option
 @with_blast_radius
 @execute_option
 @with_confirmation
@@ -82,6 +85,7 @@ def scrub(
     execute: bool,
     confirm: Confirmation,
     acknowledgements: str | None,
+    only: tuple[str, ...],
 ) -> int:
     """
     Compare storage and metadata topic, both ways: what one of them forgot.
@@ -97,7 +101,7 @@ def scrub(
         min_unreferenced_ms=min_unreferenced_ms, min_absence_ms=min_absence_ms, overrides=frozenset(overrides)
     )
     began_at_ms = system_clock()
-    run = begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm)
+    run = begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm, only=Only.of(*only))
     with working() as shown, run.session(limits.of_the_cleaner, shown) as session:
         summary = steps.scrub(
             session,
@@ -175,7 +179,8 @@ def would_go(plan: ScrubPlan) -> str:
         for kind, amount in sorted(plan.classes.items())
     )
     objects, size, segments = plan.file.rows, human_bytes(plan.planned.bytes), plan.planned.segments
-    return f"This run deletes {objects:,} objects, {size}, of {segments:,} segments:{classes}\n"
+    only = f"\n{plan.only_in_words}" if plan.only else ""
+    return f"This run deletes {objects:,} objects, {size}, of {segments:,} segments:{classes}{only}\n"
 
 
 def _say(invocation: Invocation, summary: ScrubSummary, plan: ScrubPlan, document: dict[str, Any], run: Run) -> None:
@@ -202,6 +207,7 @@ def _say(invocation: Invocation, summary: ScrubSummary, plan: ScrubPlan, documen
                 f"Nothing lies below the key prefix {in_quotes(forgotten.prefix)}, which finished segments name and the "
                 "connection does not."
             )
+    say_only(invocation, plan)
     planned = document["planned"]
     output.line(f"{planned['objects']:,} objects, {human_bytes(planned['bytes'])} may go now.")
     say_cost_of(invocation, plan)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_cluster
 from airflow_provider_rlmm.cli.output import Output, working
 
 JOB = "segment_retention.py"
 
 
-@click.command()
+@command()
 @click.option(
     "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there instead of printing it."
 )
@@ -46,7 +47,7 @@ def cluster_state(invocation: Invocation, output: Path | None) -> None:
         )
 
 
-@click.command()
+@command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def spark_files(folder: Path, as_json: bool) -> None:

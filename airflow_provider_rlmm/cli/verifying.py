@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import begin
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _SHOWN_FINDINGS = 20
 
 
-@click.command()
+@command()
 @click.option("--topic", "topics", metavar="NAME|ID", multiple=True, help="Only this topic; several times.")
 @click.option(
     "--share",

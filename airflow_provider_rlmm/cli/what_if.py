@@ -10,6 +10,7 @@ import click
 
 from airflow_provider_rlmm.cli.configuration import read_prices
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import HOW_TO_SET_PRICES
 from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _MAX_LISTING_BYTES = 256 * 2**20
 
 
-@click.command("what-if")
+@command("what-if")
 @click.argument("data_set")
 @click.argument("settings", nargs=-1, required=True, metavar="[TOPICS:]retention.ms=N[,retention.bytes=N]...")
 @click.option(

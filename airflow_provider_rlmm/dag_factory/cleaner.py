@@ -88,6 +88,7 @@ def _tasks(conn_id: str) -> None:
         limits=LIMITS,
         blast_radius=params.RADIUS,
         hold="{{ params.hold }}",
+        only="{{ params.only }}",
         max_segments_this_run="{{ params.max_segments_this_run }}",
         dry_run_only="{{ params.dry_run }}",
         source_plan="{{ params.source_plan }}",
@@ -104,6 +105,7 @@ def _tasks(conn_id: str) -> None:
         source_plan=AS_CHECKED,
         limits=LIMITS,
         hold="{{ params.hold }}",
+        only="{{ params.only }}",
         dry_run_only=AS_CHECKED,
         execution_timeout=timedelta(hours=6),
     )
@@ -114,6 +116,7 @@ def _tasks(conn_id: str) -> None:
         limits=LIMITS,
         blast_radius=params.RADIUS,
         hold="{{ params.hold }}",
+        only="{{ params.only }}",
         max_segments_this_run="{{ params.max_segments_this_run }}",
         dry_run_only=AS_CHECKED,
         execution_timeout=timedelta(hours=6),

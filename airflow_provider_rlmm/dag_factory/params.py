@@ -124,6 +124,7 @@ def of_deletion(batch: str | None = None) -> dict[str, Param]:
         **of(limits.BATCH_SEGMENTS, PACE, batch),
         **of(limits.OBJECTS_PER_SECOND, PACE),
         **of(limits.DELETION_WINDOW, PACE, window),
+        **of(run_parameters.ONLY, WHAT),
         **of(run_parameters.HOLD, WHAT),
         **of(limits.NAMED_OVERRIDES, PROTECTIONS),
     }

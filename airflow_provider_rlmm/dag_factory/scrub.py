@@ -88,6 +88,7 @@ def _tasks() -> None:
         limits=LIMITS,
         blast_radius=params.RADIUS,
         hold="{{ params.hold }}",
+        only="{{ params.only }}",
         max_segments_this_run="{{ params.max_segments_this_run }}",
         dry_run_only="{{ params.dry_run }}",
         execution_timeout=timedelta(hours=6),

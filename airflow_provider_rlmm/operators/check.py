@@ -13,6 +13,7 @@ from airflow.sdk import Context
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_SEGMENTS_THIS_RUN
 from airflow_provider_rlmm.core.runs import run_parameters
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
@@ -29,6 +30,7 @@ class _CheckArguments:
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
+    only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
     max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
     dry_run_only: bool = given.read_by(given.flag, False)
     source_plan: str | None = given.declared_as(run_parameters.SOURCE_PLAN)
@@ -47,6 +49,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`.
     :param blast_radius: fields of :class:`~airflow_provider_rlmm.core.plans.guards.BlastRadius`.
     :param hold: topics that are not to be touched: names, patterns, ids.
+    :param only: topics that the run is for; ``["*"]`` is all of them.
     :param max_segments_this_run: the most segments that this run may take.
     :param dry_run_only: whether nothing will be written.
     :param source_plan: name or URI of the plan that the run takes its work from, ``None`` or empty for none.
@@ -72,7 +75,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
     """
 
     template_fields: Sequence[str] = (
-        "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
+        "rlmm_conn_id", "limits", "blast_radius", "hold", "only", "max_segments_this_run", "dry_run_only",
         "source_plan", "archive_first", "confirm_lost_records",
         "confirm_metadata_topic_id",
     )  # fmt: skip
@@ -87,6 +90,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
         limits: Mapping[str, Any] | None = None,
         blast_radius: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
+        only: Sequence[str] = ALL_TOPICS.entries,
         max_segments_this_run: int | str | None = None,
         dry_run_only: bool | str = False,
         source_plan: str | None = None,
@@ -101,6 +105,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
         self.limits = limits
         self.blast_radius = blast_radius
         self.hold = hold
+        self.only = only
         self.max_segments_this_run = max_segments_this_run
         self.dry_run_only = dry_run_only
         self.source_plan = source_plan
@@ -130,6 +135,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
             limits,
             dry_run=dry_run,
             hold=read.hold,
+            only=Only(read.only),
             confirm=read.confirm_lost_records,
             confirm_topic_id=read.confirm_metadata_topic_id,
         ) as session:

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_SEGMENTS_THIS_RUN
 from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_document
 from airflow_provider_rlmm.core.runs import run_parameters
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.features.cleanup import run_report as documents
 from airflow_provider_rlmm.features.cleanup.reports import Totals, named
 from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
@@ -53,6 +54,7 @@ class _MarkArguments:
     source_plan: str | None = given.declared_as(run_parameters.SOURCE_PLAN)
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
+    only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
     dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
     confirm_lost_records: tuple[str, ...] = given.declared_as(run_parameters.CONFIRM_LOST_RECORDS)
     confirm_metadata_topic_id: UUID | None = given.declared_as(run_parameters.CONFIRM_METADATA_TOPIC_ID)
@@ -67,6 +69,8 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
         only its orphaned partitions are marked. ``None`` or empty: all are looked for.
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`; its overrides count here.
     :param hold: topics that are not to be marked: names, patterns, ids; those of the connection count besides.
+    :param only: topics that the run is for: names, patterns, ids; ``["*"]`` is all of them. Nothing else stands for all: an
+        empty list is refused, as it may come from a template without a value.
     :param dry_run_only: say what would be written, write nothing; ``"as checked"``, here and for ``source_plan``: what the
         task ``check`` of the run has decided.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
@@ -80,7 +84,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
     """
 
     template_fields: Sequence[str] = (
-        "rlmm_conn_id", "source_plan", "limits", "hold", "dry_run_only", "confirm_lost_records",
+        "rlmm_conn_id", "source_plan", "limits", "hold", "only", "dry_run_only", "confirm_lost_records",
         "confirm_metadata_topic_id",
     )  # fmt: skip
     arguments = _MarkArguments
@@ -94,6 +98,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
         source_plan: str | None = None,
         limits: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
+        only: Sequence[str] = ALL_TOPICS.entries,
         dry_run_only: bool | str = False,
         confirm_lost_records: Sequence[str] | None = None,
         confirm_metadata_topic_id: str | None = None,
@@ -104,6 +109,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
         self.source_plan = source_plan
         self.limits = limits
         self.hold = hold
+        self.only = only
         self.dry_run_only = dry_run_only
         self.confirm_lost_records = confirm_lost_records
         self.confirm_metadata_topic_id = confirm_metadata_topic_id
@@ -122,11 +128,12 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
             read.limits,
             dry_run=dry_run,
             hold=read.hold,
+            only=Only(read.only),
             confirm=read.confirm_lost_records,
             confirm_topic_id=read.confirm_metadata_topic_id,
         )
         with opened as session:
-            report = mark(session, uri, source_plan=source_plan, dry_run=dry_run)
+            report = mark(session, uri, limits=read.limits, source_plan=source_plan, dry_run=dry_run)
         return self.told(
             {
                 "would_mark" if dry_run else "marked": len(report.marked),
@@ -145,6 +152,7 @@ class _PlanArguments:
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
+    only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
     max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
     dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
     expires_in_ms: int = given.read_by(given.expiry, DAY_MS, templated=False)
@@ -159,6 +167,9 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`.
     :param blast_radius: fields of :class:`~airflow_provider_rlmm.core.plans.guards.BlastRadius`.
     :param hold: topics that are not to be touched: names, patterns, ids; those of the connection count besides.
+    :param only: topics that the plan is for, as
+        :class:`MarkDeletedPartitionsOperator` takes them; whoever applies the plan deletes of no other. Limits and shares are
+        those of the whole cluster all the same.
     :param max_segments_this_run: plan no more segments than these, ``None`` for all: a canary.
     :param dry_run_only: as the tasks after this one are told; a plan changes nothing. ``"as checked"``, here and for
         ``source_plan``: what the task ``check`` of the run has decided.
@@ -168,7 +179,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
     """
 
     template_fields: Sequence[str] = (
-        "rlmm_conn_id", "source_plan", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
+        "rlmm_conn_id", "source_plan", "limits", "blast_radius", "hold", "only", "max_segments_this_run", "dry_run_only",
     )  # fmt: skip
     arguments = _PlanArguments
     operator_extra_links = (PlanLink(),)
@@ -183,6 +194,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
         limits: Mapping[str, Any] | None = None,
         blast_radius: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
+        only: Sequence[str] = ALL_TOPICS.entries,
         max_segments_this_run: int | str | None = None,
         dry_run_only: bool | str = False,
         expires_in_ms: int = DAY_MS,
@@ -194,6 +206,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
         self.limits = limits
         self.blast_radius = blast_radius
         self.hold = hold
+        self.only = only
         self.max_segments_this_run = max_segments_this_run
         self.dry_run_only = dry_run_only
         self.expires_in_ms = expires_in_ms
@@ -205,7 +218,9 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
         read = self.read_arguments()
         mode = mode_of(context, read.rlmm_conn_id, read.dry_run_only, read.source_plan)
         source_plan, name = given.plan_folder(mode.source_plan), given.artifact_name(context)
-        opened = session_of(context, read.rlmm_conn_id, read.limits, dry_run=mode.dry_run, hold=read.hold)
+        opened = session_of(
+            context, read.rlmm_conn_id, read.limits, dry_run=mode.dry_run, hold=read.hold, only=Only(read.only)
+        )
         with opened as session:
             summary = plan(
                 session,

@@ -17,6 +17,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, 
 from airflow_provider_rlmm.core.plans.limits import MAX_COPY, MAX_SEGMENTS_THIS_RUN, NAMED_OVERRIDES
 from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.core.runs.attention import Attention, Judgement, RunProblem
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
@@ -142,6 +143,7 @@ class _PlanArguments:
     limits: ScrubLimits = given.read_by(given.scrub_limits, ScrubLimits())
     blast_radius: BlastRadius = given.read_by(given.blast_radius, BlastRadius())
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
+    only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
     max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
     dry_run_only: bool = given.read_by(given.flag, False)
     expires_in_ms: int = given.read_by(given.expiry, DAY_MS, templated=False)
@@ -156,6 +158,8 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.ScrubLimits`.
     :param blast_radius: fields of :class:`~airflow_provider_rlmm.core.plans.guards.BlastRadius`.
     :param hold: topics that are not to be touched: names, patterns, ids; those of the connection count besides.
+    :param only: topics whose objects are planned: names, patterns, ids; ``["*"]`` is all of them. What is looked at before
+        anything is refused, limits and shares are those of the whole cluster all the same.
     :param max_segments_this_run: plan the objects of no more segments than these, ``None`` for all: a canary.
     :param dry_run_only: as the task after this one is told; a plan changes nothing.
     :param expires_in_ms: for how long the plan may be applied, ms; at most 30 days.
@@ -166,7 +170,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
     """
 
     template_fields: Sequence[str] = (
-        "rlmm_conn_id", "limits", "blast_radius", "hold", "max_segments_this_run", "dry_run_only",
+        "rlmm_conn_id", "limits", "blast_radius", "hold", "only", "max_segments_this_run", "dry_run_only",
     )  # fmt: skip
     arguments = _PlanArguments
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
@@ -179,6 +183,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
         limits: Mapping[str, Any] | None = None,
         blast_radius: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
+        only: Sequence[str] = ALL_TOPICS.entries,
         max_segments_this_run: int | str | None = None,
         dry_run_only: bool | str = False,
         expires_in_ms: int = DAY_MS,
@@ -189,6 +194,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
         self.limits = limits
         self.blast_radius = blast_radius
         self.hold = hold
+        self.only = only
         self.max_segments_this_run = max_segments_this_run
         self.dry_run_only = dry_run_only
         self.expires_in_ms = expires_in_ms
@@ -199,7 +205,10 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
 
         read, name = self.read_arguments(), given.artifact_name(context)
         limits, dry_run = read.limits, read.dry_run_only
-        opened = session_of(context, read.rlmm_conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=read.hold)
+        narrowed = Only(read.only)
+        opened = session_of(
+            context, read.rlmm_conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=read.hold, only=narrowed
+        )
         with opened as session:
             made = plan(
                 session,

@@ -13,6 +13,7 @@ from airflow.sdk import Context
 from airflow_provider_rlmm.core.log.floored_log import Confirmation
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.cleaner_session import cleaner_session
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators.arguments import artifact_name
@@ -54,6 +55,7 @@ def session_of(
     dry_run: bool,
     must_know_floors: bool = False,
     hold: Iterable[str] = (),
+    only: Only = ALL_TOPICS,
     confirm: tuple[str, ...] = (),
     confirm_topic_id: UUID | None = None,
 ) -> AbstractContextManager[CleanerSession]:
@@ -66,6 +68,7 @@ def session_of(
     :param dry_run: whether nothing will be written or deleted.
     :param must_know_floors: whether it ends where what earlier runs have read of the metadata topic is not known.
     :param hold: topics that this run must not touch, besides those that the connection names.
+    :param only: topics that the run is for.
     :param confirm: names of lost records that a person has confirmed.
     :param confirm_topic_id: id of a metadata topic that was made anew, as a person has confirmed it.
     """
@@ -76,6 +79,7 @@ def session_of(
         dry_run=dry_run,
         must_know_floors=must_know_floors,
         hold=hold,
+        only=only,
         began=getattr(context["dag_run"], "start_date", None),
         confirmation=Confirmation(confirm, run_identity(context).triggered_by, confirm_topic_id),
     )

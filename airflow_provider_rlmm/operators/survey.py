@@ -15,6 +15,7 @@ from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import read_document
 from airflow_provider_rlmm.core.runs import run_parameters
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE, UNSIZED_ADVICE
 from airflow_provider_rlmm.observability.stats import send_survey_metrics
 from airflow_provider_rlmm.operators import arguments as given
@@ -31,6 +32,7 @@ class _SurveyArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
+    only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
     dry_run_only: bool = given.read_by(given.flag, False)
 
 
@@ -47,6 +49,8 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`: by these it is judged what
         waits.
     :param hold: topics that are not to be touched, besides those of the connection.
+    :param only: topics that are surveyed: names, patterns, ids; unless that is ``["*"]``, all of them, the inventory stays in
+        the folder of the run, and pages do not show it.
     :param dry_run_only: as the tasks before it were told: a time that nobody proves is good enough for a dry run.
     :return: ``topics``, ``orphaned_topics``, ``unseen_topics``, segments and bytes that are ``stored``, ``orphaned``,
         ``waiting``, ``eligible``, being deleted (``deleting``) and ``unseen``, of which nobody can tell whether they are
@@ -54,7 +58,7 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
     :raises RlmmError: if the cluster cannot be read.
     """
 
-    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "dry_run_only")
+    template_fields: Sequence[str] = ("rlmm_conn_id", "limits", "hold", "only", "dry_run_only")
     arguments = _SurveyArguments
     ui_color = "#d9d2e9"
 
@@ -64,6 +68,7 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
         rlmm_conn_id: str = "rlmm_default",
         limits: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
+        only: Sequence[str] = ALL_TOPICS.entries,
         dry_run_only: bool | str = False,
         **kwargs: Any,
     ) -> None:
@@ -71,20 +76,23 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
         self.rlmm_conn_id = rlmm_conn_id
         self.limits = limits
         self.hold = hold
+        self.only = only
         self.dry_run_only = dry_run_only
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_rlmm.features.survey.steps import survey
+        from airflow_provider_rlmm.features.survey.steps import survey, survey_folder
 
         read, name = self.read_arguments(), given.artifact_name(context)
         self._skip_what_was_refused(artifact_uri(name))
-        opened = session_of(context, read.rlmm_conn_id, read.limits, dry_run=read.dry_run_only, hold=read.hold)
+        opened = session_of(
+            context, read.rlmm_conn_id, read.limits, dry_run=read.dry_run_only, hold=read.hold, only=Only(read.only)
+        )
         with opened as session:
             inventory = survey(
                 session, artifact_uri(name), name, read.rlmm_conn_id, limits=read.limits, price=price_of(session)
             )
-            uri = f"{session.cluster_uri}/{inventory.generation}"
+            uri = f"{survey_folder(session, artifact_uri(name))}/{inventory.generation}"
         send_survey_metrics(inventory)
         totals = inventory.totals
         counts = {

@@ -113,8 +113,8 @@ COMMAND = [
     Mutation(
         "the command",
         "what others have named paints the terminal",
-        OUTPUT,
-        "        return printable(str(value), _MAX_CELL)",
+        "cli/tables.py",
+        "        return printable(str(value), MAX_CELL)",
         "        return str(value)",
         "cli/test_command.py::test_what_others_have_named_cannot_paint_the_terminal",
     ),

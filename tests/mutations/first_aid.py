@@ -110,8 +110,8 @@ FIRST_AID = [
         "first aid",
         "cuts a line that is long",
         "cli/output.py",
-        "            click.echo(line)",
-        "            click.echo(printable(line, _MAX_CELL))",
+        "        if not self.as_json:\n            _write(line)",
+        "        if not self.as_json:\n            _write(printable(line, MAX_CELL))",
         _COMMAND + "test_lines_are_printed_whole_and_in_the_order_in_which_they_are_typed",
     ),
     switched_off(

@@ -145,8 +145,8 @@ RULES = [
         "I7",
         "marks by the look that all metadata partitions share",
         MARKER,
-        "        decided = self._decide(topic.view(metadata_partition, gone), names, only, self._ask(names))\n",
-        "        decided = self._decide(topic.view(metadata_partition, gone), names, only, seen)\n",
+        "        decided = self._decide(topic.view(metadata_partition, gone), names, chosen, self._ask(names))\n",
+        "        decided = self._decide(topic.view(metadata_partition, gone), names, chosen, seen)\n",
         "features/cleanup/test_marker.py::test_a_topic_that_comes_back_behind_the_look_of_all_is_not_marked",
     ),
     Mutation(

@@ -429,8 +429,8 @@ SCRUBS = [
         "approval",
         "the command asks for the cluster before it says what goes",
         COMMAND,
-        '    run = begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm)',
-        '    run = confirmed(begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm), "")',
+        '    run = begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm, only=Only.of(*only))',
+        '    run = confirmed(begin_to_ask(invocation, "scrub", execute=execute, confirm=confirm, only=Only.of(*only)), "")',
         "cli/test_scrub_command.py::test_what_goes_is_shown_before_the_cluster_is_asked_for",
     ),
     Mutation(

@@ -29,6 +29,7 @@ from tests.mutations.log_directories import LOG_DIRECTORIES
 from tests.mutations.lost_records import LOST_RECORDS
 from tests.mutations.merging import MERGING
 from tests.mutations.mutation import Mutation
+from tests.mutations.narrowed import NARROWED
 from tests.mutations.reading import READING
 from tests.mutations.recovery import RECOVERY
 from tests.mutations.remote_log import REMOTE_LOG
@@ -79,6 +80,7 @@ MUTATIONS = [
     *FORMS,
     *WATCHING,
     *APPROVALS,
+    *NARROWED,
     *ALARMS,
     *WATCHED_RUNS,
     *COPYING,

@@ -197,7 +197,7 @@ _PLAN: Readers = {
     "blast_radius": strict.optional(_BLAST_RADIUS),
     "within_blast_radius": strict.boolean,
     **_each(strict.by_name(strict.any_json), "root", "job"),
-    "hold": strict.array(strict.string),
+    **_each(strict.array(strict.string), "hold", "only"),
     "tails": strict.by_partition(_TAIL),
 }
 _ARCHIVED_PARTITION = _record(
@@ -327,7 +327,7 @@ _SCRUB_PLAN: Readers = {
     "classes": strict.by_name(_AMOUNT),
     **_each(_COUNT, "planned", "known"),
     **_each(_AMOUNT, "waiting", "barred", "held", "elsewhere", "left_for_later"),
-    "hold": strict.array(strict.string),
+    **_each(strict.array(strict.string), "hold", "only"),
     "root": strict.by_name(strict.any_json),
     "blast_radius": _BLAST_RADIUS,
     "file": _PLAN_FILE,
@@ -432,7 +432,9 @@ _WATCH: Readers = {**_each(strict.string, "cluster_id", "connection"), "since_ms
 OLD_READERS: Final[Mapping[type, Reader]] = {
     CleaningProgress: _record(CleaningProgress, _PROGRESS),
     PlanSummary: _record(
-        PlanSummary, _PLAN, {"left": {}, "leaders": None, "folded": None, "era": None, "price": None, "early": None}
+        PlanSummary,
+        _PLAN,
+        {"left": {}, "leaders": None, "folded": None, "era": None, "price": None, "early": None, "only": []},
     ),
     PlanArchive: _record(PlanArchive, _PLAN_ARCHIVE),
     ApprovalRequest: _record(ApprovalRequest, _ASKED),
@@ -442,7 +444,7 @@ OLD_READERS: Final[Mapping[type, Reader]] = {
     ClusterState: _record(ClusterState, _LISTING, {"explained_gaps": [], "passed_ms": None}),
     Inventory: _record(Inventory, _INVENTORY, {"folded": None, "price": None}),
     ScrubSummary: _record(ScrubSummary, _SCRUB, {"era": None, "storage_class": None}),
-    ScrubPlan: _record(ScrubPlan, _SCRUB_PLAN, {"era": None, "price": None, "early": None}),
+    ScrubPlan: _record(ScrubPlan, _SCRUB_PLAN, {"era": None, "price": None, "early": None, "only": []}),
     ArchiveManifest: _record(ArchiveManifest, _MANIFEST),
     ArchiveRun: _record(ArchiveRun, _ARCHIVE_RUN),
     Generation: _record(Generation, _GENERATION),

@@ -18,6 +18,8 @@ from airflow_provider_rlmm.features.cleanup.report_document import (
     Waiting,
 )
 from airflow_provider_rlmm.features.cleanup.reports import (
+    Marked,
+    MarkedTopic,
     Marking,
     MetadataPartitionReport,
     PartitionOutcome,
@@ -95,8 +97,16 @@ _ARCHIVE = _record(
     ReportedArchive,
     {**_each(_text, "name", "uri"), "counts": strict.by_name(strict.integer), "partitions": strict.array(_ARCHIVED)},
 )
+_MARKED_TOPIC = _record(
+    MarkedTopic, {**_each(_text, "topic", "topic_id"), **_each(strict.integer, "partitions", "segments", "bytes")}
+)
+_MARKED = _record(
+    Marked,
+    {"topics": strict.array(_MARKED_TOPIC), "all": _record(Count, _COUNTED), "eligible_ms": strict.integer},
+)
 _REPORT: Readers = {
     **_COST,
+    "marked": strict.optional(_MARKED),
     "era": strict.optional(_ERA),
     "report_id": _text,
     **_each(strict.optional(_text), "plan_id", "cluster_id", "deletion"),
@@ -113,6 +123,7 @@ _REPORT: Readers = {
     "metadata_partitions": strict.array(_PART),
 }
 _MARKING: Readers = {
+    "by_topic": strict.optional(_MARKED),
     "folded": strict.optional(_FOLDED),
     "era": strict.optional(_ERA),
     "cluster_id": _text,
@@ -123,8 +134,10 @@ _MARKING: Readers = {
 
 OLD_REPORT_READERS: Final[Mapping[type[Any], Reader]] = {
     # Reports of earlier releases know of no archive and of no era.
-    CleanupReport: _record(CleanupReport, _REPORT, {"archive": None, "era": None, "price": None, "early": None}),
+    CleanupReport: _record(
+        CleanupReport, _REPORT, {"archive": None, "era": None, "price": None, "early": None, "marked": None}
+    ),
     MetadataPartitionReport: _PART,
-    Marking: _record(Marking, _MARKING, {"era": None, "folded": None}),
+    Marking: _record(Marking, _MARKING, {"era": None, "folded": None, "by_topic": None}),
 }
 """Kind of document → what read its fields."""

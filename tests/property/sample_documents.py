@@ -27,6 +27,10 @@ from airflow_provider_rlmm.overview.run_summary import RunSummary
 
 Plain = dict[str, Any]
 
+_MARKED: Final = {
+    "topics": [{"topic": "gone", "topic_id": "id", "partitions": 1, "segments": 2, "bytes": 5}],
+    "all": {"segments": 3, "bytes": 7}, "eligible_ms": 9,
+}  # fmt: skip
 _ID: Final = "AAAAAAAAAAAAAAAAAAAABw"
 _SHA: Final = "ab" * 32
 _COUNT: Final[Plain] = {"segments": 2, "bytes": 200}
@@ -101,7 +105,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "known": _COUNT, "by_reason": {"ORPHANED": _COUNT, "DANGLING": {"segments": 0, "bytes": 0}},
         "by_metadata_partition": {"1": _COUNT}, "quarantined": {"1": 1}, "unresolved": 0, "refusals": [_REFUSAL],
         "waiting": _COUNT, "files": {"1": _PLAN_FILE}, "blast_radius": _RADIUS, "within_blast_radius": False,
-        "root": _ROOT, "clock": "broker", "hold": ["topic-a", "b*"], "job": {"tasks": {"count": 4}},
+        "root": _ROOT, "clock": "broker", "hold": ["topic-a", "b*"], "only": ["c*"], "job": {"tasks": {"count": 4}},
         "tails": {"1": {"begin": 1, "end": 3, "sha256": _SHA}}, "left": {"1": _COUNT},
     },
     PlanArchive: {
@@ -173,7 +177,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "plan_id": "p", "scrub_sha256": _SHA, "cluster_id": "cluster", "metadata_topic_id": _ID, "created_at_ms": 1,
         "expires_at_ms": 2, "clock": "broker", "min_unreferenced_ms": 3, "sole_owner": False,
         "classes": {"FINISHED": {"objects": 2, "bytes": 5}}, "planned": {"segments": 1, "bytes": 5}, "known": _COUNT,
-        **dict.fromkeys(("waiting", "barred", "held", "elsewhere", "left_for_later"), _AMOUNT), "hold": ["a"],
+        **dict.fromkeys(("waiting", "barred", "held", "elsewhere", "left_for_later"), _AMOUNT), "hold": ["a"], "only": ["b"],
         "root": _ROOT, "blast_radius": _RADIUS, "within_blast_radius": True, "file": _PLAN_FILE,
     },
     ArchiveManifest: {
@@ -226,12 +230,12 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "acknowledged": [{**_PROBLEM, "acknowledgement": None, "acknowledge_with": None}],
         "waiting": {**_COUNT, "refusals": [{**_LEFT, "kind": "WAITING"}]},
         "totals": {"would_delete_segments": 1, "needs_person": 2}, "not_marked": [_LEFT], "not_planned": [_LEFT],
-        "metadata_partitions": [_CLEANED], **_COST,
+        "metadata_partitions": [_CLEANED], **_COST, "marked": _MARKED,
     },
     MetadataPartitionReport: _CLEANED,
     Marking: {
         "folded": _FOLDED,
         "cluster_id": "cluster", "dry_run": False, "marked": 2, "already_marked": 1, "refusals": [_LEFT, _REFUSAL],
-        "era": _ERA,
+        "era": _ERA, "by_topic": _MARKED,
     },
 }  # fmt: skip

@@ -81,6 +81,7 @@ class DeletionPlan(ABC):
     :param clock: which clock was used and how it was proven, in words.
     :param hold: topic names, patterns and ids that were not to be touched.
     :param era: the era of the log that it was made from, ``None`` where its maker did not say: earlier releases did not.
+    :param only: topic names, patterns and ids that the plan is for; for all topics without any.
     :param price: by which costs are reckoned, ``None`` where nobody has said one; earlier releases knew of none.
     :param early: what of it goes before its storage class's minimum duration, and what that costs; ``None`` where nobody can
         tell whether it costs anything.
@@ -97,6 +98,7 @@ class DeletionPlan(ABC):
     clock: Text = ""
     hold: tuple[Text, ...] = ()
     era: Annotated[ToldEra | None, AbsentAs(None)] = None
+    only: Annotated[tuple[Text, ...], AbsentAs([])] = ()
     price: Annotated[StoragePrice | None, AbsentAs(None)] = None
     early: Annotated[EarlyDeletion | None, AbsentAs(None)] = None
 
@@ -121,6 +123,13 @@ class DeletionPlan(ABC):
         saved = self.price.month(self.planned.bytes, self.planned.segments)
         early = early_in_words(self.price, self.early, self.FORM.goes_early)
         return f"What it deletes costs {money(saved)} a month. {early}".rstrip()
+
+    @property
+    def only_in_words(self) -> str:
+        """Which topics it is for; empty where that is all of them."""
+        if not self.only:
+            return ""
+        return f"It is for {', '.join(self.only)} only. Limits and shares count against the whole cluster."
 
     def check_expiry(self, now_ms: int) -> None:
         """
@@ -199,7 +208,8 @@ class DeletionPlan(ABC):
     def _plain(self) -> dict[str, Any]:
         """Return what the document says; what earlier releases did not say is left out where it says nothing."""
         plain = without_unsaid_era(plain_of(self))
-        return {name: value for name, value in plain.items() if name not in ("price", "early") or value is not None}
+        unsaid: dict[str, object] = {"price": None, "early": None, "only": []}
+        return {name: value for name, value in plain.items() if name not in unsaid or value != unsaid[name]}
 
     def _sealed(self) -> dict[str, Any]:
         return strict.sealed(self._plain(), self.FORM.version)

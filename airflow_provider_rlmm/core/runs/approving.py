@@ -160,6 +160,7 @@ def request_body(
         f"- Cluster: {in_markdown(plan.cluster_id)}, connection {in_markdown(conn_id)}",
         f"- [The plan]({link}) {named}. Its checksum begins with {plan.sha256[:12]}",
         f"- It may be applied until {time_text(plan.expires_at_ms)}",
+        *([f"- {in_markdown(plan.only_in_words)}"] if plan.only else []),
         *([f"- {in_markdown(plan.cost_in_words)}"] if plan.price else []),
         "",
         "The largest topics:" if len(topics) > SHOWN_TOPICS else "The topics:",

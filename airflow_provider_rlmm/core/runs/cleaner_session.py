@@ -30,6 +30,7 @@ from airflow_provider_rlmm.core.runs.metadata_topic import StorageStamps
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
 from airflow_provider_rlmm.core.world.hold import Hold, HoldSource
 from airflow_provider_rlmm.core.world.kill_switch import StopSource, cannot_be_told, require_not_stopped
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.core.world.proven_time import bound_of_run
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 
@@ -73,6 +74,7 @@ class CleanerSession:
     :param should_stop: why nothing may be begun, as of now.
     :param on_progress: told how far the reading of the metadata topic is.
     :param run_hold: the entries of the hold that are given for this run; the settings may name others.
+    :param only: the topics that this run is for.
     :param rest: waits for seconds, where the limits want a rest between batches.
     """
 
@@ -87,6 +89,7 @@ class CleanerSession:
     should_stop: StopSource
     on_progress: ProgressListener = ignore_progress
     run_hold: tuple[str, ...] = ()
+    only: Only = ALL_TOPICS
     rest: Callable[[float], object] = time.sleep
 
     @property
@@ -299,6 +302,7 @@ def cleaner_session(
     dry_run: bool,
     must_know_floors: bool = False,
     hold: Iterable[str] = (),
+    only: Only = ALL_TOPICS,
     began: datetime | None = None,
     confirmation: Confirmation = NOTHING_CONFIRMED,
     on_progress: ProgressListener = ignore_progress,
@@ -313,6 +317,7 @@ def cleaner_session(
     :param must_know_floors: whether it ends all the same where what earlier runs have read of the metadata topic is not
         known: what is kept for good, such as an archive, must hold all that the log had named.
     :param hold: topics that this run must not touch, besides those that the settings name.
+    :param only: topics that this run is for.
     :param began: when the run began, by the clock of whoever started it, ``None`` where that is nobody else's clock.
     :param confirmation: what a person has confirmed to be lost of the metadata topic.
     :param on_progress: told how far the reading of the metadata topic is.
@@ -338,7 +343,7 @@ def cleaner_session(
         only_said = dry_run and not must_know_floors
         with floored(log, folder, dry_run=only_said, confirmation=confirmation, clock=clock, stamps=stamps) as known:
             yield CleanerSession(
-                access, storage, work_uri, cluster_id, known, topics, clock, held, stop, on_progress, of_run
+                access, storage, work_uri, cluster_id, known, topics, clock, held, stop, on_progress, of_run, only
             )
 
 

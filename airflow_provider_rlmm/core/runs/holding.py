@@ -10,7 +10,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, UnknownHo
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
-from airflow_provider_rlmm.core.world.hold import KnownTopics
+from airflow_provider_rlmm.core.world.topic_entries import KnownTopics
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
@@ -59,6 +59,33 @@ def hold_in_words(session: CleanerSession, topic: TopicReplay) -> str:
         return NOTHING_HELD
     unknown = require_known_hold(session, topic)
     return ". ".join([hold.in_words(_known(topic)), *(f"{found.why} To do: {found.what_to_do}" for found in unknown)])
+
+
+def require_known_only(session: CleanerSession, topic: TopicReplay) -> None:
+    """
+    Refuse a run that is for topics of which there are none: to say "nothing" of them would be an answer.
+
+    :param session: of the run.
+    :param topic: the metadata topic; it is read if nothing of it was yet.
+    :raises ConfigurationError: naming the entries, the nearest names, and what could not be read.
+    :raises EventLogError: if log or cluster cannot be asked.
+    """
+    if session.only.is_all or not (unknown := session.only.unmatched(_known(topic))):
+        return
+    unread = sorted(number for number, lost in topic.log.losses.items() if lost.is_open)
+    unseen = (
+        f". UNSEEN: metadata partitions {', '.join(map(str, unread))} have lost records, which may have named such a topic; "
+        "see 'rlmm doctor'"
+        if unread
+        else ""
+    )
+    raise ConfigurationError(
+        "; ".join(
+            f"only names {found.entry!r}, and neither log nor cluster knows a topic of that name, pattern or id{found.meant}"
+            for found in unknown
+        )
+        + f". Nothing was done. To do: correct the entry; 'rlmm topics' lists the topics with remote segments{unseen}"
+    )
 
 
 def require_known_topic(topic: TopicReplay, name: str) -> None:

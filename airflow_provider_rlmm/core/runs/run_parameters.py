@@ -13,6 +13,7 @@ from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.records.lost_records import WORDS_PATTERN, lost_records_named
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 
 _NO_ID: Final = UUID(int=0)
 _UUID_CHARS: Final = 36
@@ -42,6 +43,10 @@ def _hold_entries(name: str, value: object) -> tuple[str, ...]:
     return Hold.of(sorted(values.strings(name, value))).entries
 
 
+def _only_entries(name: str, value: object) -> tuple[str, ...]:
+    return Only.of(sorted(values.strings(name, value))).entries
+
+
 def _lost_records(name: str, value: object) -> tuple[str, ...]:
     return lost_records_named(name, values.strings(name, value))
 
@@ -59,6 +64,13 @@ HOLD: Final[Declared[tuple[str, ...]]] = Declared(
     default=(),
     title="Topics on hold",
     sentence="Topics that this run must not touch: names, patterns with * and ?, topic ids; see the connection",
+)
+ONLY: Final[Declared[tuple[str, ...]]] = Declared(
+    name="only",
+    kind=Texts(_only_entries),
+    default=ALL_TOPICS.entries,
+    title="Only these topics",
+    sentence="Topics that this run is for: names, patterns with * and ?, ids; * is all of them. A hold counts all the same",
 )
 CONFIRM_LOST_RECORDS: Final[Declared[tuple[str, ...]]] = Declared(
     name="confirm_lost_records",

@@ -3,57 +3,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
-from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
+from airflow_provider_rlmm.core.world.topic_entries import (
+    KnownTopics,
+    UnknownTopic,
+    entries_of,
+    first_match,
+    is_pattern,
+    require_entries,
+)
 
-_ENTRY = re.compile(r"[A-Za-z0-9._*?-]{1,249}")
-_NEAREST = 3
 _ADVICE = "correct the entry, or take it out; for a topic that does not exist yet write a pattern, such as {pattern!r}"
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTopics:
-    """
-    What log and cluster name together.
-
-    :param names: of topics.
-    :param ids: of topics, in Kafka's form.
-    """
-
-    names: frozenset[str]
-    ids: frozenset[str]
-
-    def unknown(self, entry: str) -> UnknownEntry | None:
-        """
-        Return what there is no topic of, ``None`` where one has that name or id.
-
-        :param entry: a name or an id.
-        """
-        return None if entry in self.names or entry in self.ids else UnknownEntry(entry, _nearest(entry, self.names))
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownEntry:
-    """
-    A name or an id in a hold that neither log nor cluster knows: whoever wrote it believes that something is held.
-
-    :param entry: as it was written.
-    :param nearest: names that resemble it, the nearest first.
-    """
-
-    entry: str
-    nearest: tuple[str, ...]
-
-    @property
-    def meant(self) -> str:
-        """What may be meant, as the end of a sentence; empty where nothing resembles it."""
-        return f"; did you mean {' or '.join(map(repr, self.nearest))}?" if self.nearest else ""
+class UnknownEntry(UnknownTopic):
+    """A name or an id in a hold that neither log nor cluster knows: whoever wrote it believes that something is held."""
 
     @property
     def why(self) -> str:
@@ -85,11 +54,7 @@ class Hold:
     entries: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for entry in self.entries:
-            if not isinstance(entry, str) or not _ENTRY.fullmatch(entry):
-                raise ConfigurationError(
-                    f"hold entry {str(entry)[:300]!r} is no topic name, no pattern of one with * and ?, and no topic id"
-                )
+        require_entries("hold", self.entries)
 
     @classmethod
     def of(cls, *sources: str | Iterable[str] | None) -> Hold:
@@ -99,10 +64,7 @@ class Hold:
         :param sources: lists of entries, or texts with entries separated by commas or white space; ``None`` for none.
         :raises ConfigurationError: see :class:`Hold`.
         """
-        entries: list[str] = []
-        for source in sources:
-            entries += re.split(r"[\s,]+", source.strip()) if isinstance(source, str) else (source or ())
-        return cls(tuple(dict.fromkeys(entry for entry in entries if entry != "")))
+        return cls(entries_of(*sources))
 
     def unknown(self, topics: KnownTopics) -> list[UnknownEntry]:
         """
@@ -110,8 +72,8 @@ class Hold:
 
         :param topics: what log and cluster name.
         """
-        found = (topics.unknown(entry) for entry in self.entries if not _is_pattern(entry))
-        return [entry for entry in found if entry is not None]
+        found = (topics.unknown(entry) for entry in self.entries if not is_pattern(entry))
+        return [UnknownEntry(topic.entry, topic.nearest) for topic in found if topic is not None]
 
     def in_words(self, topics: KnownTopics) -> str:
         """
@@ -119,9 +81,9 @@ class Hold:
 
         :param topics: what log and cluster name.
         """
-        patterns = sum(map(_is_pattern, self.entries))
+        patterns = sum(map(is_pattern, self.entries))
         known = topics.names | topics.ids
-        held = {name for name in known if any(fnmatchcase(name, entry) for entry in self.entries)}
+        held = {name for name in known if first_match(self.entries, [name]) is not None}
         return f"{len(self.entries) - patterns} names and ids, {patterns} patterns; they match {len(held)} names and ids now"
 
     def refusal_of(self, tip: TopicIdPartition, names: Iterable[str]) -> Refusal | None:
@@ -132,22 +94,10 @@ class Hold:
         :param names: every name that its topic was seen under.
         """
         known = (kafka_uuid_str(tip.topic_id), tip.topic, *names)
-        entry = next((entry for entry in self.entries if any(fnmatchcase(name, entry) for name in known)), None)
-        if entry is None:
+        if (entry := first_match(self.entries, known)) is None:
             return None
         why = f"it is held by the entry {entry!r}"
         return Refusal(str(tip), why, "nothing, or take the entry out of the hold", RefusalKind.HELD, topic=tip.topic)
-
-
-def _is_pattern(entry: str) -> bool:
-    return "*" in entry or "?" in entry
-
-
-def _nearest(entry: str, names: Iterable[str]) -> tuple[str, ...]:
-    from difflib import get_close_matches
-
-    by_spelling = {name.lower(): name for name in sorted(names, reverse=True)}
-    return tuple(by_spelling[found] for found in get_close_matches(entry.lower(), by_spelling, _NEAREST))
 
 
 HoldSource = Callable[[], Hold]

@@ -13,7 +13,7 @@ from airflow_provider_rlmm.core.base.errors import ClockSkewError, Configuration
 from airflow_provider_rlmm.core.base.work_folder import CHECK_DOCUMENT
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
-from airflow_provider_rlmm.core.runs.holding import hold_in_words
+from airflow_provider_rlmm.core.runs.holding import hold_in_words, require_known_only
 from airflow_provider_rlmm.core.runs.kept_metadata import kept_metadata
 from airflow_provider_rlmm.core.runs.run_decision import DECISION, RunDecision
 from airflow_provider_rlmm.core.runs.steps import step
@@ -83,6 +83,9 @@ def check(
         verified["run"] = str(decision)
     with step(uri, "check"), session.topic() as topic:
         verified["hold"] = hold_in_words(session, topic)
+        if not session.only.is_all:
+            require_known_only(session, topic)
+            verified["only"] = f"the run is for {', '.join(session.only.entries)}"
         root = session.prove_root(topic, limits, dry_run=dry_run)
         verified["root"] = ". ".join(root.sentences)
         verified["deletion"] = ". ".join(filter(None, [root.effect.sentence, root.effect.uploads]))

@@ -35,6 +35,7 @@ from airflow_provider_rlmm.core.world.freshness import Sample
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
 from airflow_provider_rlmm.core.world.kill_switch import STOPPED_ADVICE, StopSource, never_stopped
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
 from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
@@ -74,6 +75,7 @@ class RemoteLogCleaner:
     :param expected_cluster_id: refuse any other cluster.
     :param clock: time.
     :param hold: what is never touched, asked before every batch.
+    :param only: the topics that the plan is for; others are left as they are, and not reported.
     :param should_stop: why no batch may be begun, asked before every one; a dry run goes on and says it.
     :param archive: what may be deleted because it is archived; by default nothing needs to be.
     :param root: what is known about the storage root.
@@ -95,6 +97,7 @@ class RemoteLogCleaner:
     expected_cluster_id: str | None = None
     clock: Clock = system_clock
     hold: HoldSource = nothing_held
+    only: Only = ALL_TOPICS
     should_stop: StopSource = never_stopped
     archive: ArchiveGuard = NO_ARCHIVE
     root: RootExpectation = UNKNOWN_ROOT
@@ -139,7 +142,7 @@ class RemoteLogCleaner:
         effects = replace(self.effects)  # nothing is counted yet: what this call does is one report
         topic, replay = self._replayed(metadata_partition)
         refusals = [*self._lost_end(replay)]
-        histories = [h for h in replay.histories.values() if h.deletion_under_way()]
+        histories = self._work(replay)
         logger.info("metadata partition %d: %d user partitions to clean", metadata_partition, len(histories))
 
         def report(
@@ -171,6 +174,12 @@ class RemoteLogCleaner:
                 raise
         committed = effects.commit(metadata_partition, replay.first_unsettled_offset())
         return report((work.report() for work in works), committed)
+
+    def _work(self, replay: MetadataPartitionReplay) -> list[UserPartitionHistory]:
+        """Return the user partitions whose deletion is under way, of the topics that the plan is for."""
+        under_way = [h for h in replay.histories.values() if h.deletion_under_way()]
+        names = replay.names({h.topic_id_partition.topic_id for h in under_way})
+        return [h for h in under_way if self.only.chooses(h.topic_id_partition, names[h.topic_id_partition.topic_id])]
 
     def _lost_end(self, replay: MetadataPartitionReplay) -> tuple[Refusal, ...]:
         """Say that the log ends before the offset at which earlier runs have left off (KIP-405: the committed offset)."""

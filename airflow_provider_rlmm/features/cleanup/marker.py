@@ -9,8 +9,9 @@ A marker deletes nothing. It is the record of the first observation of absence.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, astuple, dataclass, replace
+from functools import partial
 from typing import ClassVar, Protocol
 from uuid import UUID
 
@@ -18,10 +19,16 @@ from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import PartitionerMismatchError
 from airflow_provider_rlmm.core.log.protocol import Acked, MetadataTopic, PublishOutcome
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, check_events
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.records import OWN_BROKER_ID, RemotePartitionDeleteMetadata, TopicIdPartition
+from airflow_provider_rlmm.core.records.records import (
+    OWN_BROKER_ID,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    kafka_uuid_str,
+)
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.absence import PRESENCE_KINDS, Observation, Presence, first_observation
 from airflow_provider_rlmm.core.world.cluster_look import ClusterAnswers, ask
@@ -29,9 +36,11 @@ from airflow_provider_rlmm.core.world.diskless import DISKLESS_ADVICE
 from airflow_provider_rlmm.core.world.effects import describe_event
 from airflow_provider_rlmm.core.world.gate import Gate
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.core.world.only import EVERYTHING, Chosen
 from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionReplay, MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.cleanup.questions import MARKER
+from airflow_provider_rlmm.features.cleanup.reports import MarkedTopic
 
 PRESENCE_ADVICE = {
     Presence.PRESENT: "nothing, if the topic is meant to exist; otherwise delete the topic first",
@@ -66,6 +75,7 @@ class MarkReport:
     :param already_marked: partitions whose observation stands.
     :param refusals: what was not marked, and why.
     :param dry_run: whether nothing was written.
+    :param topics: of what was marked, those that store most first.
     :param records_read: records of the metadata topic that were read for it, those twice that were read once more before
         something was written; an earlier task's snapshot spares the others.
     """
@@ -74,6 +84,7 @@ class MarkReport:
     already_marked: int
     refusals: tuple[Refusal, ...]
     dry_run: bool
+    topics: tuple[MarkedTopic, ...] = ()
     records_read: int = 0
 
 
@@ -162,7 +173,7 @@ class DeletedPartitionMarker:
     clock: Clock
     hold: HoldSource = nothing_held
 
-    def mark(self, only: frozenset[tuple[UUID, int]] | None = None) -> MarkReport:
+    def mark(self, chosen: Chosen = EVERYTHING) -> MarkReport:
         """
         Mark the partitions of every absent topic id that still has unfinished segments.
 
@@ -170,17 +181,18 @@ class DeletedPartitionMarker:
         orphaned, as its records were not read. Where an earlier task has left what it has read, that only says where there
         may be something to write: such a metadata partition is read from its beginning before anything is written there.
 
-        :param only: mark only these (topic id, partition), as a plan names them; ``None`` for all.
+        :param chosen: mark only these user partitions.
         :raises EventLogError: if the topic or the cluster cannot be read; what was marked before stays marked.
         """
-        marked: list[str] = []
+        marked: list[RemotePartitionDeleteMetadata] = []
+        stored: dict[UUID, list[Count]] = {}
         already = read_anew = 0
         refusals: list[Refusal] = []
         topic = self.topic
         topic.advance()
-        wanted = self._wanted(only, refusals)
+        wanted = self._wanted(chosen, refusals)
         for metadata_partition, gone, seen in self._gone(wanted):
-            decided = self._due(metadata_partition, gone, only, seen)
+            decided = self._due(metadata_partition, gone, chosen, seen)
             found = [*decided.refusals]
             try:
                 done, standing = self._publish(decided, found), decided.standing
@@ -191,11 +203,22 @@ class DeletedPartitionMarker:
                 )
             refusals += [replace(r, metadata_partition=metadata_partition) for r in found]
             marked += done
+            for tip in (event.topic_id_partition for event in done):
+                segments = decided.belief.replay.histories[tip].unfinished()
+                size = sum(m.segment_size_in_bytes for m in segments)
+                stored.setdefault(tip.topic_id, []).append(Count(len(segments), size))
             already += standing
             read_anew += decided.read_anew
-        return MarkReport(tuple(marked), already, tuple(refusals), self.effects.is_dry, topic.records_read + read_anew)
+        return MarkReport(
+            tuple(map(describe_event, marked)),
+            already,
+            tuple(refusals),
+            self.effects.is_dry,
+            _by_topic(stored, topic.names_of_any),
+            topic.records_read + read_anew,
+        )
 
-    def _wanted(self, only: frozenset[tuple[UUID, int]] | None, refusals: list[Refusal]) -> dict[int, frozenset[UUID]]:
+    def _wanted(self, chosen: Chosen, refusals: list[Refusal]) -> dict[int, frozenset[UUID]]:
         """Return by metadata partition the topics that may have to be marked, and refuse those whose records are lost."""
         topic, wanted = self.topic, {}
         for metadata_partition in range(topic.log.partition_count):
@@ -204,9 +227,7 @@ class DeletedPartitionMarker:
                 refusals += {refusal_of_lost(lost)}.difference(refusals)
                 continue
             topic_ids = topic.with_segments(metadata_partition) | topic.under_way(metadata_partition)
-            if only is not None:
-                topic_ids &= {topic_id for topic_id, _ in only}
-            if topic_ids:
+            if topic_ids := chosen.among(topic_ids, partial(topic.names_of, metadata_partition)):
                 wanted[metadata_partition] = topic_ids
         return wanted
 
@@ -229,7 +250,7 @@ class DeletedPartitionMarker:
         self,
         metadata_partition: int,
         gone: frozenset[UUID],
-        only: frozenset[tuple[UUID, int]] | None,
+        chosen: Chosen,
         seen: ClusterAnswers,
     ) -> _Decision:
         """
@@ -237,19 +258,19 @@ class DeletedPartitionMarker:
 
         :param metadata_partition: which one.
         :param gone: its topics that are not among the living.
-        :param only: as :meth:`mark` takes it.
+        :param chosen: as :meth:`mark` takes it.
         :param seen: the look at the cluster that all metadata partitions share.
         """
         topic, names = self.topic, self._names(metadata_partition, gone)
-        decided = self._decide(topic.view(metadata_partition, gone), names, only, seen)
+        decided = self._decide(topic.view(metadata_partition, gone), names, chosen, seen)
         if not decided.events:
             return decided
         # What others have written meanwhile counts, what was read is still there, and a topic may have come back.
         topic.advance({metadata_partition})
         names = self._names(metadata_partition, gone)
-        decided = self._decide(topic.view(metadata_partition, gone), names, only, self._ask(names))
+        decided = self._decide(topic.view(metadata_partition, gone), names, chosen, self._ask(names))
         if decided.events and topic.known_from is not None:
-            decided = self._decide_by_the_log(decided, gone, only, topic.known_from)
+            decided = self._decide_by_the_log(decided, gone, chosen, topic.known_from)
         return decided
 
     def _names(self, metadata_partition: int, topic_ids: frozenset[UUID]) -> dict[UUID, frozenset[str]]:
@@ -262,7 +283,7 @@ class DeletedPartitionMarker:
         self,
         replay: MetadataPartitionView,
         names: Mapping[UUID, frozenset[str]],
-        only: frozenset[tuple[UUID, int]] | None,
+        chosen: Chosen,
         answers: ClusterAnswers,
     ) -> _Decision:
         """Decide what is due by a look at the cluster and by what was known of a metadata partition before it."""
@@ -272,7 +293,7 @@ class DeletedPartitionMarker:
             h
             for h in replay.histories.values()
             if _needs_observation(h, now_ms)
-            and (only is None or (h.topic_id_partition.topic_id, h.topic_id_partition.partition) in only)
+            and chosen.takes(h.topic_id_partition, names[h.topic_id_partition.topic_id])
         ]
         work = self._not_held(work, names, refusals)
         seen = answers.observe(names)
@@ -287,7 +308,7 @@ class DeletedPartitionMarker:
         self,
         decided: _Decision,
         topic_ids: frozenset[UUID],
-        only: frozenset[tuple[UUID, int]] | None,
+        chosen: Chosen,
         known_from: str,
     ) -> _Decision:
         """
@@ -295,7 +316,7 @@ class DeletedPartitionMarker:
 
         :param decided: what is due by what an earlier task has left.
         :param topic_ids: the topics that it is about.
-        :param only: as :meth:`mark` takes it.
+        :param chosen: as :meth:`mark` takes it.
         :param known_from: where the earlier task has left it.
         """
         known = decided.belief.replay
@@ -310,20 +331,20 @@ class DeletedPartitionMarker:
         contradicted = [e.topic_id_partition for e in decided.events if decided.due_by(replay, e) != e]
         replay.advance()
         names = replay.names({tip.topic_id for tip in replay.histories})
-        anew = self._decide(replay, names, only, self._ask(names))
+        anew = self._decide(replay, names, chosen, self._ask(names))
         refusals = anew.refusals
         if contradicted:
             refusals = (_contradiction(replay, contradicted, known_from), *refusals)
         return replace(anew, refusals=refusals, read_anew=replay.records_read)
 
-    def _publish(self, decided: _Decision, refusals: list[Refusal]) -> list[str]:
-        """Write what is due, or say it; return in words what was written, and add to the refusals what was not."""
+    def _publish(self, decided: _Decision, refusals: list[Refusal]) -> list[RemotePartitionDeleteMetadata]:
+        """Write what is due, or say it; return what was written, and add to the refusals what was not."""
         done = []
         outcomes = self.effects.publish(decided.events, decided.belief)
         for event, outcome in zip(decided.events, outcomes, strict=True):
             if isinstance(outcome, Acked):
-                done.append(describe_event(event))
-                logger.info("%s%s", "would write " if self.effects.is_dry else "", done[-1])
+                done.append(event)
+                logger.info("%s%s", "would write " if self.effects.is_dry else "", describe_event(event))
             else:
                 topic, kind = event.topic_id_partition.topic, RefusalKind.NEXT_RUN
                 refusals.append(
@@ -366,6 +387,19 @@ def due_observation(
     started = history.delete_state == _STARTED
     state = _STARTED if started else RemotePartitionDeleteState.DELETE_PARTITION_MARKED
     return RemotePartitionDeleteMetadata(history.topic_id_partition, state, now_ms, OWN_BROKER_ID)
+
+
+def _by_topic(
+    stored: Mapping[UUID, Sequence[Count]], names_of: Callable[[Collection[UUID]], Iterable[str]]
+) -> tuple[MarkedTopic, ...]:
+    """Return what is stored of user partitions by topic, the largest first."""
+    found = (
+        MarkedTopic(
+            ", ".join(sorted(names_of([topic_id]))), kafka_uuid_str(topic_id), len(parts), *astuple(Count.sum(parts))
+        )
+        for topic_id, parts in stored.items()
+    )
+    return tuple(sorted(found, key=lambda topic: (-topic.bytes, topic.topic, topic.topic_id)))
 
 
 def _observation_stands(history: UserPartitionHistory, now_ms: int) -> bool:

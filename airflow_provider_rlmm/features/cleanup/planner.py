@@ -25,6 +25,7 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.world.absence import Presence, refusal_of
 from airflow_provider_rlmm.core.world.cluster_look import ClusterAnswers, ask
 from airflow_provider_rlmm.core.world.hold import HoldSource, nothing_held
+from airflow_provider_rlmm.core.world.only import EVERYTHING, Chosen
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.core.world.wholeness import incomplete_history
@@ -65,7 +66,7 @@ class CleanupPlanner:
         plan_id: str,
         *,
         expires_in_ms: int,
-        only: frozenset[tuple[UUID, int]] | None = None,
+        chosen: Chosen = EVERYTHING,
         max_segments: int | None = None,
     ) -> Plan:
         """
@@ -75,7 +76,7 @@ class CleanupPlanner:
 
         :param plan_id: names the plan.
         :param expires_in_ms: for how long it may be applied, ms.
-        :param only: plan only these (topic id, partition), ``None`` for all.
+        :param chosen: plan only these user partitions; limits and shares are those of the whole cluster all the same.
         :param max_segments: plan no more than these, and leave the rest for later runs; ``None`` for all.
         :raises EventLogError: if the topic or the cluster cannot be read.
         """
@@ -90,7 +91,7 @@ class CleanupPlanner:
         living = frozenset(seen.living.values())
         for metadata_partition in range(self.topic.log.partition_count):
             wanted = topic.under_way(metadata_partition) | (topic.unresolved(metadata_partition) - living)
-            self._plan_metadata_partition(topic.view(metadata_partition, wanted), only, seen, draft)
+            self._plan_metadata_partition(topic.view(metadata_partition, wanted), chosen, seen, draft)
         summary = PlanSummary(
             plan_id=plan_id,
             cluster_id=self.topic.topics.cluster_id(),
@@ -106,6 +107,7 @@ class CleanupPlanner:
             waiting=draft.waiting,
             left=draft.left,
             hold=self.hold().entries,
+            only=chosen.only.narrowed_to,
             era=era.told(),
             tails=draft.tails,
             folded=topic.folded,
@@ -122,7 +124,7 @@ class CleanupPlanner:
     def _plan_metadata_partition(
         self,
         replay: MetadataPartitionView,
-        only: frozenset[tuple[UUID, int]] | None,
+        chosen: Chosen,
         seen: ClusterAnswers,
         draft: _Draft,
     ) -> None:
@@ -133,7 +135,7 @@ class CleanupPlanner:
         work = [
             h
             for key, h in replay.histories.items()
-            if h.deletion_under_way() and (only is None or (key.topic_id, key.partition) in only)
+            if h.deletion_under_way() and chosen.takes(key, topic.names_of(metadata_partition, key.topic_id))
         ]
         incomplete = [h for h in replay.histories.values() if h.without_add and h not in work]
         ids = sorted({h.topic_id_partition.topic_id for h in (*work, *incomplete)})

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.told_era import ToldEra
 from airflow_provider_rlmm.core.runs.attention import Judgement, ReportedProblem
 from airflow_provider_rlmm.features.cleanup.reports import (
+    Marked,
     MetadataPartitionReport,
     Refused,
     Totals,
@@ -111,6 +112,7 @@ class CleanupReport:
     :param metadata_partitions: what the cleaning tasks did.
     :param price: by which costs are reckoned, as of the plan; ``None`` where nobody has said one.
     :param early: what of the plan goes before its storage class's minimum duration, ``None`` where nobody can tell.
+    :param marked: what was marked, by topic; in a dry run, what would have been. ``None`` for nothing.
     """
 
     report_id: LongText
@@ -131,6 +133,7 @@ class CleanupReport:
     metadata_partitions: tuple[MetadataPartitionReport, ...]
     price: Annotated[StoragePrice | None, AbsentAs(None)] = None
     early: Annotated[EarlyDeletion | None, AbsentAs(None)] = None
+    marked: Annotated[Marked | None, AbsentAs(None)] = None
 
     @property
     def cost_in_words(self) -> str:
@@ -164,6 +167,7 @@ def cleanup_report(
     not_marked: Sequence[Refusal] = (),
     not_planned: Sequence[Refusal] = (),
     partitions_marked: int = 0,
+    marked: Marked | None = None,
     deletion: str | None = None,
     archive: PlanArchive | None = None,
     price: StoragePrice | None = None,
@@ -186,6 +190,7 @@ def cleanup_report(
     :param not_marked: refusals of the marker.
     :param not_planned: refusals of the planner; waits among them and in the reports count apart.
     :param partitions_marked: how many partitions were marked.
+    :param marked: what was marked, by topic.
     :param deletion: whether deletion frees space, in words; ``None`` where nobody has asked.
     :param archive: what was archived before anything was deleted, ``None`` where nothing was.
     :param price: by which costs are reckoned, as of the plan.
@@ -226,6 +231,7 @@ def cleanup_report(
         metadata_partitions=tuple(parts),
         price=price,
         early=early,
+        marked=marked,
     )
 
 

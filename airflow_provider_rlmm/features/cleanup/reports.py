@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, reader_of
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
@@ -129,6 +130,41 @@ class MetadataPartitionReport:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkedTopic:
+    """A topic of which a run has marked user partitions; in a dry run, would have."""
+
+    topic: LongText
+    topic_id: LongText  # in Kafka's form
+    partitions: int  # user partitions
+    segments: int  # of these that are not finished
+    bytes: int  # their sizes, summed
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """
+    What a run has marked, by topic; in a dry run, what it would have.
+
+    :param topics: those that store most, the largest first, :data:`MOST_MARKED_TOPICS` at most.
+    :param all: of all topics, those that are not named included.
+    :param eligible_ms: when it may be deleted at the earliest, if the topics stay absent, ms since the epoch.
+    """
+
+    topics: tuple[MarkedTopic, ...]
+    all: Count
+    eligible_ms: int
+
+    @property
+    def more(self) -> Count:
+        """Segments and bytes of the topics that are not named."""
+        named = Count.sum(Count(topic.segments, topic.bytes) for topic in self.topics)
+        return Count(self.all.segments - named.segments, self.all.bytes - named.bytes)
+
+
+MOST_MARKED_TOPICS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
 class Marking:
     """What the marker leaves for the report of its run."""
 
@@ -141,6 +177,8 @@ class Marking:
     era: Annotated[ToldEra | None, AbsentAs(None)] = None
     # the generation of the Spark job that its reading began with; ``None`` where there was none
     folded: Annotated[Folded | None, AbsentAs(None)] = None
+    # by topic; earlier releases did not say it
+    by_topic: Annotated[Marked | None, AbsentAs(None)] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,6 +254,7 @@ def report_of_run(
         not_marked=run.not_marked,
         not_planned=run.not_planned,
         partitions_marked=run.mark.marked if run.mark else 0,
+        marked=run.mark.by_topic if run.mark else None,
         deletion=_deletion(run),
         archive=run.archive,
         price=run.plan.price if run.plan else None,

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import MARK_DOCUMENT
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.early_deletion import early_deletion
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, first_refusals
@@ -21,13 +22,17 @@ from airflow_provider_rlmm.core.plans.plan_files import planned_segments, write_
 from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
-from airflow_provider_rlmm.core.runs.holding import require_known_hold
+from airflow_provider_rlmm.core.runs.holding import require_known_hold, require_known_only
 from airflow_provider_rlmm.core.runs.kept_metadata import kept_metadata
 from airflow_provider_rlmm.core.runs.steps import step
+from airflow_provider_rlmm.core.world.only import Chosen, only_of_plan
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.archiving.steps import archive_wanted, guard_of
 from airflow_provider_rlmm.features.cleanup import run_report as documents
 from airflow_provider_rlmm.features.cleanup.reports import (
+    MOST_MARKED_TOPICS,
+    Marked,
+    MarkedTopic,
     Marking,
     MetadataPartitionReport,
     Totals,
@@ -48,16 +53,20 @@ MAX_EXPIRES_IN_MS = 30 * DAY_MS
 """The longest that a plan may be applied, ms."""
 
 
-def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, dry_run: bool) -> MarkReport:
+def mark(
+    session: CleanerSession, uri: str, *, limits: CleanerLimits, source_plan: str | None = None, dry_run: bool
+) -> MarkReport:
     """
     Write DELETE_PARTITION_MARKED for every partition of a deleted topic that still has remote segments.
 
     :param session: of the run.
     :param uri: of the folder of the run.
+    :param limits: by which it is said when what is marked may be deleted.
     :param source_plan: folder of a plan; only its orphaned partitions are marked. ``None``: all are looked for.
     :param dry_run: say what would be written, write nothing.
     :raises StoppedError: if the kill switch is on.
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
+    :raises ConfigurationError: if the run is for topics that neither log nor cluster knows.
     :raises StorageRootError: if living topics have copies at places that the connection does not name.
     :raises RlmmError: if the cluster cannot be read or a write is refused.
     """
@@ -77,8 +86,9 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
     with step(uri, "mark"), session.topic(or_folded=True) as topic:
         session.require_known_places(topic)
         require_known_hold(session, topic)
+        require_known_only(session, topic)
         marker = DeletedPartitionMarker(topic, effects, clock=session.clock, hold=session.hold)
-        report = marker.mark(work)
+        report = marker.mark(Chosen(session.only, work))
     left = Marking(
         session.cluster_id,
         report.dry_run,
@@ -87,10 +97,16 @@ def mark(session: CleanerSession, uri: str, *, source_plan: str | None = None, d
         report.refusals,
         session.log.era.told(),
         topic.folded,
+        _marked(report.topics, session.clock() + limits.min_absence_ms) if report.topics else None,
     )
     write_document(uri, MARK_DOCUMENT, json.dumps(plain_of(left)))
     log_refusals(report.refusals)
     return report
+
+
+def _marked(topics: Sequence[MarkedTopic], eligible_ms: int) -> Marked:
+    every = Count.sum(Count(topic.segments, topic.bytes) for topic in topics)
+    return Marked(tuple(topics[:MOST_MARKED_TOPICS]), every, eligible_ms)
 
 
 def plan(
@@ -119,6 +135,7 @@ def plan(
     :param price: by which costs are reckoned, ``None`` where nobody has said one.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
+    :raises ConfigurationError: if the run is for topics that neither log nor cluster knows.
     :raises RlmmError: if cluster, topic or storage cannot be read.
     """
     from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner, sizes_and_ages
@@ -127,8 +144,11 @@ def plan(
     with step(uri, "plan"), session.topic(or_folded=True) as topic:
         # A plan deletes nothing: it says what whoever applies it would be refused for.
         root, unknown = session.prove_root(topic, limits, dry_run=True), require_known_hold(session, topic)
+        require_known_only(session, topic)
         planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
-        made = planner.plan(name, expires_in_ms=expires_in_ms, only=work, max_segments=max_segments)
+        made = planner.plan(
+            name, expires_in_ms=expires_in_ms, chosen=Chosen(session.only, work), max_segments=max_segments
+        )
         kept = kept_metadata(session, topic)
     refusals = first_refusals([*root.refusals, *unknown, *kept.refusals, *made.summary.refusals])
     proven = replace(
@@ -210,6 +230,7 @@ def clean(
         expected_cluster_id=session.access.get_connection_settings().expected_cluster_id,
         clock=session.clock,
         hold=session.hold_with(summary),
+        only=only_of_plan(summary.only),
         should_stop=session.should_stop,
         archive=guard,
         root=session.root_expectation(limits),

@@ -9,7 +9,7 @@ of a segment that is not finished. A topic id that the log never named is anothe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import UUID
@@ -26,6 +26,7 @@ from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.plan_files import MAX_DOCUMENT_BYTES
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_AGAIN, Amount
 from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable, scrub_schema
@@ -132,6 +133,7 @@ class Choice:
 
     :param limits: the wait.
     :param hold: what is never touched.
+    :param only: the topics that the run is for: rows of others are not chosen, and bar and count as ever.
     :param scrubbed_at_ms: proven time of the scrub, ms since the epoch; ``None`` where nothing proves it.
     :param listed_whole: whether every folder was listed whole: in the others there may be anything.
     :param places: names of the places that are shown to be this cluster's.
@@ -141,6 +143,7 @@ class Choice:
 
     limits: ScrubLimits
     hold: Hold
+    only: Only = ALL_TOPICS
     scrubbed_at_ms: int | None = None
     listed_whole: bool = True
     places: Collection[str] = ()
@@ -211,7 +214,8 @@ class _Sorting:
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
         self._barring, self._waiting_for = IdSet(), IdSet()
-        self._held_tips: dict[tuple[Any, ...], bool] = {}
+        self._free_tips: dict[tuple[Any, ...], bool] = {}
+        self._chosen_tips: dict[tuple[Any, ...], bool] = {}
         self._rows = OrderedSpool(scrub_schema(), "key")
         self._elsewhere = self._held = self._barred = self._waiting = Amount(0, 0)
 
@@ -241,7 +245,7 @@ class _Sorting:
         self._barred += others
         rows, others = _split(rows, array_of(~self._waiting_for.holds(rows.column("segment_id"))))
         self._waiting += others
-        self._rows.append(rows)
+        self._rows.append(rows if self._choice.only.is_all else rows.filter(self._are_wanted(rows)))
 
     def chosen(self) -> Chosen:
         """Return what was sorted, and leave for later what is beyond what this run may take."""
@@ -265,23 +269,26 @@ class _Sorting:
         return filled(is_among(rows.column("place"), sorted(self._choice.places)), False)
 
     def _are_free(self, rows: pa.Table) -> Any:
-        import pyarrow as pa
+        return _mask(rows, self._free_tips, lambda tip: self._choice.hold.refusal_of(tip, ()) is None)
 
-        columns = (rows.column(name).to_pylist() for name in _TIP)
-        return array_of([not self._is_held(tip) for tip in zip(*columns, strict=True)], pa.bool_())
-
-    def _is_held(self, tip: tuple[Any, ...]) -> bool:
-        known = self._held_tips.get(tip)
-        if known is None:
-            topic_id, topic, partition = tip
-            named = TopicIdPartition(UUID(bytes=topic_id), topic, partition)
-            known = self._held_tips[tip] = self._choice.hold.refusal_of(named, ()) is not None
-        return known
+    def _are_wanted(self, rows: pa.Table) -> Any:
+        return _mask(rows, self._chosen_tips, self._choice.only.chooses)
 
 
 _TIP = ["topic_id", "topic", "partition"]
 _SEGMENT = ["topic_id", "partition", "segment_id"]
 _JUDGED_BY = ["class", "presence", "marked_ms", "last_modified_ms", "first_seen_ms", "segment_id"]
+
+
+def _mask(rows: pa.Table, known: dict[tuple[Any, ...], bool], judge: Callable[[TopicIdPartition], bool]) -> Any:
+    """Return which rows are of user partitions of which a judge says yes; it is asked once about each."""
+    import pyarrow as pa
+
+    tips = list(zip(*(rows.column(name).to_pylist() for name in _TIP), strict=True))
+    for tip in set(tips) - known.keys():
+        topic_id, topic, partition = tip
+        known[tip] = judge(TopicIdPartition(UUID(bytes=topic_id), topic, partition))
+    return array_of([known[tip] for tip in tips], pa.bool_())
 
 
 def _split(rows: pa.Table, mask: Any) -> tuple[pa.Table, Amount]:

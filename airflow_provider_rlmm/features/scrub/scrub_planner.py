@@ -85,6 +85,7 @@ def plan_scrub(
             elsewhere=chosen.elsewhere,
             left_for_later=chosen.left_for_later,
             hold=choice.hold.entries,
+            only=choice.only.narrowed_to,
             root=summary.root,
             era=summary.era,
             price=summary.price,

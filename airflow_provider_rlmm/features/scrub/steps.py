@@ -16,7 +16,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Attention, RunProblem
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
-from airflow_provider_rlmm.core.runs.holding import require_known_hold
+from airflow_provider_rlmm.core.runs.holding import require_known_hold, require_known_only
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.core.world.audit import SCRUB
@@ -131,6 +131,7 @@ def plan(
     :param expires_in_ms: for how long the plan may be applied, ms.
     :raises PlanError: if this run has no scrub, or one of another cluster.
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
+    :raises ConfigurationError: if the run is for topics that neither log nor cluster knows.
     """
     from airflow_provider_rlmm.features.scrub.scrub_plan import Choice
     from airflow_provider_rlmm.features.scrub.scrub_planner import plan_scrub
@@ -138,7 +139,8 @@ def plan(
     sole_owner = session.access.get_connection_settings().sole_owner
     with session.topic() as topic:
         require_known_hold(session, topic)
-    choice = Choice(limits, session.hold(), sole_owner=sole_owner, max_segments=max_segments)
+        require_known_only(session, topic)
+    choice = Choice(limits, session.hold(), session.only, sole_owner=sole_owner, max_segments=max_segments)
     return plan_scrub(
         uri,
         choice,

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.survey.inventory import READY, SurveyedState, Totals
 from airflow_provider_rlmm.features.survey.survey import survey
@@ -126,7 +127,9 @@ class Orphans:
     totals: Totals
 
 
-def orphaned_partitions(topic: TopicReplay, limits: CleanerLimits, now_ms: int, hold: Hold = NOTHING_HELD) -> Orphans:
+def orphaned_partitions(
+    topic: TopicReplay, limits: CleanerLimits, now_ms: int, hold: Hold = NOTHING_HELD, only: Only = ALL_TOPICS
+) -> Orphans:
     """
     Return the user partitions of deleted topics that are not cleaned, and those of which nobody can tell.
 
@@ -134,9 +137,10 @@ def orphaned_partitions(topic: TopicReplay, limits: CleanerLimits, now_ms: int, 
     :param limits: by which it is judged what may be cleaned now.
     :param now_ms: ms since the epoch.
     :param hold: what is never touched.
+    :param only: the topics that are looked for.
     :raises EventLogError: if log or cluster cannot be asked.
     """
-    made = survey(topic, limits, hold, now_ms)
+    made = survey(topic, limits, hold, now_ms, only)
     rows = made.partitions.append_column("status", made.statuses).to_pylist()
     found = [_orphan(row) for row in rows if row["state"] != SurveyedState.LIVING.value]
     return Orphans(sorted(found, key=lambda o: (o.topic, o.topic_id, o.partition)), made.totals)

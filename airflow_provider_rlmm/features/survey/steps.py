@@ -8,10 +8,21 @@ import logging
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
+from airflow_provider_rlmm.core.runs.holding import require_known_only
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 
 logger = logging.getLogger(__name__)
+
+
+def survey_folder(session: CleanerSession, uri: str) -> str:
+    """
+    Return where a survey leaves its inventory: with the cluster's, or in the folder of its run if it is of some topics only.
+
+    :param session: of the run.
+    :param uri: of the folder of the run.
+    """
+    return f"{uri}/survey" if not session.only.is_all else session.cluster_uri
 
 
 def survey(
@@ -26,6 +37,8 @@ def survey(
     """
     Judge every topic that has remote segments, and write the inventory of the cluster: nothing that deletes ever reads it.
 
+    Where the run is for some topics only, the inventory is of these and stays in the folder of the run: pages never show it.
+
     :param session: of the run.
     :param uri: of the folder of the run.
     :param name: of the run.
@@ -33,6 +46,7 @@ def survey(
     :param limits: by which it is judged what may be cleaned now.
     :param price: by which costs are reckoned, ``None`` where nobody has said one.
     :return: the document of the inventory.
+    :raises ConfigurationError: if the run is for topics that neither log nor cluster knows.
     :raises OSError: if it cannot be written; an older inventory is still there, whole.
     :raises RlmmError: if cluster or topic cannot be read.
     """
@@ -41,10 +55,11 @@ def survey(
 
     with step(uri, "survey"), session.topic(or_folded=True) as topic:
         topic.advance()
+        require_known_only(session, topic)
         now_ms = session.clock()
-        found = surveyed.survey(topic, limits, session.hold(), now_ms)
+        found = surveyed.survey(topic, limits, session.hold(), now_ms, session.only)
         inventory = write_inventory(
-            session.cluster_uri,
+            survey_folder(session, uri),
             cluster_id=session.cluster_id,
             connection=connection,
             artifact=name,

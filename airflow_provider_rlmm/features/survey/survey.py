@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.absence import Observation, Presence, first_observation, refusal_of
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.core.world.out_of_service import _out_of_service
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
@@ -75,7 +76,7 @@ class Survey:
             yield number, segments_of(self.stored, number, segments_schema())
 
 
-def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int) -> Survey:
+def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int, only: Only = ALL_TOPICS) -> Survey:
     """
     Survey a metadata topic that was read.
 
@@ -83,11 +84,14 @@ def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int) -
     :param limits: by which it is judged what may be cleaned now.
     :param hold: what is never touched.
     :param now_ms: ms since the epoch, proven.
+    :param only: what is told is of these topics; metadata partitions out of service and records that cannot be used are
+        those of all.
     :raises ClusterMismatchError: if another cluster answers than the one whose log is read.
     :raises EventLogError: if log or cluster cannot be asked.
     """
     from airflow_provider_rlmm.features.survey.tables import (
         partition_rows,
+        rows_of_topics,
         topic_rows,
         user_partitions_of,
         without_what_is_unreadable,
@@ -102,16 +106,19 @@ def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int) -
         for history in view.histories.values()
         if history.deletion_under_way()
     }
-    found = user_partitions_of(topic.segments, marked)
     known = topic.names()
+    chosen = only.among(known, known.__getitem__)
+    stored = topic.segments if len(chosen) == len(known) else rows_of_topics(topic.segments, chosen)
+    found = user_partitions_of(stored, {key: h for key, h in marked.items() if key[0].topic_id in chosen})
     names = {topic_id: known[topic_id] for topic_id in found.topic_ids()}
-    unsized = topic.without_size()
+    unsized = {key: count for key, count in topic.without_size().items() if key[0] in chosen}
     asked = names | {topic_id: known[topic_id] for topic_id, _ in unsized}
     seen = look(topic.topics, topic.log, asked).observations if asked else {}
     by_topic = {topic_id: _of_topic(topic_id, names[topic_id], seen[topic_id], hold) for topic_id in names}
     by_partition = {
         key: _of_marked(history, seen[key[0].topic_id], by_topic[key[0].topic_id], limits, now_ms)
         for key, history in marked.items()
+        if key[0].topic_id in chosen
     }
     out = _out_of_service(views, limits.allowed_quarantine)
     partitions, statuses = without_what_is_unreadable(
@@ -120,7 +127,7 @@ def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int) -
     presence = {topic_id: observation.presence for topic_id, observation in seen.items()}
     topics = topic_rows(found, partitions, names, presence, BY_URGENCY, topics_schema())
     totals = _totals(topics, partitions, views, _unsized(unsized, presence, out))
-    return Survey(topics, partitions, statuses, topic.segments, totals)
+    return Survey(topics, partitions, statuses, stored, totals)
 
 
 def _of_topic(topic_id: UUID, names: frozenset[str], seen: Observation, hold: Hold) -> Verdict:

@@ -76,6 +76,17 @@ def user_partitions_of(segments: pa.Table, marked: Collection[Key]) -> UserParti
     )
 
 
+def rows_of_topics(segments: pa.Table, topic_ids: Collection[UUID]) -> pa.Table:
+    """
+    Return the rows of some topics, in their order.
+
+    :param segments: as the columnar state has them.
+    :param topic_ids: of the topics.
+    """
+    column = segments.column("topic_id")
+    return segments.filter(pc.is_in(column, value_set=pa.array([i.bytes for i in topic_ids], column.type)))
+
+
 def _first_rows(segments: pa.Table) -> Array:
     """Return the first row of each user partition."""
     if not segments.num_rows:

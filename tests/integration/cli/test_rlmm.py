@@ -136,6 +136,30 @@ def test_a_survey_leaves_for_the_pages_what_the_commands_list(shell: Shell) -> N
         assert all(row.leader_epochs for row in found)
 
 
+def test_a_run_may_be_for_some_topics_only(shell: Shell) -> None:
+    orphans = shell.lines("orphans")
+    assert shell.lines("orphans", "--only", "del*") == orphans
+    assert shell.lines("orphans", "--only", "living") == []
+    assert "no topic of that name, pattern or id; did you mean 'deleted'?" in shell(
+        "orphans", "--only", "delete", code=1
+    )
+    assert "only names no topic: write *" in shell("orphans", "--only", "", code=1)
+
+    marked = {name: shell.json("clean", "--only", name)["totals"] for name in ("living", "deleted")}
+    assert {name: totals["would_mark_partitions"] for name, totals in marked.items()} == {
+        "living": 0,
+        "deleted": PARTITIONS,
+    }
+    plan = shell.json("plan", "--only", "living")
+    assert (plan["only"], plan["known"]["segments"]) == (["living"], shell.json("plan")["known"]["segments"])
+
+    whole, narrowed = shell.json("survey"), shell.json("survey", "--only", "living")
+    assert (narrowed["topics"], narrowed["orphaned"]["segments"]) == (1, 0)
+    assert Path(narrowed["inventory"]).parent.name == "survey", "it stays in the folder of its run"
+    work = str(Path(whole["inventory"]).parent.parent)
+    assert len(topics(work, cluster_folder(shell.kafka.cluster_id)).rows) == 2, "pages show the whole cluster"
+
+
 def test_segments_and_events_of_a_topic(shell: Shell) -> None:
     segments = shell.lines("segments", "--topic", "deleted", "--partition", "1")
     assert {row["topic_id"] for row in segments} == {kafka_uuid_str(shell.orphan)}

@@ -55,7 +55,7 @@ def raiser(error: BaseException) -> Any:
 def test_each_end_has_its_code_and_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int, said: str
 ) -> None:
-    monkeypatch.setattr(reading, "_session", raiser(error))
+    monkeypatch.setattr(reading, "opened_session", raiser(error))
     assert command.run(["topics", "--bootstrap-server", "a:1"]) == code
     captured = capsys.readouterr()
     assert said in captured.err
@@ -76,11 +76,11 @@ def test_an_interrupt_that_a_client_made_another_error_of_is_one(
         raise error
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(reading, "_session", lose)
+    monkeypatch.setattr(reading, "opened_session", lose)
     assert command.run(["topics", "--bootstrap-server", "a:1"]) == 130
     assert "rlmm: interrupted" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is before
-    monkeypatch.setattr(reading, "_session", raiser(error))
+    monkeypatch.setattr(reading, "opened_session", raiser(error))
     if isinstance(error, SystemError):
         with pytest.raises(SystemError):
             command.run(["topics", "--bootstrap-server", "a:1"])
@@ -128,9 +128,9 @@ def test_help_teaches_and_every_command_has_one(capsys: pytest.CaptureFixture[st
         assert command.run([name, "--help"]) == 0
         assert "Usage: rlmm " + name in capsys.readouterr().out
     assert set(command.rlmm.commands) == {
-        "check", "topics", "segments", "events", "decode", "trail", "doctor", "orphans", "plan", "clean", "snapshot", "scrub",
-        "verify", "survey", "first-aid", "recover", "read", "find-offset", "retention", "what-if", "archive", "restore",
-        "copy", "cluster-state", "spark-files",
+        "check", "topics", "segments", "events", "decode", "trail", "doctor", "orphans", "plan", "clean",
+        "snapshot", "scrub", "verify", "survey", "first-aid", "recover", "read", "find-offset", "retention", "what-if",
+        "archive", "restore", "copy", "cluster-state", "spark-files",
     }  # fmt: skip
 
 

@@ -77,6 +77,11 @@ def test_a_store_that_is_named_without_tls_is_asked_without(
     assert found.store_options.get("allow_http") == allowed
 
 
+def test_a_folder_takes_no_option_from_an_environment_that_speaks_of_s3() -> None:
+    environment = {**BROKER, "AWS_ENDPOINT_URL": "http://store", "RLMM_STORAGE_URI": "file:///tiered"}
+    assert read(environment=environment, store_options={}).store_options == {}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.cli import reading
+from airflow_provider_rlmm.cli import orphaned
 from airflow_provider_rlmm.cli.configuration import read_configuration, read_prices
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
@@ -78,7 +78,7 @@ def test_a_survey_says_what_is_stored_costs_and_what_was_reclaimed_this_month(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(reading, "system_clock", lambda: NOW)
+    monkeypatch.setattr(orphaned, "system_clock", lambda: NOW)
     for day, month in ((30, 10), (3, 11)):
         keep_run_summary(str(tmp_path), ended(ms(day, month), 2**30, cluster_id="c", deleted=Deleted(1, 1, 2**30)))
     _, out, _ = run(capsys, "survey", "--work-dir", str(tmp_path))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_rlmm.cli import cleaning, health, reading
+from airflow_provider_rlmm.cli import cleanup_words, health, reading
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output
@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.only import ALL_TOPICS
 from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
 from tests.builders import Cluster, tip, update
 
@@ -47,6 +48,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
             topic=topic,
             clock=lambda: made.now_ms,
             hold=lambda: Hold(),
+            only=ALL_TOPICS,
             cluster_id="c",
             cluster_uri=str(tmp_path / "c"),
         )
@@ -138,7 +140,7 @@ def test_a_run_that_a_limit_has_stopped_is_headed_so(capsys: pytest.CaptureFixtu
         report_id="r", plan_id="p", cluster_id="c", created_at_ms=1, parts=[], left=9,
         stopped=Stopped("too much", "take less", Count(9, 9)),
     )  # fmt: skip
-    cleaning._say_totals(Invocation({}, {}, Output(as_json=False)), report, "/report", 0)
+    cleanup_words.say_totals(Invocation({}, {}, Output(as_json=False)), report, "/report")
     out = capsys.readouterr().out
     assert out.startswith("stopped, nothing was deleted")
     assert "done" not in out

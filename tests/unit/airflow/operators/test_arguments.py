@@ -140,6 +140,7 @@ HOLDS: list[Any] = [
     ["x" * 250],
     ["\u00e9"],
 ]
+ONLY: list[Any] = [*HOLDS, None, "", [], [""]]
 PARTITIONS: list[Any] = [-1, 0, "0", {}, [-1], ["x"], [1.5], [True], [2**31]]
 MOMENTS: list[Any] = ["now", "2026-03-01T00:00:00", "1969-12-31T00:00:00Z", 1.5, True, [], -1, HUGE]
 CANARIES: list[Any] = [*(i for i in INTEGERS if i != ""), 0]
@@ -174,6 +175,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "source_plan": [*TEXTS, 0, False, [], {}],
             "limits": LIMITS,
             "hold": HOLDS,
+            "only": ONLY,
             "dry_run_only": FLAGS,
             "confirm_lost_records": LOSSES,
             "confirm_metadata_topic_id": TOPIC_IDS,
@@ -184,7 +186,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
     (
         SurveyRemoteLogOperator,
         {},
-        {"rlmm_conn_id": [None, "", *TEXTS], "limits": LIMITS, "hold": HOLDS, "dry_run_only": FLAGS},
+        {"rlmm_conn_id": [None, "", *TEXTS], "limits": LIMITS, "hold": HOLDS, "only": ONLY, "dry_run_only": FLAGS},
     ),
     (
         CheckRemoteLogCleanupOperator,
@@ -196,6 +198,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "limits": LIMITS,
             "blast_radius": BLAST_RADIUS,
             "hold": HOLDS,
+            "only": ONLY,
             "max_segments_this_run": CANARIES,
             "dry_run_only": FLAGS,
             "source_plan": [*TEXTS, 0, False, [], {}],
@@ -212,6 +215,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "limits": LIMITS,
             "blast_radius": BLAST_RADIUS,
             "hold": HOLDS,
+            "only": ONLY,
             "max_segments_this_run": CANARIES,
             "dry_run_only": FLAGS,
             "expires_in_ms": [*INTEGERS, None, 0, 31 * 86_400_000],
@@ -362,6 +366,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "limits": SCRUB_LIMITS,
             "blast_radius": BLAST_RADIUS,
             "hold": HOLDS,
+            "only": ONLY,
             "max_segments_this_run": CANARIES,
             "dry_run_only": FLAGS,
             "expires_in_ms": [*INTEGERS, None, 0, 31 * 86_400_000],
@@ -523,7 +528,8 @@ def test_a_wrong_argument_is_named_and_nothing_is_touched(
         assert refusal_of(value, rendered.execute, context()) == text
         inner = next(iter(value)) if isinstance(value, dict) and isinstance(next(iter(value), None), str) else name
         assert name in text or str(inner) in text or name == "events"
-        assert re.search("must be|known are|hold entry|needs the override|twice|neither|cannot be read", text)
+        allowed = "must be|known are|hold entry|only entry|only names no topic|needs the override|twice|neither|cannot be"
+        assert re.search(allowed, text)
         assert len(text) < 1_000
         assert "\n" not in text
         assert not (tmp_path / "work").exists()
@@ -627,6 +633,17 @@ def test_only_nothing_lifts_a_hold() -> None:
     for slip in (0, False, {}):
         with pytest.raises(ConfigurationError, match="hold"):
             HOLD_ENTRIES("hold", slip)
+
+
+ONLY_ENTRIES = arguments.reader_of(run_parameters.ONLY)
+
+
+def test_nothing_but_a_star_is_all_topics() -> None:
+    assert ONLY_ENTRIES("only", ["*"]) == run_parameters.ONLY.default == ("*",)
+    assert ONLY_ENTRIES("only", ["orders", "legal-*"]) == ("legal-*", "orders")
+    for slip in (None, "", [], [""]):
+        with pytest.raises(ConfigurationError, match=r"only names no topic: write \*"):
+            ONLY_ENTRIES("only", slip)
 
 
 def test_optional_texts() -> None:

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, WritesNotAllowedError
 from airflow_provider_rlmm.core.log.protocol import Unknown
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.world.only import Chosen
 from airflow_provider_rlmm.features.cleanup.marker import DeletedPartitionMarker, RealMarkerEffects
 from tests.builders import Cluster, add, deletion, tip, update
 
@@ -140,9 +144,9 @@ def test_only_names_the_partitions_to_mark(cluster: Cluster) -> None:
     other = tip("gone", 1)
     cluster.segment(other, 5)
     cluster.segment(tip("elsewhere", 0, 9), 6)
-    cluster.mark(only=frozenset({(GONE.topic_id, 1)}))
+    cluster.mark(chosen=Chosen(planned=frozenset({(GONE.topic_id, 1)})))
     assert cluster.ours() == [f"DELETE_PARTITION_MARKED {other}"]
-    assert cluster.mark(only=frozenset()).marked == ()
+    assert cluster.mark(chosen=Chosen(planned=frozenset())).marked == ()
 
 
 def test_a_quarantined_record_and_a_lost_beginning_keep_nothing_from_being_marked(cluster: Cluster) -> None:
@@ -216,3 +220,19 @@ def test_a_topic_that_comes_back_behind_the_look_of_all_is_not_marked() -> None:
     report = marker.mark()
     assert len(report.marked) == 3
     assert not any(str(back) in line for line in report.marked)
+
+
+def test_what_is_marked_is_told_by_topic_the_largest_first() -> None:
+    cluster = Cluster()
+    cluster.segment(GONE, 20)
+    for number in (21, 22):
+        cluster.segment(tip("gone", 1), number)
+    for number in (23, 24, 25, 26):
+        cluster.segment(tip("larger", 0, 9), number)
+    dry = cluster.mark(dry_run=True).topics
+    assert [(t.topic, t.topic_id, t.partitions, t.segments, t.bytes) for t in dry] == [
+        ("larger", kafka_uuid_str(UUID(int=9)), 1, 4, 4_000),
+        ("gone", kafka_uuid_str(GONE.topic_id), 2, 3, 3_000),
+    ]
+    assert cluster.mark().topics == dry
+    assert cluster.mark().topics == ()

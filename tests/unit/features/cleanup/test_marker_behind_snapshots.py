@@ -15,6 +15,7 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.records import RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import deserialize, serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
+from airflow_provider_rlmm.core.world.only import Chosen
 from tests.builders import DAY_MS, START_MS, Cluster, SnapshotInMemory, add, deletion, tip
 from tests.unit.features.cleanup.forging import GONE, MADE_UP, Records, beside, finished, without
 
@@ -324,7 +325,9 @@ def test_a_topic_that_is_made_while_it_is_read_anew_is_not_marked(cluster: Clust
 def test_only_what_a_plan_names_is_marked_by_the_log_too(cluster: Cluster) -> None:
     other = tip("gone", 1)
     cluster.segment(other, 5)
-    assert cluster.mark(only=frozenset({(GONE.topic_id, 1)})).marked == (f"DELETE_PARTITION_MARKED {other}",)
+    assert cluster.mark(chosen=Chosen(planned=frozenset({(GONE.topic_id, 1)}))).marked == (
+        f"DELETE_PARTITION_MARKED {other}",
+    )
 
 
 @pytest.mark.parametrize("dry_run", [True, False])

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.only import Chosen
 from airflow_provider_rlmm.features.cleanup.planner import CleanupPlanner, sizes_and_ages
 from tests.builders import CLUSTER_ID, DAY_MS, Cluster, add, deletion, once, tip, update
 
@@ -193,8 +194,8 @@ def test_only_names_the_partitions_to_plan(cluster: Cluster) -> None:
     cluster.segment(tip("gone", 1), 5)
     cluster.mark_and_wait()
     assert cluster.plan().rows.num_rows == 4
-    assert cluster.plan(only=frozenset({(GONE.topic_id, 1)})).rows.num_rows == 1
-    assert cluster.plan(only=frozenset()).summary.by_metadata_partition == {}
+    assert cluster.plan(chosen=Chosen(planned=frozenset({(GONE.topic_id, 1)}))).rows.num_rows == 1
+    assert cluster.plan(chosen=Chosen(planned=frozenset())).summary.by_metadata_partition == {}
 
 
 def test_nothing_marked_makes_an_empty_plan() -> None:

@@ -26,6 +26,8 @@ from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect, Freed
 from airflow_provider_rlmm.features.cleanup.report_document import read_report
 from airflow_provider_rlmm.features.cleanup.reports import (
+    Marked,
+    MarkedTopic,
     Marking,
     MetadataPartitionReport,
     PartitionOutcome,
@@ -91,8 +93,10 @@ class Folder:
     def clean(self, metadata_partition: int, *refusals: Refusal, dry_run: bool = False) -> None:
         self.put(f"clean-{metadata_partition}.json", cleaned(metadata_partition, *refusals, dry_run=dry_run))
 
-    def mark(self, *refusals: Refusal, dry_run: bool = False, era: ToldEra | None = None) -> None:
-        self.put("mark.json", plain_of(Marking("cluster-1", dry_run, 2, 3, refusals, era)))
+    def mark(
+        self, *refusals: Refusal, dry_run: bool = False, era: ToldEra | None = None, by_topic: Marked | None = None
+    ) -> None:
+        self.put("mark.json", plain_of(Marking("cluster-1", dry_run, 2, 3, refusals, era, None, by_topic)))
 
     def report(self, **given: Any) -> dict[str, Any]:
         """The document; it always has its form."""
@@ -384,6 +388,21 @@ def test_a_dry_run_says_so_where_nothing_was_planned_and_names_its_counts(folder
     }  # fmt: skip
     assert "would_leave_segments" in document["totals"]
     assert not [n for n in document["totals"] if n.endswith(("deleted", "left", "marked"))]
+
+
+def test_a_report_says_what_was_marked_by_topic_and_from_when_it_may_go(folder: Folder) -> None:
+    folder.plan({})
+    folder.mark(dry_run=True)
+    assert folder.report(marked=True)["marked"] is None, "an earlier release did not say it"
+    told = Marked((MarkedTopic("orders", "id", 1, 4, 400),), Count(5, 500), NOW + 1)
+    folder.mark(dry_run=True, by_topic=told)
+    document = folder.report(marked=True)
+    assert document["marked"] == {
+        "topics": [{"topic": "orders", "topic_id": "id", "partitions": 1, "segments": 4, "bytes": 400}],
+        "all": {"segments": 5, "bytes": 500}, "eligible_ms": NOW + 1,
+    }  # fmt: skip
+    assert read_report(document).marked == told
+    assert told.more == Count(1, 100)
 
 
 def test_without_any_document_the_run_is_what_it_was_told_to_be(folder: Folder) -> None:

@@ -39,6 +39,7 @@ from airflow_provider_rlmm.core.storage.root import RootExpectation
 from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.core.world.audit_in_memory import InMemoryAuditLog
 from airflow_provider_rlmm.core.world.hold import Hold
+from airflow_provider_rlmm.core.world.only import Only
 from airflow_provider_rlmm.core.world.root_proof import prove_root
 from airflow_provider_rlmm.features.scrub import scrub_effects
 from airflow_provider_rlmm.features.scrub.comparison import scrub
@@ -338,6 +339,30 @@ def test_what_a_hold_names_stays(scrubs: Scrubs) -> None:
     scrubs.plan()
     assert scrubs.delete(hold=Hold(("orders",))).held == 3
     assert keys <= scrubs.cluster.storage.keys
+
+
+def test_a_run_for_other_topics_plans_nothing_of_this_one_and_counts_it_all_the_same(scrubs: Scrubs) -> None:
+    keys = scrubs.finished(1)
+    scrubs.scrub()
+    whole, _ = scrubs.plan()
+    plan, planned = scrubs.plan(only=Only(("other",)))
+    assert (planned, plan.planned.segments, plan.only, plan.known) == ([], 0, ("other",), whole.known)
+    assert scrubs.delete().deleted == {}
+    plan, planned = scrubs.plan(only=Only(("ord*",)))
+    assert (set(planned), plan.only) == (keys, ("ord*",))
+
+
+def test_what_bars_all_bars_a_run_for_one_topic_too(scrubs: Scrubs) -> None:
+    """An object that no record names, under the id of a topic that lives, says that the log has lost records."""
+    scrubs.put(1, OTHER)
+    scrubs.put(2)
+    scrubs.cluster.topics.create("orders", TOPIC.topic_id)
+    waited(scrubs)
+    scrubs.scrub()
+    whole, _ = scrubs.plan(sole_owner=True)
+    plan, planned = scrubs.plan(only=Only(("other",)), sole_owner=True)
+    assert whole.barred.objects >= 6
+    assert (planned, plan.barred) == ([], whole.barred)
 
 
 @pytest.mark.parametrize("topic_id", [TOPIC.topic_id, UUID(int=70)])
