@@ -25,6 +25,7 @@ from airflow_provider_rlmm.cli import (
     spark,
     verifying,
     what_if,
+    why,
 )
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
@@ -92,7 +93,7 @@ class _WaitingHandler(logging.Handler):
 
 
 _GROUPS = (
-    reading, orphaned, remote_log, retention, what_if, health, cleaning, archiving, scrubbing, verifying,
+    reading, orphaned, remote_log, retention, what_if, why, health, cleaning, archiving, scrubbing, verifying,
     first_aid, recovering, copying, spark,
 )  # fmt: skip
 for _command in (command for group in _GROUPS for command in group.COMMANDS):

@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.overview import inventories
+from airflow_provider_rlmm.overview.trails import Deletions, deletions_of, trail_of
 from airflow_provider_rlmm.plugins.ages import ages_of_topic
 from airflow_provider_rlmm.plugins.clusters import readable_cluster, shell_of_cluster
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
@@ -18,7 +19,6 @@ from airflow_provider_rlmm.plugins.overview import price_of
 from airflow_provider_rlmm.plugins.rendering import render
 from airflow_provider_rlmm.plugins.rights import RightsDep, require_reader
 from airflow_provider_rlmm.plugins.segment_map import segment_map
-from airflow_provider_rlmm.plugins.trails import Deletions, deletions_of, trail_of
 from airflow_provider_rlmm.settings import NO_PRICE, price_per_gb_month, work_uri
 
 router = APIRouter(prefix="/clusters/{cluster_id}/topics/{topic_id}", dependencies=[Depends(require_reader)])

@@ -102,15 +102,31 @@ def trail_of(segment: SegmentRow, partition: PartitionRow | None, deletions: Del
     :param partition: its user partition.
     :param deletions: of the user partition.
     """
-    where = f" of metadata partition {partition.metadata_partition}" if partition else ""
-    steps = [Step("", "its first record", f"offset {segment.added_offset:,}{where}")]
-    by = _WRITERS.get(segment.broker_id, f"broker {segment.broker_id}")
-    what = _STATES.get(segment.state, segment.state)
-    steps.append(
-        Step(since(segment.event_timestamp_ms), f"{what}, says {by}", f"offset {segment.event_offset:,}{where}")
-    )
+    number = partition.metadata_partition if partition else None
+    steps = [Step("", "its first record", _where(segment.added_offset, number))]
+    time = since(segment.event_timestamp_ms)
+    steps.append(record_in_words(time, segment.state, segment.broker_id, segment.event_offset, number))
     steps += [d.step for d in reversed(deletions.rows) if d.segment_id == segment.segment_id]
     return steps
+
+
+def record_in_words(time: str, state: str, broker_id: int, offset: int, metadata_partition: int | None) -> Step:
+    """
+    Say what a record of a segment says.
+
+    :param time: of its event, for people.
+    :param state: name of the state of the segment by it.
+    :param broker_id: of its writer.
+    :param offset: where it lies.
+    :param metadata_partition: in which one, ``None`` where that is not known.
+    """
+    by = _WRITERS.get(broker_id, f"broker {broker_id}")
+    return Step(time, f"{_STATES.get(state, state)}, says {by}", _where(offset, metadata_partition))
+
+
+def _where(offset: int, metadata_partition: int | None) -> str:
+    of = "" if metadata_partition is None else f" of metadata partition {metadata_partition}"
+    return f"offset {offset:,}{of}"
 
 
 def _deletion(row: dict[str, Any]) -> Deletion:

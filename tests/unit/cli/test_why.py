@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``rlmm why``: what one thing is, whose turn it is, and when it goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_rlmm.cli import main as command
+from airflow_provider_rlmm.cli import why
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
+from airflow_provider_rlmm.core.world.hold import Hold
+from tests.builders import DAY_MS, Cluster, tip
+
+GONE, LIVING, AGAIN = tip(), tip("living", 0, 12), tip("gone", 0, 13)
+ROOT = "s3://bucket/tiered"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
+    """Behind the command: three segments of a deleted topic, and one of a living topic."""
+    made = Cluster(3)
+    for number in (20, 21, 22):
+        made.segment(GONE, number)
+    made.segment(LIVING, 8)
+    made.topics.create("living", LIVING.topic_id)
+
+    @contextmanager
+    def opened(*_: Any, **__: Any) -> Iterator[Any]:
+        @contextmanager
+        def topic(**_: Any) -> Iterator[Any]:
+            yield made.topic()
+
+        settings = RemoteLogSettings(storage_uri=ROOT)
+        yield SimpleNamespace(
+            access=SimpleNamespace(get_connection_settings=lambda: settings),
+            log=made.log,
+            topic=topic,
+            clock=lambda: made.now_ms,
+            hold=lambda: Hold(),
+            cluster_id="c",
+            cluster_uri=str(tmp_path / "c"),
+        )
+
+    monkeypatch.setattr(why, "open_session", opened)
+    monkeypatch.setenv("RLMM_WORK_DIR", str(tmp_path))
+    return made
+
+
+class Asking:
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        assert command.run(["why", *words, "--bootstrap-server", "a:1"]) == code
+        said = self._capsys.readouterr()
+        return " ".join((said.out + said.err).split())
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        assert command.run(["why", *words, "--bootstrap-server", "a:1", "--json"]) == code
+        return json.loads(self._capsys.readouterr().out)
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Asking:
+    return Asking(capsys)
+
+
+def key_of(cluster: Cluster, partition: Any) -> str:
+    return min(cluster.keys_of(partition))
+
+
+def test_a_topic_on_its_way_says_whose_turn_it_is_and_when_it_goes(cluster: Cluster, ask: Asking) -> None:
+    told = ask.json("gone")
+    assert (told["kind"], told["stored"]["segments"]) == ("ORPHANED", 3)
+    assert told["turn"] == "this package's: the next run that may write marks it"
+    assert told["goes"].startswith("24 h 0 min after it is marked")
+    cluster.mark()
+    cluster.now_ms += DAY_MS // 2
+    told = ask.json(kafka_uuid_str(GONE.topic_id))
+    assert (told["kind"], told["goes"].endswith("UTC, in 12 h 0 min")) == ("WAITING", True)
+    cluster.now_ms += DAY_MS // 2
+    assert ask.json("gone")["kind"] == "ELIGIBLE"
+    assert ask.json("living")["turn"].startswith("its leader's: this package deletes nothing of a living topic")
+
+
+def test_an_object_and_its_segment_have_one_answer_and_a_trail(cluster: Cluster, ask: Asking) -> None:
+    key = key_of(cluster, GONE)
+    of_key = ask.json(key)
+    assert of_key == ask.json(f"{ROOT}/{key}")
+    assert "the object '" in of_key["what"]
+    assert "of 'gone'" in of_key["what"]
+    assert [step["what"] for step in of_key["trail"]] == [
+        "the copy had begun, says broker 1",
+        "it was copied, says broker 1",
+    ]
+    segment_id = of_key["what"].split("segment ")[1].split()[0]
+    of_segment = ask.json(segment_id)
+    assert {**of_segment, "what": None} == {**of_key, "what": None}
+    assert of_segment["stored"]["segments"] == 1
+    assert "what happened to it" in ask(segment_id)
+
+
+def test_what_is_deleted_is_a_scrubs_turn_if_an_object_is_left(cluster: Cluster, ask: Asking) -> None:
+    key = key_of(cluster, GONE)
+    cluster.mark_and_wait()
+    for number in range(3):
+        cluster.clean(number)
+    told = ask.json(key)
+    assert (told["kind"], told["stored"]) == ("FINISHED", None)
+    assert told["turn"].startswith("a scrub's, if an object of it is still there")
+    assert told["trail"][-1]["what"] == "it was deleted, says this package"
+    assert ask.json("gone")["kind"] == "FINISHED"
+
+
+def test_what_no_record_names_says_so(cluster: Cluster, ask: Asking) -> None:
+    other = Cluster(3)
+    other.segment(tip("gone", 1), 7)
+    key = key_of(other, tip("gone", 1))
+    told = ask.json(key)
+    assert (told["kind"], told["why"]) == ("UNREFERENCED", "no record of the metadata topic names it")
+    assert "72 h 0 min apart" in told["goes"]
+    assert "segment" in ask(key)
+
+
+def test_a_key_of_another_layout_needs_a_person(cluster: Cluster, ask: Asking) -> None:
+    assert ask.json("backups/today.tar", code=4)["kind"] == "NOT_OF_THE_LAYOUT"
+    assert "does not lie below the storage root" in ask("s3://other/key", code=1)
+
+
+def test_an_id_that_two_user_partitions_name_is_asked_for_by_its_key(cluster: Cluster, ask: Asking) -> None:
+    other = tip("gone", 1)
+    cluster.segment(other, 20)
+    of_key = ask.json(key_of(cluster, other))
+    assert "partition 1" in of_key["what"]
+    segment_id = of_key["what"].split("segment ")[1].split()[0]
+    assert "several user partitions have a segment" in ask(segment_id, code=1)
+
+
+def test_what_cannot_be_judged_needs_a_person(cluster: Cluster, ask: Asking) -> None:
+    cluster.topics.denied = {"gone"}
+    told = ask.json("gone", code=4)
+    assert (told["kind"], told["goes"]) == ("UNSEEN", "nobody can tell")
+
+
+def test_what_names_nothing_or_several_is_refused(cluster: Cluster, ask: Asking) -> None:
+    assert "the log names no topic 'nothing'" in ask("nothing", code=1)
+    cluster.segment(AGAIN, 9)
+    said = ask("gone", code=1)
+    assert "2 topics had the name 'gone'" in said
+    assert kafka_uuid_str(GONE.topic_id) in said
+    assert ask.json(kafka_uuid_str(AGAIN.topic_id))["stored"]["segments"] == 1
