@@ -67,9 +67,13 @@ def read_configuration(
     :param allow_writes: whether the command may write and delete.
     :param allow_copy: whether it may copy segments of living topics.
     :param has_cluster: whether there is a cluster to be asked; without one no broker need be named, and none is.
-    :raises ConfigurationError: naming the file and the field.
+    :raises ConfigurationError: naming the file and the field, or where a real run would take a file that nobody has named.
     """
     named = options.get("config") or environment.get(CONFIG_VARIABLE) or None
+    if named is None and (allow_writes or allow_copy) and default_file(environment).is_file():
+        raise ConfigurationError(
+            f"a real run takes no configuration that nobody has named: say --config {default_file(environment)}, or another"
+        )
     written = _read_file(str(named) if named else None, environment)
     stored = written.pop(STORE, {})
     found = {**written, **dict(_in_environment(environment)), **{n: v for n, v in options.items() if v is not None}}
@@ -114,8 +118,7 @@ def _in_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]
 
 def _read_file(named: str | None, environment: Mapping[str, str]) -> dict[str, Any]:
     """Read the file that is named, or the usual one if it is there."""
-    home = environment.get("XDG_CONFIG_HOME") or "~/.config"
-    path = Path(named or f"{home}/rlmm/config.toml").expanduser()
+    path = Path(named).expanduser() if named else default_file(environment)
     if named is None and not path.is_file():
         return {}
     try:
@@ -164,6 +167,30 @@ def _client_properties(bootstrap: object, command_config: object) -> dict[str, s
             "into the configuration file"
         )
     return properties
+
+
+def given_in(options: Mapping[str, str | bool | None], environment: Mapping[str, str]) -> dict[str, str | bool]:
+    """
+    Return what options and environment say, in the order of a configuration file.
+
+    :param options: as :func:`read_configuration` takes them.
+    :param environment: likewise.
+    """
+    found = {
+        **dict(_in_environment(environment)),
+        **{name: value for name, value in options.items() if value is not None},
+    }
+    return {name: found[name] for name in (*OTHERS, *SETTINGS) if name in found}
+
+
+def default_file(environment: Mapping[str, str]) -> Path:
+    """
+    Return the configuration file that is read where none is named.
+
+    :param environment: of the process.
+    """
+    home = environment.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(f"{home}/rlmm/config.toml").expanduser()
 
 
 def _default_work_folder(environment: Mapping[str, str]) -> str:

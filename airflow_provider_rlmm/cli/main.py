@@ -16,6 +16,7 @@ from airflow_provider_rlmm.cli import (
     copying,
     first_aid,
     health,
+    init,
     orphaned,
     reading,
     recovering,
@@ -93,7 +94,7 @@ class _WaitingHandler(logging.Handler):
 
 
 _GROUPS = (
-    reading, orphaned, remote_log, retention, what_if, why, health, cleaning, archiving, scrubbing, verifying,
+    reading, orphaned, remote_log, retention, what_if, why, health, init, cleaning, archiving, scrubbing, verifying,
     first_aid, recovering, copying, spark,
 )  # fmt: skip
 for _command in (command for group in _GROUPS for command in group.COMMANDS):

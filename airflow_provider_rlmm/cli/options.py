@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial, wraps
@@ -12,7 +13,7 @@ from uuid import UUID
 import click
 
 from airflow_provider_rlmm.cli.access import access_of_command, storage_of_command
-from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, read_configuration
+from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, given_in, read_configuration
 from airflow_provider_rlmm.cli.output import Output
 from airflow_provider_rlmm.core.base.declarations import (
     Declared,
@@ -239,6 +240,10 @@ class Invocation:
         :raises ConfigurationError: naming the field.
         """
         return read_configuration(self.options, self.store_options, allow_writes=allow_writes, allow_copy=allow_copy)
+
+    def given(self) -> dict[str, str | bool]:
+        """Return what options and environment say, in the order of a configuration file; not what stands in one."""
+        return given_in(self.options, os.environ)
 
     @property
     def work_uri(self) -> str:

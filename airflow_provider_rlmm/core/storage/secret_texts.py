@@ -22,6 +22,15 @@ _PUBLIC_OPTION: Final = re.compile(
 )
 
 
+def is_public_option(name: str) -> bool:
+    """
+    Tell whether the value of a store's option may be shown.
+
+    :param name: of the option.
+    """
+    return _PUBLIC_OPTION.search(name) is not None
+
+
 def secrets_in(options: Mapping[str, str]) -> tuple[str, ...]:
     """
     Return the texts that must not appear anywhere.
@@ -30,7 +39,7 @@ def secrets_in(options: Mapping[str, str]) -> tuple[str, ...]:
     """
     # Very short ones are settings, and would garble every message. Of a value with a structure of its own, such as a key
     # file, any part may be quoted.
-    values = [value for key, value in options.items() if not _PUBLIC_OPTION.search(key)]
+    values = [value for key, value in options.items() if not is_public_option(key)]
     parts = {part for value in values for part in (value, *_STRUCTURED.findall(value)) if len(part) > 5}
     return tuple(parts)
 

@@ -528,7 +528,9 @@ def test_a_wrong_argument_is_named_and_nothing_is_touched(
         assert refusal_of(value, rendered.execute, context()) == text
         inner = next(iter(value)) if isinstance(value, dict) and isinstance(next(iter(value), None), str) else name
         assert name in text or str(inner) in text or name == "events"
-        allowed = "must be|known are|hold entry|only entry|only names no topic|needs the override|twice|neither|cannot be"
+        allowed = (
+            "must be|known are|hold entry|only entry|only names no topic|needs the override|twice|neither|cannot be"
+        )
         assert re.search(allowed, text)
         assert len(text) < 1_000
         assert "\n" not in text
