@@ -12,7 +12,7 @@ SIDE_BY_SIDE ?= 3
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format quick unit coverage simulate simulate-protections mutations differential integration \
 	full rare manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix stores \
-	browser pictures package docs bench bench-growth bench-tasks bench-dag bench-replay bench-scale bench-memory bench-deletion bench-scrub bench-survey bench-records bench-publish bench-read lock clean
+	browser pictures package docs bench bench-growth bench-tasks bench-dag bench-replay bench-scale bench-memory bench-deletion bench-scrub bench-survey bench-records bench-contents bench-publish bench-read lock clean
 
 help: ## List the targets
 	@awk '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
@@ -196,6 +196,9 @@ bench-survey: setup ## What a survey costs beside the plan of the same topic, wi
 
 bench-records: setup ## Record batches as Arrow columns beside Kafka's own classes, with their budgets (3 minutes)
 	$(BIN)/python -m benchmarks.record_batches
+
+bench-contents: setup ## rlmm verify of a segment beside sha256sum of it, with its budgets (2 minutes)
+	$(BIN)/python -m benchmarks.contents
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish

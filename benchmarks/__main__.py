@@ -45,6 +45,7 @@ TRIES: Mapping[str, Sequence[str]] = {
     "scrub": ("--leaked", "2000", "--living", "8000", "--objects", "3000"),
     "survey": ("--segments", "20000", "--runs", "1"),
     "record_batches": ("--megabytes", "8", "--runs", "1"),
+    "contents": ("--megabytes", "8", "--runs", "1"),
 }  # fmt: skip
 """Benchmark → its arguments for a try."""
 _SUBREAPER = 36

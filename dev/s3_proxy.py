@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands between S3 clients and an S3 server: it can be cut, it can throttle, and it can be far away."""
+"""What stands between S3 clients and an S3 server: it can be cut, throttle, forbid, and be far away."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 _NOT_PASSED_ON = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
+_DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 
 
@@ -58,6 +59,16 @@ class S3Proxy(ThreadingHTTPServer):
         number = next(self._numbers)
         return bool(self.throttle_every) and number % self.throttle_every == 0
 
+    def denies(self, method: str, path: str, status: int | None) -> bool:
+        """
+        Tell whether a request is answered with 403 AccessDenied: no policy is in force here.
+
+        :param method: of the request.
+        :param path: its path and query, as it was sent.
+        :param status: what the server has answered, ``None`` before it is asked.
+        """
+        return False
+
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing about clients that went away."""
         if not isinstance(sys.exception(), ConnectionError):
@@ -90,6 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.server.throttles():
             self.server.throttled += 1
             self._answer(503, {"Content-Type": "application/xml"}, _SLOW_DOWN)
+        elif self.server.denies(self.command, self.path, None):
+            self._answer(403, {"Content-Type": "application/xml"}, _DENIED)
         else:
             self._ask_server(body)
 
@@ -113,6 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             connection.close()
         self.server.methods[self.command] += 1
+        if self.server.denies(self.command, self.path, answer.status):
+            self._answer(403, {"Content-Type": "application/xml"}, _DENIED)
+            return
         headers = {name: value for name, value in answer.getheaders() if name.lower() not in _NOT_PASSED_ON}
         length = answer.getheader("Content-Length") if self.command == "HEAD" else None
         self._answer(answer.status, headers, data, length)

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.errors import DamagedContentsError
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
+from airflow_provider_rlmm.core.runs.attention import Judgement
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, judged
+from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.session import session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
@@ -42,11 +46,13 @@ class VerifyRemoteSegmentsOperator(CheckedOperator[_VerifyArguments]):
     :param share: of each topic's segments that is looked at, above 0 and at most 1; one segment at least.
     :param allow_gaps: whether offsets may be missing: topics that were compacted once.
     :param bytes_per_second: the most that is fetched in a second; ``None`` for as much as the store gives.
-    :param fail_on_damage: fail the task, after the report is written, where something needs a person.
+    :param fail_on_damage: fail the task, after the report is written, as long as something needs a person that nobody has
+        acknowledged (Airflow variable ``rlmm_acknowledgements``).
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: segments that are ``copied``, ``chosen`` and ``looked_at``, those of each outcome, in lower case, and the
         ``report``'s URI.
-    :raises DamagedContentsError: naming what needs a person first.
+    :raises DamagedContentsError: saying first what to type, then what needs a person.
+    :raises AirflowFailException: if the run's summary cannot be kept.
     :raises RlmmError: if the log cannot be read, or the storage hands out nothing.
     """
 
@@ -83,9 +89,11 @@ class VerifyRemoteSegmentsOperator(CheckedOperator[_VerifyArguments]):
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_provider_rlmm.features.contents.criticals import criticals_of
         from airflow_provider_rlmm.features.contents.report_document import CONTENTS_DOCUMENT
         from airflow_provider_rlmm.features.contents.rules import Choice
         from airflow_provider_rlmm.features.contents.steps import ContentsRequest, verify_contents
+        from airflow_provider_rlmm.overview.run_summaries import contents_summary
 
         read, name = self.read_arguments(), given.artifact_name(context)
         uri = artifact_uri(name)
@@ -94,9 +102,6 @@ class VerifyRemoteSegmentsOperator(CheckedOperator[_VerifyArguments]):
         with session_of(context, read.rlmm_conn_id, CleanerLimits(), dry_run=True) as session:
             report = verify_contents(session, uri, name, request)
         self.log.info("%s", report.share_in_words)
-        problems = list(report.problems())
-        for problem in problems:
-            self.log.error("needs a person: %s", problem)
         where = f"{uri}/{CONTENTS_DOCUMENT}"
         result = self.told(
             {
@@ -107,6 +112,19 @@ class VerifyRemoteSegmentsOperator(CheckedOperator[_VerifyArguments]):
                 "report": where,
             }
         )
-        if problems and read.fail_on_damage:
-            raise DamagedContentsError(f"{problems[0]}. {len(problems)} problems in all; the report is {where}")
+        judgement = Judgement()
+        if read.fail_on_damage:
+            judgement = judged(self.log, criticals_of(report), report.cluster_id)
+        else:
+            for problem in report.problems():
+                self.log.warning("needs a person: %s", problem)
+        facts = facts_of(context, read.rlmm_conn_id)
+        unkept = keep_summary(lambda: contents_summary(facts, report, judgement))
+        if judgement.failing:
+            said = f"{report.what_to_type[0].upper()}{report.what_to_type[1:]}. {next(report.problems(), '')}"
+            raise DamagedContentsError(
+                f"{said}. {judgement.headline()} The report is {where}. {HOW_TO_ACKNOWLEDGE} {unkept}".rstrip()
+            )
+        if unkept:
+            raise AirflowFailException(unkept)
         return result

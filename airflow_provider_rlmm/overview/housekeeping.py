@@ -34,6 +34,7 @@ from airflow_provider_rlmm.core.plans.plan import SUMMARY_NAME, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_document
 from airflow_provider_rlmm.core.world.audit import AUDIT_FOLDER, day_of, is_audit_file, is_day
 from airflow_provider_rlmm.core.world.audit_files import compact
+from airflow_provider_rlmm.features.contents.report_document import CONTENTS_DOCUMENT, ContentsReport
 from airflow_provider_rlmm.features.scrub.scrub_files import LATEST
 from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
@@ -221,6 +222,9 @@ def _identities(uri: str, name: str, files: list[str]) -> Iterator[tuple[str, st
         elif document == DOCTOR_DOCUMENT:
             diagnosis = strict.parse_object(read_document(uri, document))
             said = name, strict.string(diagnosis.get("cluster_id"), "cluster_id"), None
+        elif document == CONTENTS_DOCUMENT:
+            contents = ContentsReport.from_json(read_document(uri, document))
+            said = contents.artifact, contents.cluster_id, None
         if said is not None:
             if said[0] != name:
                 raise ValueError(f"{uri}/{document} is of the run {strict.shown(said[0])}")

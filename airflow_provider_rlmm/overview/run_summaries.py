@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Judgement
 from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
 from airflow_provider_rlmm.features.cleanup.reports import Totals
+from airflow_provider_rlmm.features.contents.report_document import ContentsReport
 from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
@@ -157,6 +158,18 @@ def doctor_summary(facts: RunFacts, diagnosis: ReportedDiagnosis, judgement: Jud
         out_of_service=len(diagnosis.recoveries),
         documents={"doctor": facts.artifact},
     )
+
+
+def contents_summary(facts: RunFacts, report: ContentsReport, judgement: Judgement) -> RunSummary:
+    """
+    Summarise a scrub of contents: it changes nothing.
+
+    :param facts: of the run.
+    :param report: its report.
+    :param judgement: what fails the run.
+    """
+    done = report.share_in_words
+    return RunSummary(**_common(facts, report.cluster_id, RunKind.CONTENTS, judgement, done, dry_run=True))
 
 
 def _common(

@@ -35,6 +35,7 @@ class RunKind(StrEnum):
     RETENTION = "retention"
     SCRUB = "scrub"
     DOCTOR = "doctor"
+    CONTENTS = "contents"
 
 
 class RunOutcome(StrEnum):

@@ -10,7 +10,7 @@ from airflow_provider_rlmm.settings import connections
 
 CLEANER: Final = "remote_log_cleaner"
 RETENTION: Final = "remote_log_retention"
-DAGS: Final = (CLEANER, RETENTION, "remote_storage_scrub", "remote_log_doctor")
+DAGS: Final = (CLEANER, RETENTION, "remote_storage_scrub", "remote_log_doctor", "remote_log_contents")
 """What the DAGs of ``rlmm_default`` are called; those of other connections have its id behind that."""
 
 

@@ -26,6 +26,7 @@ from airflow_provider_rlmm.operators.cleaner import (
     PlanRemoteLogCleanupOperator,
     ReportRemoteLogCleanupOperator,
 )
+from airflow_provider_rlmm.operators.contents import VerifyRemoteSegmentsOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
 from airflow_provider_rlmm.operators.metadata import ReadRemoteLogMetadataOperator
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
@@ -88,6 +89,11 @@ def mark() -> None:
 def survey() -> None:
     result = SurveyRemoteLogOperator(task_id="survey", limits=LIMITS, dry_run_only=True).execute(context_of("survey"))
     assert result["stored_segments"] > 0
+
+
+def verify() -> None:
+    result = VerifyRemoteSegmentsOperator(task_id="verify", share=0.5).execute(context_of("verify"))
+    assert result["right"] == result["chosen"] > 0
 
 
 def whole_run(*, dry_run: bool, most: int | None, archive: bool = False) -> dict[str, Any]:
@@ -177,6 +183,7 @@ JOBS: Mapping[str, Mapping[str, Callable[[], None]]] = {
         "read": read,
         "doctor": doctor,
         "survey": survey,
+        "verify": verify,
         "dry run": dry_run,
         "dry scrub": dry_scrub,
     },

@@ -28,7 +28,9 @@ from dev.broker import LocalKafka
 from dev.demo import connections, run_cleaner, run_retention
 from dev.spark import local_spark_env
 
-DAGS = ["remote_log_cleaner", "remote_log_doctor", "remote_log_retention", "remote_storage_scrub"]
+DAGS = [
+    "remote_log_cleaner", "remote_log_contents", "remote_log_doctor", "remote_log_retention", "remote_storage_scrub",
+]  # fmt: skip
 SHOWN = ("apache-airflow", "apache-airflow-task-sdk", "pyspark", "pyarrow", "numpy", "confluent-kafka", "obstore")
 PARTITIONS, SEGMENTS = 3, 5
 AIRFLOW = tuple(int(part) for part in version("apache-airflow").split(".")[:2])

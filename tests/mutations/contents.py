@@ -18,10 +18,12 @@ _RULES = "features/contents/rules.py"
 _LOOKING = "features/contents/looking.py"
 _STEPS = "features/contents/steps.py"
 _REPORT = "features/contents/report_document.py"
+_CRITICALS = "features/contents/criticals.py"
 
 _VERIFIED = "features/copying/test_segment_verification.py::"
 _PROOFS = "core/segments/test_segment_proof.py::"
 _COMMAND = "cli/test_verify_command.py::"
+_OPERATOR = "airflow/operators/test_contents_operator.py::"
 
 CONTENTS = [
     switched_off(
@@ -215,5 +217,35 @@ CONTENTS = [
         "(looked_at_ms.get(segment, 0), self._drawn(segment))",
         "(self._drawn(segment))",
         f"{_COMMAND}test_samples_cover_all_in_turn",
+    ),
+    switched_off(
+        "operators/contents.py",
+        "contents",
+        "a scheduled scrub of contents ends green where a segment is damaged",
+        "        if judgement.failing:",
+        f"{_OPERATOR}test_damage_fails_the_task_after_the_report",
+    ),
+    Mutation(
+        "I12",
+        "who acknowledges a damaged segment acknowledges all of its topic",
+        _CRITICALS,
+        'f"segment {one.segment_id} of partition {one.partition}, offsets {one.start_offset} to {one.end_offset}"',
+        '"a segment"',
+        f"{_OPERATOR}test_a_segment_is_acknowledged_by_its_id_and_covers_no_other",
+    ),
+    Mutation(
+        "I12",
+        "what the storage refused to hand out can be acknowledged",
+        _CRITICALS,
+        "acknowledgeable=one.outcome is not Outcome.UNREAD",
+        "acknowledgeable=True",
+        f"{_OPERATOR}test_what_a_report_does_not_list_and_what_could_not_be_seen_cannot_be_acknowledged",
+    ),
+    switched_off(
+        _CRITICALS,
+        "I21",
+        "segments beyond those that a report lists count for nothing",
+        "    if more := sum(map(report.segments_of, ADVICE)) - len(listed):",
+        f"{_OPERATOR}test_what_a_report_does_not_list_and_what_could_not_be_seen_cannot_be_acknowledged",
     ),
 ]

@@ -350,6 +350,14 @@ SEGMENT_STORAGE = [
     ),
     Mutation(
         "faults told right",
+        "does not say which right a store wants",
+        OBJECT_STORE,
+        "(right_for(type(self._store).__name__, action) if forbidden else None)",
+        "None",
+        "core/storage/test_s3.py::test_what_is_forbidden_names_the_right",
+    ),
+    Mutation(
+        "faults told right",
         "leaves out of an answer what says what is wrong",
         "core/storage/secret_texts.py",
         r"(?<=[\w/.~%-])\?[^\s)\"'<]+",

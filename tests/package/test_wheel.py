@@ -147,7 +147,13 @@ def test_dags_and_job_are_found_in_the_installed_package(installed: Installed) -
     job = str(installed.package / "spark_jobs" / "segment_retention.py")
     assert found == {
         "errors": {},
-        "dags": ["remote_log_cleaner", "remote_log_doctor", "remote_log_retention", "remote_storage_scrub"],
+        "dags": [
+            "remote_log_cleaner",
+            "remote_log_contents",
+            "remote_log_doctor",
+            "remote_log_retention",
+            "remote_storage_scrub",
+        ],
         "heavy": [],
         "opened": [],
         "folder": str(installed.package / "dags"),

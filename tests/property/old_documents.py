@@ -34,6 +34,7 @@ from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
 from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.runs.run_decision import RunDecision
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
+from airflow_provider_rlmm.core.segments.proof.findings import DamageKind
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic, ToldLeader
 from airflow_provider_rlmm.features.archiving.archive_manifest import (
     ArchivedFile,
@@ -43,6 +44,15 @@ from airflow_provider_rlmm.features.archiving.archive_manifest import (
 )
 from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun, NamedManifest, NamedPartition, NamedSegment
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress, Left, ProgressState
+from airflow_provider_rlmm.features.contents.foretold import Foretold
+from airflow_provider_rlmm.features.contents.report_document import (
+    ContentsAmount,
+    ContentsFinding,
+    ContentsReport,
+    ContentsSegment,
+    ContentsTopic,
+)
+from airflow_provider_rlmm.features.contents.rules import Outcome
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
@@ -100,6 +110,11 @@ def _by_reason(value: object, what: str) -> dict[str, Count]:
 def _classes(value: object, what: str) -> dict[str, Amount]:
     found = strict.by_name(_AMOUNT)(value, what)
     return {strict.one_of(ScrubClass)(name, what).value: amount for name, amount in found.items()}
+
+
+def _outcomes(value: object, what: str) -> dict[str, ContentsAmount]:
+    found = strict.by_name(_CONTENTS_AMOUNT)(value, what)
+    return {strict.one_of(Outcome)(name, what).value: amount for name, amount in found.items()}
 
 
 def _gap(value: object, what: str) -> tuple[int, int]:
@@ -427,6 +442,55 @@ _RUN: Readers = {
     "steps": strict.by_name(strict.number),
     "documents": strict.by_name(strict.string),
 }
+_CONTENTS_AMOUNT = _record(ContentsAmount, _each(strict.integer, "segments", "bytes"))
+_CONTENTS: Readers = {
+    **_each(strict.string, "cluster_id", "artifact", "clock", "layout", "seed"),
+    **_each(strict.array(strict.string), "asked_for", "not_found"),
+    **_each(strict.integer, "began_at_ms", "requests", "fetched_bytes"),
+    **_each(strict.integer, "topics_left_out", "segments_left_out", "findings_left_out"),
+    "share": strict.share,
+    "may_have_gaps": strict.boolean,
+    **_each(_CONTENTS_AMOUNT, "copied", "chosen"),
+    "outcomes": _outcomes,
+    "foretold": _record(
+        Foretold,
+        {**_each(strict.integer, "segments", "requests", "bytes"), "micros": strict.optional(strict.integer)},
+    ),
+    "not_compared": strict.by_name(strict.integer),
+    "log_in_doubt": strict.text,
+    "topics": strict.array(
+        _record(
+            ContentsTopic,
+            {
+                **_each(strict.string, "topic", "topic_id"),
+                **_each(_CONTENTS_AMOUNT, "copied", "chosen", "looked_at"),
+                "needs_person": strict.integer,
+            },
+        )
+    ),
+    "segments": strict.array(
+        _record(
+            ContentsSegment,
+            {
+                **_each(strict.string, "topic", "topic_id", "segment_id"),
+                **_each(strict.integer, "partition", "start_offset", "end_offset", "findings"),
+                "outcome": strict.one_of(Outcome),
+                "why": strict.text,
+            },
+        )
+    ),
+    "findings": strict.array(
+        _record(
+            ContentsFinding,
+            {
+                **_each(strict.string, "segment_id", "part"),
+                "kind": strict.one_of(DamageKind),
+                **_each(strict.optional(strict.integer), "position", "offset"),
+                **_each(strict.text, "expected", "seen", "why"),
+            },
+        )
+    ),
+}
 _WATCH: Readers = {**_each(strict.string, "cluster_id", "connection"), "since_ms": strict.integer}
 
 OLD_READERS: Final[Mapping[type, Reader]] = {
@@ -451,5 +515,6 @@ OLD_READERS: Final[Mapping[type, Reader]] = {
     TaskReport: _record(TaskReport, _TASK_REPORT),
     RunSummary: _record(RunSummary, _RUN, {"unseen": None, "unsized": None}),
     Watch: _record(Watch, _WATCH),
+    ContentsReport: _record(ContentsReport, _CONTENTS),
 }
 """Kind of document → what read its fields."""

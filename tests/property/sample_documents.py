@@ -18,6 +18,7 @@ from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun
 from airflow_provider_rlmm.features.cleanup.cleaning_progress import CleaningProgress
 from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
 from airflow_provider_rlmm.features.cleanup.reports import Marking, MetadataPartitionReport
+from airflow_provider_rlmm.features.contents.report_document import ContentsReport
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
@@ -222,6 +223,34 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "documents": {"report": "dag.run"},
     },
     Watch: {**_OF_CLUSTER, "since_ms": 1},
+    ContentsReport: {
+        "cluster_id": "cluster", "artifact": "dag.run", "began_at_ms": 1, "clock": "broker", "layout": "aiven",
+        "asked_for": ["gone", "orders"], "not_found": ["gone"], "share": 0.5, "seed": "s", "may_have_gaps": True,
+        "copied": _COUNT, "chosen": _COUNT, "outcomes": {"RIGHT": _COUNT, "DAMAGED": {"segments": 1, "bytes": 5}},
+        "foretold": {"segments": 2, "requests": 9, "bytes": 200, "micros": 3}, "requests": 9, "fetched_bytes": 201,
+        "not_compared": {"transaction": 1}, "log_in_doubt": "it has lost records",
+        "topics": [
+            {
+                "topic": "orders", "topic_id": _ID, "copied": _COUNT, "chosen": _COUNT, "looked_at": _COUNT,
+                "needs_person": 1,
+            }
+        ],
+        "topics_left_out": 0,
+        "segments": [
+            {
+                "topic": "orders", "topic_id": _ID, "partition": 0, "segment_id": _ID, "start_offset": 0, "end_offset": 9,
+                "outcome": "DAMAGED", "why": "", "findings": 1,
+            }
+        ],
+        "segments_left_out": 0,
+        "findings": [
+            {
+                "segment_id": _ID, "kind": "CHECKSUM", "part": "log", "position": 5, "offset": None, "expected": "a",
+                "seen": "b", "why": "they differ",
+            }
+        ],
+        "findings_left_out": 2,
+    },
     CleanupReport: {
         "era": _ERA,
         "report_id": "dag.run", "plan_id": "p", "cluster_id": "cluster", "created_at_ms": 1, "dry_run": True,

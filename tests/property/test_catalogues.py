@@ -116,7 +116,7 @@ def worlds(draw: st.DrawFn) -> World:
     return world
 
 
-class _Breaking:
+class Breaking:
     """Lists a folder for ever up to some of its objects only, and lets what is above it be listed level by level."""
 
     def __init__(self, world: World) -> None:
@@ -244,7 +244,7 @@ def check_together(whole: dict[str, RemoteLogSegmentMetadata], rows: list[Catalo
 @given(world=worlds(), at_once=st.sampled_from((1, 4)), rows_at_once=st.sampled_from((2, 7, 10_000)))
 def test_every_row_is_right_and_none_is_invented(world: World, at_once: int, rows_at_once: int) -> None:
     if world.broken is not None:
-        breaking = _Breaking(world)
+        breaking = Breaking(world)
         world.bucket.storage.on_effect, world.bucket.storage.arrange = breaking.begin, breaking.listed
     with ExitStack() as patched:
         for module in (listed_objects, cataloguing):

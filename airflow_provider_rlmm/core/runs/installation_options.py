@@ -106,6 +106,13 @@ DOCTOR_SCHEDULE: Final = _text(
     "When ``remote_log_doctor`` runs by itself: a cron expression, a preset or ``none``",
     default="@daily",
 )
+CONTENTS_SCHEDULE: Final = _text(
+    "contents_schedule",
+    "0 2 * * *",
+    "When ``remote_log_contents`` runs by itself: a cron expression, a preset or ``none``.\n"
+    "It reads segments, which most stores take money for, so it does not unless this is set",
+    default="none",
+)
 ALARM_AFTER_DAYS: Final = _option(
     "alarm_after_days",
     Whole(maximum=366),
@@ -135,6 +142,7 @@ OPTIONS: Final[tuple[Declared[Any], ...]] = (
     RETENTION_SCHEDULE,
     SCRUB_SCHEDULE,
     DOCTOR_SCHEDULE,
+    CONTENTS_SCHEDULE,
     ALARM_AFTER_DAYS,
     NOTIFIER,
 )

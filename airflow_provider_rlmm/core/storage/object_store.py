@@ -54,6 +54,7 @@ from airflow_provider_rlmm.core.storage.object_calls import DeleteCalls
 from airflow_provider_rlmm.core.storage.opening import location_of, open_store
 from airflow_provider_rlmm.core.storage.pace import KEYS_PER_SECOND, OF_S3, Pace, read_keys_per_second
 from airflow_provider_rlmm.core.storage.remote_storage import StoredObject
+from airflow_provider_rlmm.core.storage.rights import right_for
 from airflow_provider_rlmm.core.storage.secret_texts import safe_text, secrets_in
 from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.core.storage.uploads import BeforeChunk, ObjectContent, ObjectWriter, StoreWriter, chunks_of
@@ -359,12 +360,20 @@ class _ObstoreCalls:
         except (BaseError, OSError, ValueError, PanicError) as e:
             text = safe_text(e, self._secrets)
             kind = _error_class(e, missing)
-            remedy = remedy_of(str(e)) if kind is StorageAccessError else None
+            remedy = self._remedy(action, e) if kind is StorageAccessError else None
             if kind is ArchivedObjectError:
                 remedy = "it lies in an archive tier: have the store restore it first"
             if kind is StorageFullError:
                 remedy = "make room in the storage, then run again"
             raise kind(f"cannot {action}: {text}{'' if remedy is None else f'; {remedy}'}") from None
+
+    def _remedy(self, action: str, error: Exception) -> str | None:
+        """Return what helps where the store has refused who asks."""
+        from obstore.exceptions import PermissionDeniedError
+
+        text = str(error)
+        forbidden = isinstance(error, PermissionDeniedError) or status_of(text) == "403"
+        return remedy_of(text) or (right_for(type(self._store).__name__, action) if forbidden else None)
 
 
 def _stored(meta: ObjectMeta) -> StoredObject:

@@ -20,6 +20,9 @@ CONTENTS_FORMAT: Final = 1
 
 CONTENTS_DOCUMENT: Final = "contents.json"
 
+_TYPED_TOPICS: Final = 10
+"""Topics that one command names."""
+
 MAX_LISTED: Final = 1_000
 """Segments, findings and topics that the document lists; all are counted."""
 
@@ -153,6 +156,10 @@ class ContentsReport:
         except ValueError as e:
             raise DocumentError(f"the report of a scrub of contents cannot be read ({e}); verify again") from e
 
+    def segments_of(self, outcome: Outcome) -> int:
+        """Return how many segments have an outcome; a report of before it was there has none."""
+        return self.outcomes.get(outcome, ContentsAmount()).segments
+
     @property
     def looked_at(self) -> ContentsAmount:
         """What was looked at whole, and judged."""
@@ -171,10 +178,14 @@ class ContentsReport:
 
     def problems(self) -> Iterator[str]:
         """Yield what needs a person, and what to do."""
-        for outcome, advice in _ADVICE.items():
-            if count := self.outcomes[outcome].segments:
+        for outcome, advice in ADVICE.items():
+            if count := self.segments_of(outcome):
                 shown = "; ".join(_named(one) for one in self.segments if one.outcome is outcome)[:1_000]
                 yield f"{count:,} segments are {outcome} ({shown}). {advice}"
+        yield from self.problems_of_the_run()
+
+    def problems_of_the_run(self) -> Iterator[str]:
+        """Yield what needs a person and is no segment: why not all was seen."""
         if self.not_found:
             yield (
                 f"the log calls no segment of {list_in_quotes(self.not_found)} copied: look whether name or id is right "
@@ -185,6 +196,20 @@ class ContentsReport:
         if self.chosen.segments and not self.looked_at.segments:
             yield "nothing could be looked at: the outcomes say why"
 
+    @property
+    def what_to_type(self) -> str:
+        """The command that comes first where something needs a person, and what it does."""
+        topics = sorted({one.topic_id for one in self.segments if one.outcome.needs_person})
+        if topics:
+            named = "".join(f" --topic={topic}" for topic in topics[:_TYPED_TOPICS])
+            more = ", and again for the others that the report names" if topics[_TYPED_TOPICS:] else ""
+            return f"type 'rlmm verify{named}', which looks at all segments of the topics in question{more}"
+        if self.log_in_doubt:
+            return "type 'rlmm doctor', which says what is wrong with the metadata topic"
+        if self.not_found:
+            return "type 'rlmm topics', which prints names and ids"
+        return "type 'rlmm check', which says what the storage refuses"
+
 
 def _named(one: ContentsSegment) -> str:
     where = f"{one.topic}-{one.partition} from offset {one.start_offset}, segment {one.segment_id}"
@@ -193,7 +218,7 @@ def _named(one: ContentsSegment) -> str:
 
 _READ = reader_of(ContentsReport)
 
-_ADVICE: Final[Mapping[Outcome, str]] = {
+ADVICE: Final[Mapping[Outcome, str]] = {
     Outcome.DAMAGED: (
         "Brokers serve it as it is. Keep its objects as they are, look whether the bucket has earlier versions of them, and "
         "whether a replica's disk still has the records; 'rlmm read TOPIC PARTITION --from-offset …' shows what can be read"

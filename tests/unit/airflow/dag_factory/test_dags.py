@@ -84,6 +84,11 @@ def scrub() -> DAG:
     return load("remote_storage_scrub")
 
 
+@pytest.fixture(scope="module")
+def contents() -> DAG:
+    return load("remote_log_contents")
+
+
 def rendered(dag: DAG, task_id: str, expanded: dict[str, Any] | None = None, **params: Any) -> Any:
     """Return the task as it runs, its templates rendered with the DAG's parameters."""
     task: Any = dag.get_task(task_id)
@@ -110,7 +115,7 @@ def test_parsing_imports_nothing_heavy_and_opens_no_connection(file: Path, parse
     assert parsed[str(file)] == [[], []]
 
 
-def test_there_are_four_dags_and_all_survive_serialization() -> None:
+def test_there_are_five_dags_and_all_survive_serialization() -> None:
     assert [f.stem for f in FILES] == sorted(IDS)
     for dag in map(load, IDS):
         known = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
@@ -122,7 +127,7 @@ def test_there_are_four_dags_and_all_survive_serialization() -> None:
 
 # -- one set of DAGs per connection ------------------------------------------------------------------------------------
 
-IDS = ["remote_log_cleaner", "remote_log_retention", "remote_storage_scrub", "remote_log_doctor"]
+IDS = ["remote_log_cleaner", "remote_log_retention", "remote_storage_scrub", "remote_log_doctor", "remote_log_contents"]
 
 
 @pytest.fixture
@@ -177,14 +182,18 @@ def test_a_wrong_setting_fails_when_the_file_is_parsed(
 
 
 def test_only_the_cleaner_starts_by_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    for dag_id, kind in (("remote_log_retention", "RETENTION"), ("remote_storage_scrub", "SCRUB")):
+    for dag_id, kind in (
+        ("remote_log_retention", "RETENTION"),
+        ("remote_storage_scrub", "SCRUB"),
+        ("remote_log_contents", "CONTENTS"),
+    ):
         monkeypatch.setenv(f"AIRFLOW__RLMM__{kind}_SCHEDULE", "plan")
         with pytest.raises(ConfigurationError, match="_schedule must be a cron"):
             load(dag_id)
 
 
 def test_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [load(dag_id).schedule for dag_id in IDS] == ["@daily", None, "@weekly", "@daily"]
+    assert [load(dag_id).schedule for dag_id in IDS] == ["@daily", None, "@weekly", "@daily", None]
     assert not any(load(dag_id).catchup for dag_id in IDS)
     monkeypatch.setenv("AIRFLOW__RLMM__CLEANER_SCHEDULE", " None ")
     monkeypatch.setenv("AIRFLOW__RLMM__RETENTION_SCHEDULE", "0 20 * * 6")
@@ -364,6 +373,10 @@ def test_the_spark_task_is_told_where_executors_get_their_python(retention: DAG)
         ("remote_log_retention", "conf", {"spark.x": ["y"]}, "is not of type 'string', 'number', 'boolean'"),
         ("remote_storage_scrub", "price_per_gb_month", "abc", "'abc' is not of type"),
         ("remote_storage_scrub", "dry_run", "no", "'no' is not of type 'boolean'"),
+        ("remote_log_contents", "share", 0, "0 is less than or equal to the minimum of 0"),
+        ("remote_log_contents", "share", 1.5, "1.5 is greater than the maximum of 1"),
+        ("remote_log_contents", "bytes_per_second", 0, "0 is less than the minimum of 1"),
+        ("remote_log_contents", "topic", None, "None is not of type 'string'"),
     ],
 )
 def test_values_of_the_wrong_kind_are_refused_before_the_run(dag_id: str, name: str, value: Any, said: str) -> None:
@@ -371,8 +384,10 @@ def test_values_of_the_wrong_kind_are_refused_before_the_run(dag_id: str, name: 
         load(dag_id).params.get_param(name).resolve(value)
 
 
-def test_unknown_parameters_are_refused_by_the_first_task(cleaner: DAG, retention: DAG, scrub: DAG) -> None:
-    for dag, first in ((cleaner, "check"), (retention, "evaluate"), (scrub, "scrub")):
+def test_unknown_parameters_are_refused_by_the_first_task(
+    cleaner: DAG, retention: DAG, scrub: DAG, contents: DAG
+) -> None:
+    for dag, first in ((cleaner, "check"), (retention, "evaluate"), (scrub, "scrub"), (contents, "verify")):
         assert dag.get_task(first)._pre_execute_hook is refuse_unknown_params
         good: Any = {"dag": dag, "dag_run": SimpleNamespace(conf={"rlmm_conn_id": "x"})}
         refuse_unknown_params(good)
@@ -418,3 +433,18 @@ def test_no_task_of_the_doctor_hides_the_failure_of_another() -> None:
     dag = load("remote_log_doctor")
     assert sorted(dag.task_ids) == ["alarm", "check", "doctor", "leaders", "survey"]
     assert {task.task_id for task in dag.leaves} == set(dag.task_ids)
+
+
+def test_a_scrub_of_contents_takes_a_paced_sample_unless_it_is_told_otherwise(
+    contents: DAG, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert [task.task_id for task in contents.tasks] == ["verify"]
+    sample = rendered(contents, "verify").read_arguments()
+    assert (sample.topic, sample.share, sample.allow_gaps, sample.bytes_per_second) == (None, 0.05, False, 50_000_000)
+    assert (sample.fail_on_damage, sample.rlmm_conn_id) == (True, "rlmm_default")
+    # A topic may be named like a number.
+    whole = rendered(contents, "verify", topic="2024", share=1, allow_gaps=True, bytes_per_second=None).read_arguments()
+    assert (whole.topic, whole.share, whole.allow_gaps, whole.bytes_per_second) == ("2024", 1.0, True, None)
+    assert contents.get_task("verify").retry_policy is POLICY
+    monkeypatch.setenv("AIRFLOW__RLMM__CONTENTS_SCHEDULE", "0 2 * * *")
+    assert load("remote_log_contents").schedule == "0 2 * * *"

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.core.storage.remote_storage import (
     RemoteStorageManager,
     StoredObject,
 )
+from airflow_provider_rlmm.core.storage.rights import right_for
 from airflow_provider_rlmm.core.storage.root import RootExpectation, RootProof, StampOutcome
 from tests.contracts.layouts import WITHOUT_COPIES, in_house_template
 from tests.contracts.remote_storage import (
@@ -220,3 +221,27 @@ def test_a_bucket_without_room_is_said(storage: S3Storage, tmp_path: Path) -> No
         storage.manager.copy_log_segment_data(segment(1), local_files(tmp_path))
     assert not full.value.retriable
     assert storage.keys() == set()
+
+
+def test_what_is_forbidden_names_the_right(storage: S3Storage, tmp_path: Path) -> None:
+    storage.put("a/b.log", b"there")
+    storage.server.allowed = frozenset()
+    with pytest.raises(StorageAccessError, match=r"cannot list .*; give the credentials s3:ListBucket on the bucket$"):
+        storage.manager.stamped_clusters()
+    with pytest.raises(StorageAccessError, match=r"cannot read a/b\.log: .*; give the credentials s3:GetObject on it"):
+        storage.manager.fetch_object("a/b.log")
+    with pytest.raises(StorageAccessError, match=r"cannot write .*; give the credentials s3:PutObject on it"):
+        storage.manager.copy_log_segment_data(segment(1), local_files(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("store", "action", "said"),
+    [
+        ("GCSStore", "list orders/", "give the credentials storage.objects.list on the bucket"),
+        ("AzureStore", "read a", "give the credentials the role Storage Blob Data Reader on the container"),
+        ("LocalStore", "read a", None),
+        ("S3Store", "look at a", None),
+    ],
+)
+def test_each_store_has_rights_of_its_own(store: str, action: str, said: str | None) -> None:
+    assert right_for(store, action) == said
