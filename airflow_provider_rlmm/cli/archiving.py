@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from airflow_provider_rlmm.cli.catalogues import open_catalogue, with_catalogue
+from airflow_provider_rlmm.cli.catalogues import reader_of, with_catalogue
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_limits, with_storage
 from airflow_provider_rlmm.cli.output import Output, working
@@ -19,7 +18,6 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
-from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.features.archiving.restore_rules import (
     OFFSET_HEADER,
     RESTORE_OVERRIDES,
@@ -93,25 +91,22 @@ def archive_command(
 def _archive_by_catalogue(
     invocation: Invocation, topic_id: str, partitions: tuple[int, ...], asked: CatalogueAsked
 ) -> tuple[str, list[ArchivedUserPartition]]:
-    """Archive what a catalogue names; what a person should decide is refused: an archive is looked at by nobody again."""
-    from airflow_provider_rlmm.features.archiving.catalogued_archives import archive_catalogued_topic
+    """Archive what a catalogue names, without a broker."""
+    from airflow_provider_rlmm.features.archiving.catalogued_archives import archive_by_catalogue
 
     if asked.lineages:
         raise click.UsageError("an archive keeps the segments of all lineages: leave --lineage out")
-    archive_uri = invocation.storage_access().get_connection_settings().required_archive_uri()
     run = begin_without_cluster(invocation, "archive")
     with working():
-        log = open_catalogue(
-            invocation,
-            replace(asked, or_doubtful=False),
-            run,
-            kafka_uuid_str(_topic_id(topic_id)),
-            partitions or None,
-            wanted=ReadRange(),
-            isolation=ReadIsolation.READ_UNCOMMITTED,
+        archived, decided = archive_by_catalogue(
+            invocation.storage_access(),
+            asked,
+            reader_of(run),
+            _topic_id(topic_id),
+            run.name,
+            partitions=partitions or None,
         )
-        archived = archive_catalogued_topic(log, archive_uri, run.name)
-    for said in log.said:
+    for said in decided:
         invocation.output.note(said)
     return run.name, archived
 

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.archiving.restore_rules import Undecided
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
@@ -28,6 +29,7 @@ from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition
     from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
 
 __all__ = ["ArchivePlannedSegmentsOperator", "ArchiveRemoteLogOperator", "RestoreRemoteLogOperator"]
@@ -111,6 +113,9 @@ class _ArchiveArguments:
     partitions: tuple[int, ...] | None = given.read_by(given.partitions, None)
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
+    catalogue: str | None = given.read_by(given.text_or_none, None)
+    was_not_deleted: tuple[str, ...] = given.read_by(given.kafka_ids, ())
+    deleted: str | None = given.read_by(given.text_or_none, None)
 
 
 class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
@@ -122,17 +127,26 @@ class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
     :param partitions: user partitions, ``None`` or an empty list for all.
     :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`; ``allowed_quarantine``
-        counts here.
+        counts here, without a ``catalogue``.
+    :param catalogue: folder of a catalogue, in the place of the cluster, which is not asked then. The connection's field
+        ``allow_catalogue`` must name the topic. Segments of all lineages are archived; what a person should decide fails the
+        task before anything is written.
+    :param was_not_deleted: with ``catalogue``: topic ids of which a person knows that they were not deleted.
+    :param deleted: with ``catalogue``: file with ids of topics and segments that were erased, one a line; never read.
     :return: the ``archive`` (its name), and for each user partition in ``partitions``: ``partition``, ``segments``,
         ``not_whole``, ``as_is`` (encrypted ones), ``records``, ``records_sha256``, ``bytes``, ``manifest``,
         ``manifest_sha256``.
     :raises ConfigurationError: if the connection names no ``archive_uri``.
     :raises TopicNeverNamedError: if the metadata topic has never named the topic id.
+    :raises CatalogueError: if the topic may not be read by the catalogue, or a person should decide by what.
+    :raises OffsetNotInRemoteLogError: if some of what the catalogue names cannot be read, or offsets are missing between.
     :raises ArchiveError: if something does not compare, or the archive cannot be written or read.
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
 
-    template_fields: Sequence[str] = ("topic_id", "partitions", "rlmm_conn_id", "limits")
+    template_fields: Sequence[str] = (
+        "topic_id", "partitions", "rlmm_conn_id", "limits", "catalogue", "was_not_deleted", "deleted",
+    )  # fmt: skip
     arguments = _ArchiveArguments
     ui_color = "#d5e8d4"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
@@ -144,6 +158,9 @@ class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
         partitions: Sequence[int] | str | None = None,
         rlmm_conn_id: str = "rlmm_default",
         limits: Mapping[str, Any] | None = None,
+        catalogue: str | None = None,
+        was_not_deleted: Sequence[str] | str = (),
+        deleted: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -151,21 +168,51 @@ class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
         self.partitions = partitions
         self.rlmm_conn_id = rlmm_conn_id
         self.limits = limits
+        self.catalogue = catalogue
+        self.was_not_deleted = was_not_deleted
+        self.deleted = deleted
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
+        read, name = self.read_arguments(), given.artifact_name(context)
+        if read.catalogue is not None:
+            archived = self._archive_by_catalogue(read, read.catalogue, name, context)
+        elif read.was_not_deleted or read.deleted:
+            raise ConfigurationError("was_not_deleted and deleted are about a catalogue: name it, too")
+        else:
+            archived = self._archive(read, name, context)
+        return self.told({"archive": name, "partitions": [found.to_report() for found in archived]})
+
+    def _archive_by_catalogue(
+        self, read: _ArchiveArguments, catalogue: str, name: str, context: Context
+    ) -> list[ArchivedUserPartition]:
+        """Archive what a catalogue has of the topic; no broker is asked."""
+        from airflow_provider_rlmm.features.archiving.catalogued_archives import archive_by_catalogue
+        from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked, CatalogueReader
+
+        archived, decided = archive_by_catalogue(
+            RemoteStorageHook(read.rlmm_conn_id),
+            CatalogueAsked(uri=catalogue, was_not_deleted=read.was_not_deleted, deleted=read.deleted),
+            CatalogueReader(run=run_identity(context), work_uri=work_uri(), what="ArchiveRemoteLogOperator"),
+            read.topic_id,
+            name,
+            partitions=read.partitions,
+        )
+        for said in decided:
+            self.log.info("%s", said)
+        return archived
+
+    def _archive(self, read: _ArchiveArguments, name: str, context: Context) -> list[ArchivedUserPartition]:
         from airflow_provider_rlmm.features.archiving.steps import archive_topic
 
-        read, name = self.read_arguments(), given.artifact_name(context)
         with session_of(context, read.rlmm_conn_id, read.limits, dry_run=True, must_know_floors=True) as session:
-            archived = archive_topic(
+            return archive_topic(
                 session,
                 read.topic_id,
                 name,
                 partitions=read.partitions,
                 allowed_quarantine=read.limits.allowed_quarantine,
             )
-        return self.told({"archive": name, "partitions": [found.to_report() for found in archived]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

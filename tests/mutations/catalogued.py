@@ -170,6 +170,14 @@ CATALOGUED = [
         "cli/test_read_catalogue.py::test_nothing_is_archived_of_a_topic_that_lacks_anything",
     ),
     Mutation(
+        _LEAVE,
+        "archives by rule what a person should decide first",
+        "features/archiving/catalogued_archives.py",
+        "    asked = replace(asked, or_doubtful=False)\n",
+        "    asked = replace(asked, or_doubtful=True)\n",
+        "cli/test_read_catalogue.py::test_nothing_is_archived_of_a_topic_that_lacks_anything",
+    ),
+    Mutation(
         "never guesses",
         "compares nothing with the catalogue on executors",
         "features/reading/pieces.py",

@@ -295,7 +295,7 @@ class CataloguedLog(RemoteLogOfTopic):
             self._doubt(
                 f"partition {tip.partition}: a lineage with a higher last leader epoch does not cover the range "
                 f"({refused}), so an older one does: its records may have been deleted, or written anew by later leaders. "
-                f"Who wants these says so: --lineage {segment}"
+                f"Who reads or restores these says so: --lineage {segment}; no archive is made of an older lineage"
             )
         for first, second in self._contradictions(tip, found)[:_MAX_SHOWN]:
             self._doubt(

@@ -248,6 +248,9 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "partitions": PARTITIONS,
             "rlmm_conn_id": [None, "", *TEXTS],
             "limits": LIMITS,
+            "catalogue": [7, "a\nb", ["/tmp"]],
+            "was_not_deleted": [7, "orders", ["orders"], [7], True],
+            "deleted": [7, "a\nb", ["/tmp"]],
         },
     ),
     (
