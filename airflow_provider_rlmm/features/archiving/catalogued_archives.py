@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
+from airflow_provider_rlmm.core.base.errors import CatalogueError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.features.archiving.archive.segments import SegmentToArchive
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition
-    from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
+    from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
     from airflow_provider_rlmm.core.runs.storage_access import StorageAccess
     from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
     from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked, CatalogueReader
@@ -67,7 +68,8 @@ def archive_catalogued_topic(
     Archive all segments of a topic that can be read by a catalogue; nothing is deleted.
 
     All are kept raw, those of older lineages, too. The records are those of the lineage with the highest last leader epoch.
-    Each user partition is looked at whole before the first is archived: of one that lacks anything nothing is.
+    Each user partition is looked at whole before the first is archived: of one that lacks anything nothing is. An encrypted
+    segment is not archived as it is: no broker knows the segments of a lost cluster, so none would ever serve it again.
 
     :param log: the topic; what a person should decide is refused, not said.
     :param archive_uri: the folder of all archives.
@@ -80,6 +82,7 @@ def archive_catalogued_topic(
     :raises RlmmError: if storage cannot be read.
     """
     for tip in log.partitions:
+        _require_none_encrypted(log, tip)
         log.offsets(tip, ReadRange(), ReadIsolation.READ_UNCOMMITTED)
     named = {
         number: sorted((NamedSegment.of(*segment) for segment in of), key=lambda s: (s.start_offset, s.segment_id))
@@ -95,6 +98,17 @@ def archive_catalogued_topic(
         return archive_listed(storage, archive_uri, origin, NO_METADATA_PARTITION, segments)
 
     return archive_each(archive_uri, origins, named, archive)
+
+
+def _require_none_encrypted(log: CataloguedLog, tip: TopicIdPartition) -> None:
+    if found := log.encrypted(tip):
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        raise CatalogueError(
+            f"nothing is archived of {tip}: {found[0]}{more}. archive_encrypted does not help here: archived objects serve "
+            "only brokers that know their segments, and none knows those of a lost cluster. Keep the objects and the keys of "
+            "the plugin, or copy both with the tools of the bucket; user partitions without such segments are archived by "
+            "--partition (partitions)"
+        )
 
 
 def _order(metadata: RemoteLogSegmentMetadata) -> tuple[int, int, int]:

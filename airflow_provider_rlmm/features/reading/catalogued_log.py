@@ -99,6 +99,10 @@ class CataloguedLog(RemoteLogOfTopic):
         return {number: rows.named for number, rows in self._rows.items()}
 
     def lineage(self, tip: TopicIdPartition) -> LeaderEpochCheckpoint | None:
+    def encrypted(self, tip: TopicIdPartition) -> Sequence[Unreadable]:
+        """Return the segments of a user partition that only brokers with the key could read."""
+        return [one for one in self._rows[tip.partition].unreadable if one.encrypted]
+
         """See :class:`~airflow_provider_rlmm.features.reading.steps.RemoteLogOfTopic`."""
         if tip not in self._lineages and (lineages := self._candidates(tip)):
             self._lineages[tip] = self._readable(lineages[0])
@@ -201,8 +205,8 @@ class CataloguedLog(RemoteLogOfTopic):
     ) -> list[Unreadable]:
         """Refuse a range of which some cannot be read; return what is left out because that is allowed."""
         bounds, by_time = self.bounds(tip), (wanted.start_ms, wanted.end_ms) != (None, None)
-        if found is not None and bounds is not None and found.start < found.end:
-            # A time is looked for in all that lies before.
+        if found is not None and bounds is not None and (found.start < found.end or by_time):
+            # A time is looked for in all that lies before, also where no record is that new.
             self._require_no_hole(tip, OffsetRange(bounds.start if by_time else found.start, found.end))
         low = None if wanted.start_offset is None or by_time else wanted.start_offset
         high = found.end if found is not None and wanted.end_ms is not None else wanted.end_offset
