@@ -228,6 +228,7 @@ class _RestoreArguments:
     from_beginning: bool = given.read_by(given.flag, False)
     start_time: int | None = given.read_by(given.moment_or_none, None)
     start_offsets: Mapping[int, int] = given.read_by(given.partition_offsets, {})
+    end_offsets: Mapping[int, int] = given.read_by(given.partition_offsets, {})
     bytes_per_second: int | None = given.read_by(partial(given.optional_integer, minimum=1), None)
     undecided: Undecided | None = given.read_by(given.undecided, None)
     offset_header: bool = given.read_by(given.flag, False)
@@ -247,8 +248,8 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
     :param topic: name of the topic that is written to; it exists, and nobody has written to it.
     :param archived_cluster_id: the cluster that the records are of, ``None`` or empty for the one that the catalogue names,
         or of an archive the one of the connection.
-    :param overrides: ``incomplete_archive`` restores what there is of an archive that is not whole; the task fails after
-        it has written that.
+    :param overrides: ``incomplete_archive`` restores what there is of an archive that is not whole, ``incomplete_catalogue``
+        what there is of a catalogue round holes and round what cannot be read; the task fails after it has written that.
     :param catalogue: folder of a catalogue: the records come from the bucket of a cluster that is gone, which storage and
         prefix of the connection name; its field ``allow_catalogue`` must name the topic. ``None`` or empty takes an
         archive.
@@ -259,6 +260,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
     :param start_time: with ``catalogue``: from the first record on whose timestamp is this or later. A time with its zone, or
         ms since the epoch.
     :param start_offsets: with ``catalogue``: partition → first offset, inclusive; it wins over the other two.
+    :param end_offsets: with ``catalogue``: partition → last offset, exclusive; a missing one ends where the bucket does.
     :param bytes_per_second: with ``catalogue``: the most that is fetched in a second; ``None`` for no limit.
     :param undecided: ``abort`` or ``keep``: what becomes of transactions whose end the source does not have. Without it they
         count as aborted, and where there are any the task fails after it has written the rest.
@@ -269,8 +271,8 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         ``count``, ``content_sha256``, ``left_out``, ``gaps`` and ``first_offset``, and the sums ``records`` and
         ``left_out``.
     :raises ArchiveError: if the archive is not as it was written, or lacks anything that its runs have named.
-    :raises AirflowFailException: if an archive was restored that is not whole, or a transaction without an end was in the
-        source, and nobody has said what becomes of it.
+    :raises AirflowFailException: if a source was restored that is not whole, or a transaction without an end was in it, and
+        nobody has said what becomes of it.
     :raises CatalogueError: if the topic may not be read by the catalogue, or a person should decide by what.
     :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
     :raises WritesNotAllowedError: if the connection does not allow writes.
@@ -280,8 +282,8 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
 
     template_fields: Sequence[str] = (
         "topic_id", "topic", "archived_cluster_id", "overrides", "catalogue", "was_not_deleted", "deleted", "lineages",
-        "from_beginning", "start_time", "start_offsets", "bytes_per_second", "undecided", "offset_header", "dry_run_only",
-        "rlmm_conn_id",
+        "from_beginning", "start_time", "start_offsets", "end_offsets", "bytes_per_second", "undecided", "offset_header",
+        "dry_run_only", "rlmm_conn_id",
     )  # fmt: skip
     arguments = _RestoreArguments
     ui_color = "#d5e8d4"
@@ -301,6 +303,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         from_beginning: bool | str = False,
         start_time: Any = None,
         start_offsets: Mapping[Any, Any] | None = None,
+        end_offsets: Mapping[Any, Any] | None = None,
         bytes_per_second: int | str | None = None,
         undecided: str | None = None,
         offset_header: bool | str = False,
@@ -320,6 +323,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         self.from_beginning = from_beginning
         self.start_time = start_time
         self.start_offsets = start_offsets
+        self.end_offsets = end_offsets
         self.bytes_per_second = bytes_per_second
         self.undecided = undecided
         self.offset_header = offset_header
@@ -360,18 +364,19 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
 def _catalogue_to_restore(read: _RestoreArguments) -> CatalogueToRestore | None:
     """Return what is restored from a bucket, ``None`` where an archive is."""
     from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
-    from airflow_provider_rlmm.features.archiving.restore_rules import RestoreStart
+    from airflow_provider_rlmm.features.archiving.restore_rules import RestoreRange
     from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
 
     if read.catalogue is None:
-        named = (read.was_not_deleted, read.deleted, read.lineages, read.from_beginning, read.start_offsets)
+        ranges = (read.from_beginning, read.start_offsets, read.end_offsets)
+        named = (read.was_not_deleted, read.deleted, read.lineages, *ranges)
         if any(named) or read.start_time is not None or read.bytes_per_second is not None:
             raise ConfigurationError(
-                "was_not_deleted, deleted, lineages, a start and bytes_per_second are about a catalogue: name it, too"
+                "was_not_deleted, deleted, lineages, a start, an end and bytes_per_second are about a catalogue: name it, too"
             )
         return None
     asked = CatalogueAsked(
         uri=read.catalogue, was_not_deleted=read.was_not_deleted, deleted=read.deleted, lineages=read.lineages
     )
-    start = RestoreStart(read.from_beginning, read.start_time, read.start_offsets)
-    return CatalogueToRestore(asked=asked, start=start, bytes_per_second=read.bytes_per_second)
+    wanted = RestoreRange(read.from_beginning, read.start_time, read.start_offsets, read.end_offsets)
+    return CatalogueToRestore(asked=asked, wanted=wanted, bytes_per_second=read.bytes_per_second)

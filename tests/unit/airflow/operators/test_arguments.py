@@ -268,6 +268,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "from_beginning": FLAGS,
             "start_time": MOMENTS,
             "start_offsets": OFFSETS,
+            "end_offsets": OFFSETS,
             "bytes_per_second": [*(i for i in INTEGERS if i != ""), 0],
             "undecided": ["KEEP", "aborted", 1, True, ["keep"]],
             "offset_header": FLAGS,
