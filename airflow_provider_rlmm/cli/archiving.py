@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from airflow_provider_rlmm.cli.catalogues import open_catalogue, with_catalogue
+from airflow_provider_rlmm.cli.catalogues import reader_of, with_catalogue
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_limits, with_storage
@@ -20,11 +19,10 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
-from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.features.archiving.restore_rules import (
     OFFSET_HEADER,
     RESTORE_OVERRIDES,
-    RestoreStart,
+    RestoreRange,
     Undecided,
 )
 
@@ -94,25 +92,22 @@ def archive_command(
 def _archive_by_catalogue(
     invocation: Invocation, topic_id: str, partitions: tuple[int, ...], asked: CatalogueAsked
 ) -> tuple[str, list[ArchivedUserPartition]]:
-    """Archive what a catalogue names; what a person should decide is refused: an archive is looked at by nobody again."""
-    from airflow_provider_rlmm.features.archiving.catalogued_archives import archive_catalogued_topic
+    """Archive what a catalogue names, without a broker."""
+    from airflow_provider_rlmm.features.archiving.catalogued_archives import archive_by_catalogue
 
     if asked.lineages:
         raise click.UsageError("an archive keeps the segments of all lineages: leave --lineage out")
-    archive_uri = invocation.storage_access().get_connection_settings().required_archive_uri()
     run = begin_without_cluster(invocation, "archive")
     with working():
-        log = open_catalogue(
-            invocation,
-            replace(asked, or_doubtful=False),
-            run,
-            kafka_uuid_str(_topic_id(topic_id)),
-            partitions or None,
-            wanted=ReadRange(),
-            isolation=ReadIsolation.READ_UNCOMMITTED,
+        archived, decided = archive_by_catalogue(
+            invocation.storage_access(),
+            asked,
+            reader_of(run),
+            _topic_id(topic_id),
+            run.name,
+            partitions=partitions or None,
         )
-        archived = archive_catalogued_topic(log, archive_uri, run.name)
-    for said in log.said:
+    for said in decided:
         invocation.output.note(said)
     return run.name, archived
 
@@ -159,6 +154,14 @@ def _say_archived(output: Output, name: str, archived: Sequence[ArchivedUserPart
     help="With --catalogue: of a partition, its first offset, such as 0:1200; several times.",
 )
 @click.option(
+    "--to-offset",
+    "to_offsets",
+    type=PARTITION_OFFSET,
+    multiple=True,
+    help="With --catalogue: of a partition, its last offset, exclusive, such as 0:5000; several times.  [default: all that "
+    "the bucket has]",
+)
+@click.option(
     "--bytes-per-second", type=click.IntRange(1), help="With --catalogue: the most that is fetched in a second."
 )
 @click.option(
@@ -177,7 +180,8 @@ def _say_archived(output: Output, name: str, archived: Sequence[ArchivedUserPart
     "overrides",
     type=click.Choice(sorted(RESTORE_OVERRIDES)),
     multiple=True,
-    help="incomplete_archive restores what there is of an archive that is not whole, and ends with exit code 4.",
+    help="incomplete_archive restores what there is of an archive that is not whole, incomplete_catalogue what there is of a "
+    "catalogue round holes and round what cannot be read; both end with exit code 4.",
 )
 @archive_option
 @execute_option
@@ -191,6 +195,7 @@ def restore_command(
     from_beginning: bool,
     from_time: int | None,
     from_offsets: tuple[tuple[int, int], ...],
+    to_offsets: tuple[tuple[int, int], ...],
     bytes_per_second: int | None,
     undecided: str | None,
     offset_header: bool,
@@ -203,19 +208,22 @@ def restore_command(
 
     Each record goes into its partition, in its order, with its time. Without --execute nothing is written: the archive is
     compared with its checksums, and the topic is asked whether it can hold the records as they were. With --catalogue the
-    records come from the bucket of a cluster that is gone, from a start on that you name.
+    records come from the bucket of a cluster that is gone, from a start on that you name, up to an end that you may name.
     """
     from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
     from airflow_provider_rlmm.features.archiving.restore_steps import restore
 
-    start_is_named = from_beginning or from_time is not None or bool(from_offsets)
-    if catalogue is None and (start_is_named or bytes_per_second is not None):
-        raise click.UsageError("a start and --bytes-per-second are for a catalogue: an archive is restored whole")
+    range_is_named = from_beginning or from_time is not None or bool(from_offsets or to_offsets)
+    if catalogue is None and (range_is_named or bytes_per_second is not None):
+        raise click.UsageError(
+            "a start, an end and --bytes-per-second are for a catalogue: an archive is restored whole"
+        )
     run = begin(invocation, "restore", execute=execute)
     to_restore = None
     if catalogue is not None:
-        start = RestoreStart(from_beginning, from_time, _by_partition(from_offsets))
-        to_restore = _catalogue_to_restore(catalogue, start, bytes_per_second)
+        starts, ends = _by_partition("--from-offset", from_offsets), _by_partition("--to-offset", to_offsets)
+        wanted = RestoreRange(from_beginning, from_time, starts, ends)
+        to_restore = _catalogue_to_restore(catalogue, wanted, bytes_per_second)
     with working():
         report = restore(
             run.invocation.access(allow_writes=execute),
@@ -239,19 +247,19 @@ def restore_command(
     return code
 
 
-def _by_partition(offsets: tuple[tuple[int, int], ...]) -> dict[int, int]:
+def _by_partition(option: str, offsets: tuple[tuple[int, int], ...]) -> dict[int, int]:
     found = dict(offsets)
     if len(found) < len(offsets):
-        raise click.UsageError("--from-offset names a partition twice")
+        raise click.UsageError(f"{option} names a partition twice")
     return found
 
 
 def _catalogue_to_restore(
-    asked: CatalogueAsked, start: RestoreStart, bytes_per_second: int | None
+    asked: CatalogueAsked, wanted: RestoreRange, bytes_per_second: int | None
 ) -> CatalogueToRestore:
     from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
 
-    return CatalogueToRestore(asked=asked, start=start, bytes_per_second=bytes_per_second)
+    return CatalogueToRestore(asked=asked, wanted=wanted, bytes_per_second=bytes_per_second)
 
 
 def _show(output: Output, report: RestoreReport, execute: bool) -> None:

@@ -14,7 +14,7 @@ from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRa
 if TYPE_CHECKING:
     from airflow_provider_rlmm.cli.options import Invocation
     from airflow_provider_rlmm.cli.runs import Run
-    from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
+    from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked, CatalogueReader
     from airflow_provider_rlmm.features.reading.catalogued_log import CataloguedLog
 
 _OPTIONS = (
@@ -81,6 +81,17 @@ def with_catalogue(command: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
+def reader_of(run: Run) -> CatalogueReader:
+    """
+    Return who reads a catalogue, for the audit log of the work folder.
+
+    :param run: of the command.
+    """
+    from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueReader
+
+    return CatalogueReader(run=run.identity, work_uri=run.work_uri, what=run.identity.dag_id)
+
+
 def open_catalogue(
     invocation: Invocation,
     asked: CatalogueAsked,
@@ -104,12 +115,12 @@ def open_catalogue(
     :param isolation: by which they are read.
     :param bytes_per_second: the most that is fetched in a second.
     """
-    from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueReader, open_catalogued_log
+    from airflow_provider_rlmm.features.reading.catalogue_steps import open_catalogued_log
 
     return open_catalogued_log(
         invocation.storage_access(),
         asked,
-        CatalogueReader(run=run.identity, work_uri=run.work_uri, what=run.identity.dag_id),
+        reader_of(run),
         topic,
         partitions,
         wanted=lambda _: wanted,

@@ -29,8 +29,11 @@ from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsol
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from airflow_provider_rlmm.core.records.records import TopicIdPartition
     from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
+    from airflow_provider_rlmm.features.reading.catalogued_log import CataloguedLog
     from airflow_provider_rlmm.features.reading.steps import RemoteLogOfTopic
+    from airflow_provider_rlmm.features.reading.timestamp_search import FoundOffset
 
 _SHOWN_IN_A_TABLE = 100
 
@@ -82,11 +85,26 @@ def _opened(
         with _remote_log(invocation, topic, partition, bytes_per_second, or_compacted=True) as log:
             yield log
         return
+    with _by_catalogue(invocation, "read", catalogue, topic, partition, wanted, isolation, bytes_per_second) as log:
+        yield log
+
+
+@contextmanager
+def _by_catalogue(
+    invocation: Invocation,
+    command: str,
+    asked: CatalogueAsked,
+    topic: str,
+    partition: int | None,
+    wanted: ReadRange,
+    isolation: ReadIsolation,
+    bytes_per_second: int | None = None,
+) -> Iterator[CataloguedLog]:
     partitions = None if partition is None else (partition,)
     with working():
-        run = begin_without_cluster(invocation, "read")
+        run = begin_without_cluster(invocation, command)
         yield open_catalogue(
-            invocation, catalogue, run, topic, partitions, wanted=wanted, isolation=isolation,
+            invocation, asked, run, topic, partitions, wanted=wanted, isolation=isolation,
             bytes_per_second=bytes_per_second,
         )  # fmt: skip
 
@@ -204,23 +222,52 @@ def read(
 @click.argument("topic", metavar="TOPIC|ID")
 @click.argument("time", type=TIME)
 @click.option("--partition", type=click.IntRange(0), help="Only this user partition.")
+@click.option(
+    "--allow-incomplete", is_flag=True, help="With --catalogue: leave out what cannot be read at an end of a partition."
+)
+@with_catalogue
 @with_storage
-def find_offset(invocation: Invocation, topic: str, time: int, partition: int | None) -> None:
+def find_offset(
+    invocation: Invocation,
+    topic: str,
+    time: int,
+    partition: int | None,
+    allow_incomplete: bool,
+    catalogue: CatalogueAsked | None,
+) -> int:
     """
     Find the first record of each partition whose timestamp is TIME or later, as the brokers would, in remote storage.
 
-    TIME has a zone, such as 2026-03-01T22:30:00Z, or is ms since the epoch.
+    TIME has a zone, such as 2026-03-01T22:30:00Z, or is ms since the epoch. With --catalogue no cluster is needed, and what
+    was decided by rule is said.
     """
-    with _remote_log(invocation, topic, partition) as log:
-        found = {tip.partition: log.find_offset(tip, time) for tip in log.partitions}
-    rows = [{"partition": number, **({} if one is None else one._asdict())} for number, one in sorted(found.items())]
+    if catalogue is None:
+        if allow_incomplete:
+            raise click.UsageError("--allow-incomplete is about a catalogue: give --catalogue, too")
+        with _remote_log(invocation, topic, partition) as log:
+            found = {tip: log.find_offset(tip, time) for tip in log.partitions}
+        _print_offsets(invocation, found)
+        return ExitCode.DONE
+    wanted, isolation = ReadRange(start_ms=time), ReadIsolation.READ_UNCOMMITTED
+    with _by_catalogue(invocation, "find-offset", catalogue, topic, partition, wanted, isolation) as catalogued:
+        for tip in catalogued.partitions:
+            # Refused where the record may lie in what cannot be read.
+            catalogued.offsets(tip, wanted, isolation, allow_incomplete=allow_incomplete)
+        found = {tip: catalogued.find_offset(tip, time) for tip in catalogued.partitions}
+    _say_what_was_decided(invocation, catalogued)
+    _print_offsets(invocation, found)
+    return ExitCode.NEEDS_A_PERSON if catalogued.problems else ExitCode.DONE
+
+
+def _print_offsets(invocation: Invocation, found: Mapping[TopicIdPartition, FoundOffset | None]) -> None:
+    rows = [{"partition": tip.partition, **({} if one is None else one._asdict())} for tip, one in found.items()]
     if not invocation.output.as_json:
         rows = [{**row, "time": since(row["timestamp_ms"]) if "offset" in row else None} for row in rows]
     columns = {"partition": "partition", "offset": "offset", "time": "time", "leader_epoch": "leader epoch"}
     invocation.output.rows(rows, columns, "offsets")
-    if missing := [number for number, one in found.items() if one is None]:
+    if missing := [tip.partition for tip, one in found.items() if one is None]:
         invocation.output.line(
-            f"remote storage has no such record of partitions {missing}: later ones may still be on the brokers"
+            f"remote storage has no such record of partitions {missing}: later ones may be on brokers only"
         )
 
 

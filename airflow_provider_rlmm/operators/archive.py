@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.archiving.restore_rules import Undecided
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
+from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.links.artifacts import PlanLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
@@ -28,6 +29,7 @@ from airflow_provider_rlmm.operators.session import run_identity, session_of
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition
     from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
 
 __all__ = ["ArchivePlannedSegmentsOperator", "ArchiveRemoteLogOperator", "RestoreRemoteLogOperator"]
@@ -111,6 +113,9 @@ class _ArchiveArguments:
     partitions: tuple[int, ...] | None = given.read_by(given.partitions, None)
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
+    catalogue: str | None = given.read_by(given.text_or_none, None)
+    was_not_deleted: tuple[str, ...] = given.read_by(given.kafka_ids, ())
+    deleted: str | None = given.read_by(given.text_or_none, None)
 
 
 class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
@@ -122,17 +127,26 @@ class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
     :param partitions: user partitions, ``None`` or an empty list for all.
     :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`; ``allowed_quarantine``
-        counts here.
+        counts here, without a ``catalogue``.
+    :param catalogue: folder of a catalogue, in the place of the cluster, which is not asked then. The connection's field
+        ``allow_catalogue`` must name the topic. Segments of all lineages are archived; what a person should decide fails the
+        task before anything is written.
+    :param was_not_deleted: with ``catalogue``: topic ids of which a person knows that they were not deleted.
+    :param deleted: with ``catalogue``: file with ids of topics and segments that were erased, one a line; never read.
     :return: the ``archive`` (its name), and for each user partition in ``partitions``: ``partition``, ``segments``,
         ``not_whole``, ``as_is`` (encrypted ones), ``records``, ``records_sha256``, ``bytes``, ``manifest``,
         ``manifest_sha256``.
     :raises ConfigurationError: if the connection names no ``archive_uri``.
     :raises TopicNeverNamedError: if the metadata topic has never named the topic id.
+    :raises CatalogueError: if the topic may not be read by the catalogue, or a person should decide by what.
+    :raises OffsetNotInRemoteLogError: if some of what the catalogue names cannot be read, or offsets are missing between.
     :raises ArchiveError: if something does not compare, or the archive cannot be written or read.
     :raises RlmmError: if cluster, log or storage cannot be read.
     """
 
-    template_fields: Sequence[str] = ("topic_id", "partitions", "rlmm_conn_id", "limits")
+    template_fields: Sequence[str] = (
+        "topic_id", "partitions", "rlmm_conn_id", "limits", "catalogue", "was_not_deleted", "deleted",
+    )  # fmt: skip
     arguments = _ArchiveArguments
     ui_color = "#d5e8d4"
     touched = Touched(reads=(Place.TOPIC, Place.STORAGE))
@@ -144,6 +158,9 @@ class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
         partitions: Sequence[int] | str | None = None,
         rlmm_conn_id: str = "rlmm_default",
         limits: Mapping[str, Any] | None = None,
+        catalogue: str | None = None,
+        was_not_deleted: Sequence[str] | str = (),
+        deleted: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -151,21 +168,51 @@ class ArchiveRemoteLogOperator(CheckedOperator[_ArchiveArguments]):
         self.partitions = partitions
         self.rlmm_conn_id = rlmm_conn_id
         self.limits = limits
+        self.catalogue = catalogue
+        self.was_not_deleted = was_not_deleted
+        self.deleted = deleted
         self.check_literals()
 
     def execute(self, context: Context) -> dict[str, Any]:
+        read, name = self.read_arguments(), given.artifact_name(context)
+        if read.catalogue is not None:
+            archived = self._archive_by_catalogue(read, read.catalogue, name, context)
+        elif read.was_not_deleted or read.deleted:
+            raise ConfigurationError("was_not_deleted and deleted are about a catalogue: name it, too")
+        else:
+            archived = self._archive(read, name, context)
+        return self.told({"archive": name, "partitions": [found.to_report() for found in archived]})
+
+    def _archive_by_catalogue(
+        self, read: _ArchiveArguments, catalogue: str, name: str, context: Context
+    ) -> list[ArchivedUserPartition]:
+        """Archive what a catalogue has of the topic; no broker is asked."""
+        from airflow_provider_rlmm.features.archiving.catalogued_archives import archive_by_catalogue
+        from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked, CatalogueReader
+
+        archived, decided = archive_by_catalogue(
+            RemoteStorageHook(read.rlmm_conn_id),
+            CatalogueAsked(uri=catalogue, was_not_deleted=read.was_not_deleted, deleted=read.deleted),
+            CatalogueReader(run=run_identity(context), work_uri=work_uri(), what="ArchiveRemoteLogOperator"),
+            read.topic_id,
+            name,
+            partitions=read.partitions,
+        )
+        for said in decided:
+            self.log.info("%s", said)
+        return archived
+
+    def _archive(self, read: _ArchiveArguments, name: str, context: Context) -> list[ArchivedUserPartition]:
         from airflow_provider_rlmm.features.archiving.steps import archive_topic
 
-        read, name = self.read_arguments(), given.artifact_name(context)
         with session_of(context, read.rlmm_conn_id, read.limits, dry_run=True, must_know_floors=True) as session:
-            archived = archive_topic(
+            return archive_topic(
                 session,
                 read.topic_id,
                 name,
                 partitions=read.partitions,
                 allowed_quarantine=read.limits.allowed_quarantine,
             )
-        return self.told({"archive": name, "partitions": [found.to_report() for found in archived]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +228,7 @@ class _RestoreArguments:
     from_beginning: bool = given.read_by(given.flag, False)
     start_time: int | None = given.read_by(given.moment_or_none, None)
     start_offsets: Mapping[int, int] = given.read_by(given.partition_offsets, {})
+    end_offsets: Mapping[int, int] = given.read_by(given.partition_offsets, {})
     bytes_per_second: int | None = given.read_by(partial(given.optional_integer, minimum=1), None)
     undecided: Undecided | None = given.read_by(given.undecided, None)
     offset_header: bool = given.read_by(given.flag, False)
@@ -200,8 +248,8 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
     :param topic: name of the topic that is written to; it exists, and nobody has written to it.
     :param archived_cluster_id: the cluster that the records are of, ``None`` or empty for the one that the catalogue names,
         or of an archive the one of the connection.
-    :param overrides: ``incomplete_archive`` restores what there is of an archive that is not whole; the task fails after
-        it has written that.
+    :param overrides: ``incomplete_archive`` restores what there is of an archive that is not whole, ``incomplete_catalogue``
+        what there is of a catalogue round holes and round what cannot be read; the task fails after it has written that.
     :param catalogue: folder of a catalogue: the records come from the bucket of a cluster that is gone, which storage and
         prefix of the connection name; its field ``allow_catalogue`` must name the topic. ``None`` or empty takes an
         archive.
@@ -212,6 +260,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
     :param start_time: with ``catalogue``: from the first record on whose timestamp is this or later. A time with its zone, or
         ms since the epoch.
     :param start_offsets: with ``catalogue``: partition → first offset, inclusive; it wins over the other two.
+    :param end_offsets: with ``catalogue``: partition → last offset, exclusive; a missing one ends where the bucket does.
     :param bytes_per_second: with ``catalogue``: the most that is fetched in a second; ``None`` for no limit.
     :param undecided: ``abort`` or ``keep``: what becomes of transactions whose end the source does not have. Without it they
         count as aborted, and where there are any the task fails after it has written the rest.
@@ -222,8 +271,8 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         ``count``, ``content_sha256``, ``left_out``, ``gaps`` and ``first_offset``, and the sums ``records`` and
         ``left_out``.
     :raises ArchiveError: if the archive is not as it was written, or lacks anything that its runs have named.
-    :raises AirflowFailException: if an archive was restored that is not whole, or a transaction without an end was in the
-        source, and nobody has said what becomes of it.
+    :raises AirflowFailException: if a source was restored that is not whole, or a transaction without an end was in it, and
+        nobody has said what becomes of it.
     :raises CatalogueError: if the topic may not be read by the catalogue, or a person should decide by what.
     :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
     :raises WritesNotAllowedError: if the connection does not allow writes.
@@ -233,8 +282,8 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
 
     template_fields: Sequence[str] = (
         "topic_id", "topic", "archived_cluster_id", "overrides", "catalogue", "was_not_deleted", "deleted", "lineages",
-        "from_beginning", "start_time", "start_offsets", "bytes_per_second", "undecided", "offset_header", "dry_run_only",
-        "rlmm_conn_id",
+        "from_beginning", "start_time", "start_offsets", "end_offsets", "bytes_per_second", "undecided", "offset_header",
+        "dry_run_only", "rlmm_conn_id",
     )  # fmt: skip
     arguments = _RestoreArguments
     ui_color = "#d5e8d4"
@@ -254,6 +303,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         from_beginning: bool | str = False,
         start_time: Any = None,
         start_offsets: Mapping[Any, Any] | None = None,
+        end_offsets: Mapping[Any, Any] | None = None,
         bytes_per_second: int | str | None = None,
         undecided: str | None = None,
         offset_header: bool | str = False,
@@ -273,6 +323,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         self.from_beginning = from_beginning
         self.start_time = start_time
         self.start_offsets = start_offsets
+        self.end_offsets = end_offsets
         self.bytes_per_second = bytes_per_second
         self.undecided = undecided
         self.offset_header = offset_header
@@ -313,18 +364,19 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
 def _catalogue_to_restore(read: _RestoreArguments) -> CatalogueToRestore | None:
     """Return what is restored from a bucket, ``None`` where an archive is."""
     from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
-    from airflow_provider_rlmm.features.archiving.restore_rules import RestoreStart
+    from airflow_provider_rlmm.features.archiving.restore_rules import RestoreRange
     from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
 
     if read.catalogue is None:
-        named = (read.was_not_deleted, read.deleted, read.lineages, read.from_beginning, read.start_offsets)
+        ranges = (read.from_beginning, read.start_offsets, read.end_offsets)
+        named = (read.was_not_deleted, read.deleted, read.lineages, *ranges)
         if any(named) or read.start_time is not None or read.bytes_per_second is not None:
             raise ConfigurationError(
-                "was_not_deleted, deleted, lineages, a start and bytes_per_second are about a catalogue: name it, too"
+                "was_not_deleted, deleted, lineages, a start, an end and bytes_per_second are about a catalogue: name it, too"
             )
         return None
     asked = CatalogueAsked(
         uri=read.catalogue, was_not_deleted=read.was_not_deleted, deleted=read.deleted, lineages=read.lineages
     )
-    start = RestoreStart(read.from_beginning, read.start_time, read.start_offsets)
-    return CatalogueToRestore(asked=asked, start=start, bytes_per_second=read.bytes_per_second)
+    wanted = RestoreRange(read.from_beginning, read.start_time, read.start_offsets, read.end_offsets)
+    return CatalogueToRestore(asked=asked, wanted=wanted, bytes_per_second=read.bytes_per_second)

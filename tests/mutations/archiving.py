@@ -251,7 +251,7 @@ ARCHIVING = [
         RESTORE,
         "an archive that is not whole is restored in green",
         RESTORING,
-        "    if not missing or INCOMPLETE_ARCHIVE in overrides:",
+        "    if not missing or overrides:",
         "    if True:",
         HALF,
     ),

@@ -12,8 +12,9 @@ EFFECTS = "features/archiving/restore_effects.py"
 DOCUMENT = "features/archiving/restore_document.py"
 UNDECIDED = "features/reading/undecided.py"
 CATALOGUE = "features/archiving/restore_catalogue.py"
+LOG = "features/reading/catalogued_log.py"
 
-_LEAVE = "by leave only"
+_LEAVE, _GAPS = "by leave only", "never a silent gap"
 _RESTORE = "restore"
 _RESUMED = "a resume goes on behind the source's first records only"
 _RESUMING = "features/archiving/test_restore_resuming.py::"
@@ -198,5 +199,59 @@ RESTORED = [
         "behind(runs.following(number, begin, log.read()), there)",
         "runs.following(number, begin, behind(log.read(), there))",
         _OLD + "test_all_offsets_are_told_by_a_restore_that_went_on",
+    ),
+    Mutation(
+        _GAPS,
+        "restores behind the end that a person names",
+        RULES,
+        "        end = self.ends.get(partition)\n",
+        "        end = None\n",
+        _CATALOGUES + "test_it_ends_where_a_person_says",
+    ),
+    Mutation(
+        _OPEN,
+        "takes a transaction for an open one whose end lies behind the range",
+        UNDECIDED,
+        "    while opened and last is not None and (behind := extent.span_at(last.offsets.end)) is not None:\n",
+        "    while False and last is not None and (behind := extent.span_at(last.offsets.end)) is not None:\n",
+        _CATALOGUES + "test_a_transaction_that_ends_behind_the_end_is_no_open_one",
+    ),
+    Mutation(
+        _GAPS,
+        "goes round a hole of a catalogue in green",
+        STEPS,
+        '            *(f"the {self.source} is not whole: {why}" for why in self.incomplete),\n',
+        "",
+        _CATALOGUES + "test_what_there_is_round_a_hole_is_restored_where_a_person_takes_it",
+    ),
+    switched_off(
+        CATALOGUE,
+        _GAPS,
+        "goes round no hole though a person takes what there is",
+        "        if self._or_incomplete:",
+        _CATALOGUES + "test_what_there_is_round_a_hole_is_restored_where_a_person_takes_it",
+    ),
+    Mutation(
+        _GAPS,
+        "says nothing of segments that cannot be read where it goes round them",
+        CATALOGUE,
+        "        self.missing = [why for _, missing in opened for why in missing]\n",
+        "        self.missing = []\n",
+        _CATALOGUES + "test_a_segment_that_cannot_be_read_is_missing_by_its_id",
+    ),
+    Mutation(
+        _GAPS,
+        "says nothing of a hole in which the first record of a time may lie",
+        LOG,
+        "        begin = bounds.start if by_time else found.start\n",
+        "        begin = found.start\n",
+        _CATALOGUES + "test_what_is_missing_is_named_wherever_it_lies",
+    ),
+    switched_off(
+        STEPS,
+        _GAPS,
+        "takes the override of an archive for one of a catalogue",
+        "    if others := sorted(set(overrides) - {fitting}):",
+        _CATALOGUES + "test_an_override_is_about_its_own_source",
     ),
 ]

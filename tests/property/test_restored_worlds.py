@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random logs of a lost cluster, restored from any start and killed anywhere: what is there is what an oracle says."""
+"""Random logs of a lost cluster, restored from any start to any end, killed anywhere: an oracle says what must be there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider_rlmm.features.archiving import restore_effects, restore_st
 from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueToRestore
 from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
 from airflow_provider_rlmm.features.archiving.restore_progress import at_rest
-from airflow_provider_rlmm.features.archiving.restore_rules import RestoreStart, Undecided
+from airflow_provider_rlmm.features.archiving.restore_rules import RestoreRange, Undecided
 from airflow_provider_rlmm.features.archiving.restore_steps import RestoreReport, restore
 from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
 from airflow_provider_rlmm.features.reading.undecided import OpenTransaction
@@ -29,14 +29,14 @@ from tests.restoring import RUN, FakeAccess, FakeTopic, Killed
 pytestmark = pytest.mark.slow
 
 
-def open_at_the_end(world: RemoteLogWorld, start: int) -> list[OpenTransaction]:
-    """Return the transactions without an end marker, as one finds them by walking along the log."""
+def open_at_the_end(world: RemoteLogWorld, start: int, end: int) -> list[OpenTransaction]:
+    """Return the transactions in a range that have no end marker anywhere, as one finds them by walking along the log."""
     found: dict[int, list[int]] = {}
     for batch in world.batches:
         if batch.attributes & CONTROL:
             found.pop(batch.producer_id, None)
         elif batch.attributes & TRANSACTIONAL:
-            offsets = [record.offset for record in batch.records if record.offset >= start]
+            offsets = [record.offset for record in batch.records if start <= record.offset < end]
             found.setdefault(batch.producer_id, []).extend(offsets)
     return sorted(
         (OpenTransaction(producer, min(offsets), len(offsets)) for producer, offsets in found.items() if offsets),
@@ -44,8 +44,8 @@ def open_at_the_end(world: RemoteLogWorld, start: int) -> list[OpenTransaction]:
     )
 
 
-def expected(world: RemoteLogWorld, start: int, *, keep: bool) -> list[dict[str, object]]:
-    undecided = {one.producer_id: one.first_offset for one in open_at_the_end(world, start)}
+def expected(world: RemoteLogWorld, start: int, end: int, *, keep: bool) -> list[dict[str, object]]:
+    undecided = {one.producer_id: one.first_offset for one in open_at_the_end(world, start, end)}
 
     def counts(batch: Batch) -> bool:
         if batch.attributes & CONTROL or world._is_aborted(batch):
@@ -53,16 +53,16 @@ def expected(world: RemoteLogWorld, start: int, *, keep: bool) -> list[dict[str,
         first = undecided.get(batch.producer_id) if batch.attributes & TRANSACTIONAL else None
         return keep or first is None or batch.records[-1].offset < first
 
-    return [r.as_row() for batch in world.batches if counts(batch) for r in batch.as_read() if r.offset >= start]
+    return [r.as_row() for batch in world.batches if counts(batch) for r in batch.as_read() if start <= r.offset < end]
 
 
 class Restoring:
     """A restore of a world, again and again until it has come to its end."""
 
-    def __init__(self, folder: Path, world: RemoteLogWorld, start: RestoreStart, undecided: Undecided | None) -> None:
+    def __init__(self, folder: Path, world: RemoteLogWorld, wanted: RestoreRange, undecided: Undecided | None) -> None:
         self.source = CataloguedTopic(folder, *world.segments)
         self.catalogue = self.source.recover()
-        self.start, self.undecided = start, undecided
+        self.wanted, self.undecided = wanted, undecided
         settings = self.source.settings(allow_writes=True, expected_cluster_id=CLUSTER_ID)
         storage = ObjectStoreRemoteStorageManager(self.source.storage_uri, self.source.bucket.layout)
         self.access: Any = FakeAccess(settings, storage=lambda: storage)
@@ -71,7 +71,7 @@ class Restoring:
         asked = CatalogueAsked(uri=self.catalogue, was_not_deleted=[ID])
         return restore(
             self.access, ID, "restored", by=RestoreRun(RUN, str(self.source.folder / "work")),
-            catalogue=CatalogueToRestore(asked=asked, start=self.start), undecided=self.undecided, dry_run=False,
+            catalogue=CatalogueToRestore(asked=asked, wanted=self.wanted), undecided=self.undecided, dry_run=False,
         )  # fmt: skip
 
     def to_the_end(self, into: FakeTopic, deaths: list[int]) -> RestoreReport:
@@ -95,17 +95,19 @@ def test_what_is_restored_is_what_the_log_had(seed: int, tmp_path: Path, monkeyp
     from_start = rng.random() < 0.4
     start = world.start if from_start else rng.randint(world.start, world.end)
     undecided = rng.choice((None, *Undecided))
-    rows = expected(world, start, keep=undecided is Undecided.KEEP)
-    named = RestoreStart(beginning=True) if from_start else RestoreStart(offsets={0: start})
+    end = rng.choice((None, rng.randint(start, world.end)))
+    ends, end = ({}, world.end) if end is None else ({0: end}, end)
+    rows = expected(world, start, end, keep=undecided is Undecided.KEEP)
+    named = RestoreRange(beginning=from_start, offsets={} if from_start else {0: start}, ends=ends)
     deaths = sorted(rng.choices(range(len(rows) + 1), k=rng.randint(0, 3)))
 
     report = Restoring(tmp_path, world, named, undecided).to_the_end(into, deaths)
 
     assert into.rows == rows
     (partition,) = report.partitions
-    there = open_at_the_end(world, start)
+    there = open_at_the_end(world, start, end)
     assert list(partition.undecided) == there
     assert report.needs_person == (undecided is None and bool(there))
-    assert partition.left_out == len(world.rows(start, world.end)) - len(rows)
+    assert partition.left_out == len(world.rows(start, end)) - len(rows)
     moved = [row["offset"] for new, row in enumerate(rows) if row["offset"] != new]
     assert partition.differs_from == (moved[0] if moved else None)

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_rlmm.core.base.errors import CatalogueError
+from airflow_provider_rlmm.core.base.errors import CatalogueError, OffsetNotInRemoteLogError
 from airflow_provider_rlmm.core.plans.catalogue_files import CatalogueFiles
 from airflow_provider_rlmm.core.runs.storage_access import StorageAccess, StorageSource
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
-from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
+from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
 from airflow_provider_rlmm.features.archiving.restore_document import RestoreRun
-from airflow_provider_rlmm.features.archiving.restore_rules import RestoreStart
+from airflow_provider_rlmm.features.archiving.restore_rules import INCOMPLETE_CATALOGUE, RestoreRange
 from airflow_provider_rlmm.features.archiving.restore_source import SourceLog
 from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked, CatalogueReader, open_catalogued_log
 
@@ -35,15 +35,15 @@ NOT_IN_A_BUCKET: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueToRestore:
     """
-    A catalogue, and from where on it is restored.
+    A catalogue, and which records of it are restored.
 
     :param asked: the catalogue, and what a person says with it. What a person should decide is refused, asked or not.
-    :param start: where each user partition begins.
+    :param wanted: where each user partition begins and ends.
     :param bytes_per_second: the most that is fetched in a second, ``None`` for as much as the store gives.
     """
 
     asked: CatalogueAsked
-    start: RestoreStart
+    wanted: RestoreRange
     bytes_per_second: int | None = None
 
 
@@ -56,6 +56,7 @@ class CatalogueSource:
     :param by: who restores.
     :param cluster_id: the cluster whose segments these are, as a person names it; ``None`` where the catalogue says it.
     :param topic_id: in Kafka's form.
+    :param or_incomplete: whether what there is is restored round holes, and round what cannot be read.
     :raises CatalogueError: if the topic may not be read, or the catalogue cannot be.
     :raises ConfigurationError: if the start does not say where each user partition begins.
     :raises AuditError: if the audit log cannot be written.
@@ -70,6 +71,8 @@ class CatalogueSource:
         by: RestoreRun,
         cluster_id: str | None,
         topic_id: str,
+        *,
+        or_incomplete: bool,
     ) -> None:
         files = CatalogueFiles(catalogue.asked.uri)
         if cluster_id is None and files.document.cluster_id is None:
@@ -78,14 +81,14 @@ class CatalogueSource:
                 "it by --archived-cluster-id (archived_cluster_id)"
             )
         self.sha256 = files.sha256
-        self.start = str(catalogue.start)
-        self._start = catalogue.start
+        self.start = str(catalogue.wanted)
+        self._wanted, self._or_incomplete = catalogue.wanted, or_incomplete
         self._log: CataloguedLog = open_catalogued_log(
             _StorageOfLostCluster(storage, cluster_id),
             replace(catalogue.asked, or_doubtful=False),
             CatalogueReader(run=by.run, work_uri=by.work_uri, what="restore"),
             topic_id,
-            wanted=self._start.range_of,
+            wanted=self._wanted.range_of,
             isolation=ReadIsolation.READ_COMMITTED,
             bytes_per_second=catalogue.bytes_per_second,
         )
@@ -93,7 +96,7 @@ class CatalogueSource:
             raise CatalogueError(
                 f"the catalogue names no user partition of topic id {topic_id}: nothing can be restored"
             )
-        self._start.require_all([tip.partition for tip in self._log.partitions])
+        self._wanted.require_all([tip.partition for tip in self._log.partitions])
         self.cluster_id = self._log.cluster_id
         self.topic = self._log.partitions[0].topic
         self.missing: Sequence[str] = ()
@@ -105,19 +108,34 @@ class CatalogueSource:
 
     def open(self) -> Sequence[SourceLog]:
         """
-        Return what there is of each user partition, from its start on.
+        Return what there is of each user partition, from its start to its end; :attr:`missing` then says what is not there.
 
-        :raises OffsetNotInRemoteLogError: if some of it is in no segment that can be read.
+        :raises OffsetNotInRemoteLogError: if some of it is in no segment that can be read, and that is not allowed.
         :raises CatalogueError: if a person should decide by what is read.
         """
-        return [self._opened(tip) for tip in self._log.partitions]
+        opened = [self._opened(tip) for tip in self._log.partitions]
+        self.missing = [why for _, missing in opened for why in missing]
+        return [log for log, _ in opened]
 
-    def _opened(self, tip: TopicIdPartition) -> SourceLog:
-        # All that there is, committed or not: what of it is restored is decided when it is measured.
-        found = self._log.offsets(tip, self._start.range_of(tip.partition), ReadIsolation.READ_UNCOMMITTED)
+    def _opened(self, tip: TopicIdPartition) -> tuple[SourceLog, Sequence[str]]:
+        ranges, missing = self._ranges(tip)
         lineage = self._log.lineage(tip) or LeaderEpochCheckpoint()
-        ranges = () if found is None or found.start >= found.end else (found,)
-        return SourceLog(tip, self._log.reader, lineage, ranges)
+        return SourceLog(tip, self._log.reader, lineage, tuple(ranges)), missing
+
+    def _ranges(self, tip: TopicIdPartition) -> tuple[Sequence[OffsetRange], Sequence[str]]:
+        """Return which offsets are restored, and what is missing."""
+        wanted = self._wanted.range_of(tip.partition)
+        if self._or_incomplete:
+            return self._log.parts(tip, wanted)
+        try:
+            # All that there is, committed or not: what of it is restored is decided when it is measured.
+            found = self._log.offsets(tip, wanted, ReadIsolation.READ_UNCOMMITTED)
+        except OffsetNotInRemoteLogError as e:
+            raise OffsetNotInRemoteLogError(
+                f"nothing was written: {e}. The override {INCOMPLETE_CATALOGUE} restores what there is, and names what is "
+                "missing"
+            ) from e
+        return () if found is None or found.start >= found.end else (found,), ()
 
 
 class _StorageOfLostCluster(StorageAccess):

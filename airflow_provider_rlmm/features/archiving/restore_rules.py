@@ -15,7 +15,9 @@ from airflow_provider_rlmm.core.segments.read_range import ReadRange
 
 INCOMPLETE_ARCHIVE: Final = "incomplete_archive"
 """The override that restores what there is of an archive that is not whole; the restore needs a person then."""
-RESTORE_OVERRIDES: Final = frozenset({INCOMPLETE_ARCHIVE})
+INCOMPLETE_CATALOGUE: Final = "incomplete_catalogue"
+"""The same of a catalogue: what there is round holes, and round what cannot be read."""
+RESTORE_OVERRIDES: Final = frozenset({INCOMPLETE_ARCHIVE, INCOMPLETE_CATALOGUE})
 
 OFFSET_HEADER: Final = "rlmm.source.offset"
 """The header that says the offset that a restored record had, in decimal digits, where that is asked for."""
@@ -41,19 +43,22 @@ class Undecided(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreStart:
+class RestoreRange:
     """
-    From where on user partitions are restored. Nobody can tell from a bucket what retention had deleted, so a person says it.
+    From where on user partitions are restored, and up to where. Nobody can tell from a bucket what retention had deleted, so
+    a person says the start.
 
     :param beginning: each from where it begins.
     :param time_ms: each from the first record on whose timestamp is this or later, ms since the epoch.
     :param offsets: user partition → first offset, inclusive; it wins over both.
-    :raises ConfigurationError: if nothing is named, or both the beginning and a time.
+    :param ends: user partition → last offset, exclusive; another one ends where the bucket does.
+    :raises ConfigurationError: if no start is named, both the beginning and a time are, or an end lies before its start.
     """
 
     beginning: bool = False
     time_ms: int | None = None
     offsets: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.beginning and self.time_ms is not None:
@@ -63,13 +68,16 @@ class RestoreStart:
                 "no start is named, and the bucket cannot tell what retention had deleted: restore from a time on "
                 "(--from-time), from an offset on in each partition (--from-offset 0:1200), or --from-beginning"
             )
+        for partition in self.ends:
+            self.range_of(partition)
 
     def __str__(self) -> str:
         rest = (
             "the beginning" if self.beginning else "" if self.time_ms is None else f"{self.time_ms} ms since the epoch"
         )
         named = [f"offset {offset} of partition {partition}" for partition, offset in sorted(self.offsets.items())]
-        return ", ".join([*named, *filter(None, [rest])])
+        ends = [f"up to offset {offset} of partition {partition}" for partition, offset in sorted(self.ends.items())]
+        return ", ".join([*named, *filter(None, [rest]), *ends])
 
     def range_of(self, partition: int) -> ReadRange:
         """
@@ -77,19 +85,23 @@ class RestoreStart:
 
         :param partition: the user partition.
         """
+        end = self.ends.get(partition)
         if partition in self.offsets:
-            return ReadRange(start_offset=self.offsets[partition])
-        return ReadRange(start_ms=self.time_ms)
+            return ReadRange(start_offset=self.offsets[partition], end_offset=end)
+        return ReadRange(start_ms=self.time_ms, end_offset=end)
 
     def require_all(self, partitions: Sequence[int]) -> None:
         """
-        Refuse a start that leaves a user partition open, or names one that is not there.
+        Refuse a start that leaves a user partition open, and a start or an end of one that is not there.
 
         :param partitions: all that there are.
         :raises ConfigurationError: if it does.
         """
-        if strangers := sorted(self.offsets.keys() - set(partitions)):
-            raise ConfigurationError(f"the start names partitions {strangers}, and the source has {sorted(partitions)}")
+        for what, named in (("start", self.offsets), ("end", self.ends)):
+            if strangers := sorted(named.keys() - set(partitions)):
+                raise ConfigurationError(
+                    f"the {what} names partitions {strangers}, and the source has {sorted(partitions)}"
+                )
         open_ones = sorted(set(partitions) - self.offsets.keys())
         if open_ones and not self.beginning and self.time_ms is None:
             raise ConfigurationError(
@@ -167,12 +179,12 @@ class RecordsToRestore:
 
 def holes(records: Sequence[RecordsToRestore]) -> list[str]:
     """
-    Return the offsets that no archived segment holds, though there are earlier and later ones: each a sentence.
+    Return the offsets that no segment of the source holds, though there are earlier and later ones: each a sentence.
 
     :param records: what is to be written, by partition.
     """
     return [
-        f"partition {found.partition}: no archived segment holds offsets {first} to {last}"
+        f"partition {found.partition}: no segment that can be read holds offsets {first} to {last}"
         for found in records
         for first, last in found.gaps
     ]

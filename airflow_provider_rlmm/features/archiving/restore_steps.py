@@ -11,7 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.clock import system_clock
-from airflow_provider_rlmm.core.base.errors import ArchiveError, RestoreError, WritesNotAllowedError
+from airflow_provider_rlmm.core.base.errors import (
+    ArchiveError,
+    ConfigurationError,
+    RestoreError,
+    WritesNotAllowedError,
+)
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
@@ -26,6 +31,7 @@ from airflow_provider_rlmm.features.archiving.restore_document import (
 )
 from airflow_provider_rlmm.features.archiving.restore_rules import (
     INCOMPLETE_ARCHIVE,
+    INCOMPLETE_CATALOGUE,
     RecordsToRestore,
     Undecided,
     beginnings,
@@ -62,7 +68,7 @@ class RestoreReport:
     :param topic_id: its id.
     :param dry_run: whether nothing was written.
     :param partitions: what was written, and read back with the same checksums.
-    :param incomplete: what the archive lacks, each a sentence; only an override restores such an archive.
+    :param incomplete: what the source lacks, each a sentence; only an override restores from such a one.
     :param source: ``archive`` or ``catalogue``: the fields of the archive are those of the catalogue then.
     :param said: what was decided about how the source is read, and what it cannot hold, each a sentence.
     :param log_bytes: of the logs of the source that are read.
@@ -99,7 +105,7 @@ class RestoreReport:
             "restore into a new topic where that is another answer"
         )
         return [
-            *(f"the archive is not whole: {why}" for why in self.incomplete),
+            *(f"the {self.source} is not whole: {why}" for why in self.incomplete),
             *(f"{why}{advice}" for why in unasked),
         ]
 
@@ -174,7 +180,7 @@ def restore(
         has a person look at them.
     :param offset_header: whether each record gets a header with the offset that it had.
     :param dry_run: check all that can be checked, write nothing.
-    :raises ConfigurationError: if no folder for archives is named.
+    :raises ConfigurationError: if no folder for archives is named, or an override is about another source.
     :raises WritesNotAllowedError: if the settings do not allow writes.
     :raises StoppedError: if the kill switch is on.
     :raises ArchiveError: if the archive is not as it was written, or lacks anything that its runs have named.
@@ -189,7 +195,8 @@ def restore(
 
     effects = _effects(access, topic, by, dry_run=dry_run)
     cluster_id = access.check_cluster()
-    source = _source(access, catalogue, by, topic_id, cluster_id, archived_cluster_id)
+    _require_fitting(overrides, INCOMPLETE_ARCHIVE if catalogue is None else INCOMPLETE_CATALOGUE)
+    source = _source(access, catalogue, by, topic_id, cluster_id, archived_cluster_id, or_incomplete=bool(overrides))
     _require_whole(source.missing, overrides)
     with access.naming_connection(), RestoreTarget(access.get_client_config(), topic) as target:
         look = target.look()
@@ -222,12 +229,16 @@ def _source(
     topic_id: str,
     cluster_id: str,
     source_cluster_id: str | None,
+    *,
+    or_incomplete: bool,
 ) -> RestoreSource:
     """Open what is restored; a catalogue says itself of which cluster it is."""
     if catalogue is not None:
         from airflow_provider_rlmm.features.archiving.restore_catalogue import CatalogueSource
 
-        return CatalogueSource(access.get_storage(), catalogue, by, source_cluster_id, topic_id)
+        return CatalogueSource(
+            access.get_storage(), catalogue, by, source_cluster_id, topic_id, or_incomplete=or_incomplete
+        )
     from airflow_provider_rlmm.features.archiving.restore_archive import ArchiveSource
 
     archive_uri = access.get_connection_settings().required_archive_uri()
@@ -268,9 +279,15 @@ def _require_another(look: TargetTopic, source: RestoreSource, cluster_id: str, 
         raise RestoreError(f"topic {look.topic} is the one that the records are of: restore into a new one")
 
 
+def _require_fitting(overrides: Collection[str], fitting: str) -> None:
+    """Refuse an override that is not about the source: it would allow nothing of what its name says."""
+    if others := sorted(set(overrides) - {fitting}):
+        raise ConfigurationError(f"the override {others[0]} is about another source: here it is {fitting}")
+
+
 def _require_whole(missing: Sequence[str], overrides: Collection[str]) -> None:
     """Refuse an archive that is not whole, unless somebody has named that they take what there is."""
-    if not missing or INCOMPLETE_ARCHIVE in overrides:
+    if not missing or overrides:
         return
     more = f"; and {len(missing) - _SAID} more" if len(missing) > _SAID else ""
     raise ArchiveError(

@@ -37,12 +37,14 @@ class Unreadable:
     :param start_offset: its first offset, ``None`` where nobody knows it.
     :param end_offset: its last offset, inclusive; likewise.
     :param why: the reason.
+    :param encrypted: whether that is that only brokers with the key could read it.
     """
 
     what: str
     start_offset: int | None
     end_offset: int | None
     why: str
+    encrypted: bool = False
 
     def __str__(self) -> str:
         last = "an unknown offset" if self.end_offset is None else self.end_offset
@@ -107,7 +109,7 @@ def _why_not(row: CatalogueRow, erased: Collection[UUID], places: Sequence[str])
     """Return why a segment cannot be read, ``None`` where it can."""
     if row.segment_id in erased:
         return "it is in the list of what was erased"
-    if row.kind is RowKind.ENCRYPTED or row.encrypted:
+    if _is_encrypted(row):
         return "it is encrypted: only brokers can read it"
     if not row.kind.is_whole:
         return row.why or row.kind.value
@@ -122,7 +124,11 @@ def _why_not(row: CatalogueRow, erased: Collection[UUID], places: Sequence[str])
 
 def _unreadable(row: CatalogueRow, why: str) -> Unreadable:
     what = kafka_uuid_str(row.segment_id) if row.segment_id else (row.keys[0] if row.keys else "of unknown id")
-    return Unreadable(what, row.start_offset, row.end_offset, why)
+    return Unreadable(what, row.start_offset, row.end_offset, why, _is_encrypted(row))
+
+
+def _is_encrypted(row: CatalogueRow) -> bool:
+    return row.kind is RowKind.ENCRYPTED or bool(row.encrypted)
 
 
 def metadata_of(segment_id: RemoteLogSegmentId, row: CatalogueRow) -> RemoteLogSegmentMetadata:

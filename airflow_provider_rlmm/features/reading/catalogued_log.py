@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -98,6 +99,10 @@ class CataloguedLog(RemoteLogOfTopic):
         """User partition → its whole segments that were not erased, with their offsets, inclusive; of the whole topic."""
         return {number: rows.named for number, rows in self._rows.items()}
 
+    def encrypted(self, tip: TopicIdPartition) -> Sequence[Unreadable]:
+        """Return the segments of a user partition that only brokers with the key could read."""
+        return [one for one in self._rows[tip.partition].unreadable if one.encrypted]
+
     def lineage(self, tip: TopicIdPartition) -> LeaderEpochCheckpoint | None:
         """See :class:`~airflow_provider_rlmm.features.reading.steps.RemoteLogOfTopic`."""
         if tip not in self._lineages and (lineages := self._candidates(tip)):
@@ -133,6 +138,58 @@ class CataloguedLog(RemoteLogOfTopic):
         left_out = self._require_covered(tip, wanted, None, allow_incomplete=allow_incomplete)
         self._say_left_out(tip, left_out)
         return super().offsets(tip, wanted, isolation, allow_incomplete=allow_incomplete)
+
+    def parts(self, tip: TopicIdPartition, wanted: ReadRange) -> tuple[tuple[OffsetRange, ...], tuple[str, ...]]:
+        """
+        Return what there is of a range, round holes and round what cannot be read.
+
+        By the lineage with the highest last leader epoch, or the one that a person names: an older one may have other records
+        at the same offsets, so it fills no hole.
+
+        :param tip: the user partition.
+        :param wanted: the range.
+        :return: offsets that can be read, each range without a gap; and what is missing before, between and behind them or
+            may be, each a sentence. Gaps between two ranges are told by the ranges alone.
+        :raises CatalogueError: if a person should decide by what is read.
+        """
+        found, lineages = None, self._candidates(tip)
+        if lineages:
+            self._lineages[tip] = self._readable(lineages[0])
+            found = super().offsets(tip, wanted, ReadIsolation.READ_UNCOMMITTED, allow_incomplete=True)
+            self._say(tip, lineages[0], found, None, ())
+        served, missing = self._served(tip, wanted, found)
+        low = None if wanted.start_ms is not None else wanted.start_offset
+        missing += _beyond(wanted, self.bounds(tip))
+        missing += map(str, self._missing(tip, low, wanted.end_offset))
+        if self._unseen is not None and (low is None or wanted.end_offset is None):
+            missing.append(self._unseen)
+        return served, tuple(f"partition {tip.partition}: {why}" for why in missing)
+
+    def _served(
+        self, tip: TopicIdPartition, wanted: ReadRange, found: OffsetRange | None
+    ) -> tuple[tuple[OffsetRange, ...], list[str]]:
+        """Return what of some offsets can be read; and what is missing before and behind that, each a sentence."""
+        bounds, lineage = self.bounds(tip), self.lineage(tip)
+        if found is None or bounds is None or lineage is None:
+            return (), []
+        extent, by_time = self.reader.extent(tip, lineage), wanted.start_ms is not None
+        served = tuple(extent.parts(found))
+        # The first record of a time may lie in a hole before the first one that is found.
+        begin = bounds.start if by_time else found.start
+        known = [
+            OffsetRange(begin, begin),
+            *extent.parts(OffsetRange(begin, found.end)),
+            OffsetRange(found.end, found.end),
+        ]
+        holes = [
+            OffsetRange(earlier.end, later.start) for earlier, later in pairwise(known) if earlier.end < later.start
+        ]
+        return served, [
+            f"no segment that can be read holds offsets {hole.start} to {hole.end - 1}"
+            + (", which may be of that time or later" if by_time and hole.end <= found.start else "")
+            for hole in holes
+            if not served or hole.end <= served[0].start or hole.start >= served[-1].end
+        ]
 
     def _resolved(
         self, tip: TopicIdPartition, wanted: ReadRange, isolation: ReadIsolation, *, allow_incomplete: bool
@@ -201,8 +258,8 @@ class CataloguedLog(RemoteLogOfTopic):
     ) -> list[Unreadable]:
         """Refuse a range of which some cannot be read; return what is left out because that is allowed."""
         bounds, by_time = self.bounds(tip), (wanted.start_ms, wanted.end_ms) != (None, None)
-        if found is not None and bounds is not None and found.start < found.end:
-            # A time is looked for in all that lies before.
+        if found is not None and bounds is not None and (found.start < found.end or by_time):
+            # A time is looked for in all that lies before, also where no record is that new.
             self._require_no_hole(tip, OffsetRange(bounds.start if by_time else found.start, found.end))
         low = None if wanted.start_offset is None or by_time else wanted.start_offset
         high = found.end if found is not None and wanted.end_ms is not None else wanted.end_offset
@@ -295,7 +352,7 @@ class CataloguedLog(RemoteLogOfTopic):
             self._doubt(
                 f"partition {tip.partition}: a lineage with a higher last leader epoch does not cover the range "
                 f"({refused}), so an older one does: its records may have been deleted, or written anew by later leaders. "
-                f"Who wants these says so: --lineage {segment}"
+                f"Who reads or restores these says so: --lineage {segment}; no archive is made of an older lineage"
             )
         for first, second in self._contradictions(tip, found)[:_MAX_SHOWN]:
             self._doubt(
@@ -330,3 +387,14 @@ def _touches(one: Unreadable, start: int, end: int) -> bool:
         return True
     last = one.start_offset if one.end_offset is None else one.end_offset
     return one.start_offset < end and last >= start
+
+
+def _beyond(wanted: ReadRange, bounds: OffsetRange | None) -> list[str]:
+    """Return which offsets of a range lie before or behind all that can be read, each a sentence."""
+    found, start, end = [], wanted.start_offset, wanted.end_offset
+    there = "nothing can be read" if bounds is None else f"offsets {bounds.start} to {bounds.end - 1} can be read"
+    if start is not None and (bounds is None or not bounds.start <= start <= bounds.end):
+        found.append(f"offset {start} is where it is to begin, and {there}")
+    if end is not None and (bounds is None or end > bounds.end):
+        found.append(f"offset {end - 1} is where it is to end, and {there}")
+    return found

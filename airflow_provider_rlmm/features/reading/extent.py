@@ -84,6 +84,31 @@ class RemoteExtent:
             following = start_offset
         return self.require_offsets().end
 
+    def parts(self, offsets: OffsetRange) -> list[OffsetRange]:
+        """
+        Return what of a range is served, by offset: each without a gap, and a gap between any two.
+
+        :param offsets: the range.
+        """
+        # What is served after a gap begins where a segment, or a leader epoch of one, does.
+        known = self.segments.list_remote_log_segments(self.topic_id_partition)
+        begins = {start for metadata in known for _, start in metadata.segment_leader_epochs}
+        begins |= {metadata.start_offset for metadata in known} | {start for _, start in self.lineage.entries}
+        following = iter(sorted(begin for begin in begins if begin > offsets.start))
+        found: list[OffsetRange] = []
+        offset = offsets.start
+        while offset < offsets.end:
+            span = self.span_at(offset)
+            if span is None:
+                offset = next((begin for begin in following if begin > offset), offsets.end)
+                continue
+            served = span.up_to(offsets.end).offsets
+            if found and found[-1].end == offset:
+                served = OffsetRange(found.pop().start, served.end)
+            found.append(served)
+            offset = served.end
+        return found
+
     def require_offsets(self) -> OffsetRange:
         """
         Return what :meth:`offsets` does.

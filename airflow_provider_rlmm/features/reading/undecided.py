@@ -98,9 +98,24 @@ def scan(access: SegmentAccess, extent: RemoteExtent, offsets: OffsetRange) -> S
     for last in extent.spans(offsets):
         for part in access.parts(last.metadata, extent.lineage, last.offsets):
             records += _take(part, last.offsets, opened)
+    # A range may end within transactions whose ends are remote all the same.
+    while opened and last is not None and (behind := extent.span_at(last.offsets.end)) is not None:
+        last = behind
+        for part in access.parts(last.metadata, extent.lineage, last.offsets):
+            _close(part, last.offsets, opened)
+            if not opened:
+                break
     if last is not None and last.is_whole:
         _require_agreement(access, last, offsets, opened)
     return ScannedRange(records, tuple(sorted(opened.values(), key=lambda found: found.first_offset)))
+
+
+def _close(part: SegmentPart, offsets: OffsetRange, opened: dict[int, OpenTransaction]) -> None:
+    """Take the end markers of a part behind the range into account: the first one of a producer ends what it had begun."""
+    headers = part.headers
+    wanted = headers.is_control & (headers.last_offset >= offsets.start) & (headers.base_offset < offsets.end)
+    for marker in read_markers(part.data, headers[wanted]):
+        opened.pop(marker.producer_id, None)
 
 
 def _take(part: SegmentPart, offsets: OffsetRange, opened: dict[int, OpenTransaction]) -> int:
@@ -111,9 +126,9 @@ def _take(part: SegmentPart, offsets: OffsetRange, opened: dict[int, OpenTransac
     for producer_id in ends:
         opened.pop(producer_id, None)
     data = headers[~headers.is_control]
-    first = np.maximum(data.base_offset, offsets.start)
-    # The first batch may begin before the range.
-    counts = np.minimum(data.record_count, data.last_offset - first + 1)
+    first, last = np.maximum(data.base_offset, offsets.start), np.minimum(data.last_offset, offsets.end - 1)
+    # The first batch may begin before the range, and the last one end behind it.
+    counts = np.minimum(data.record_count, last - first + 1)
     for producer_id in np.unique(data.producer_id[data.is_transactional]).tolist():
         is_open = data.is_transactional & (data.producer_id == producer_id)
         is_open &= data.base_offset > ends.get(producer_id, -1)
@@ -133,8 +148,9 @@ def _require_agreement(
         for p in access.producer_snapshot(span.metadata).producers
         if p.open_since_offset is not None
     }
-    # Of a transaction that had begun before the range the log has no first offset here, and may have no record.
-    begun_here = {producer_id: first for producer_id, first in said.items() if first >= offsets.start}
+    # Of a transaction that had begun before the range the log has no first offset here, and may have no record; one that
+    # began behind it has no record in it.
+    begun_here = {producer_id: first for producer_id, first in said.items() if offsets.start <= first < offsets.end}
     found = {
         t.producer_id: t.first_offset for t in opened.values() if said.get(t.producer_id, _NO_END) >= offsets.start
     }

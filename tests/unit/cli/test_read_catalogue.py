@@ -21,6 +21,7 @@ from airflow_provider_rlmm.data_frames import Cutting, cut_topic
 from airflow_provider_rlmm.features.archiving.archive_manifest import ArchiveManifest
 from airflow_provider_rlmm.features.reading.catalogue_steps import CatalogueAsked
 from tests.catalogued import CLUSTER, ID, CataloguedTopic, files_of
+from tests.tiered_orders import START_MS
 
 
 @pytest.fixture
@@ -82,6 +83,49 @@ def test_what_a_person_should_decide_comes_first_and_has_an_exit_code_of_its_own
     assert printed.err.startswith("rlmm: needs a person: partition 0: segments ")
 
 
+def found_offsets(capsys: pytest.CaptureFixture[str], *asked: str, code: int = 0) -> list[int | None]:
+    assert run(["find-offset", *asked, "--json"]) == code
+    return [row.get("offset") for row in lines(capsys.readouterr().out)]
+
+
+def test_an_offset_is_found_by_time(topic: CataloguedTopic, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--catalogue", topic.recover(), "--was-not-deleted", ID)
+    assert found_offsets(capsys, "orders", str(START_MS + 42_000), *asked) == [42]
+    assert found_offsets(capsys, "orders", str(START_MS + 42_000_000), *asked) == [None]
+    assert run(["find-offset", "orders", str(START_MS + 42_000), *asked]) == 0
+    assert "partition 0 is read by its lineage" in capsys.readouterr().out
+    documents = [json.loads(path.read_text()) for path in topic.audit()]
+    assert [one["what"] for one in documents] == ["rlmm find-offset"] * 3
+    assert sorted(one["ranges"][0]["start_ms"] for one in documents)[0] == START_MS + 42_000
+    assert run(["find-offset", "orders", "0", *asked[:2]]) == 1
+    assert f"--was-not-deleted {ID}" in capsys.readouterr().err
+    assert run(["find-offset", "orders", "0", "--allow-incomplete"]) == 2
+
+
+def test_an_offset_is_not_looked_for_round_what_cannot_be_read(
+    topic: CataloguedTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.put(files_of(3, 90), encrypted=True)
+    asked = ["orders", str(START_MS + 42_000), "--catalogue", topic.recover(), "--was-not-deleted", ID]
+    assert run(["find-offset", *asked]) == 1
+    assert "it is encrypted" in capsys.readouterr().err
+    assert found_offsets(capsys, *asked, "--allow-incomplete") == [42]
+    topic.put(files_of(4, 200))
+    for time in (150_000, 10**9):
+        # The first record of the time may lie in the hole, whether one is found behind it or not.
+        asked[1:4] = [str(START_MS + time), "--catalogue", topic.recover()]
+        assert run(["find-offset", *asked, "--allow-incomplete"]) == 1
+        assert "no segment that can be read has offsets 90 to 199" in capsys.readouterr().err
+
+
+def test_an_offset_that_a_person_should_decide_about_has_an_exit_code_of_its_own(
+    topic: CataloguedTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.put(files_of(3, 30))
+    asked = ("--catalogue", topic.recover(), "--was-not-deleted", ID)
+    assert found_offsets(capsys, "orders", str(START_MS + 42_000), *asked, code=4) == [42]
+
+
 def test_without_leave_nothing_is_printed(
     topic: CataloguedTopic, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,9 +172,21 @@ def test_nothing_is_archived_of_a_topic_that_lacks_anything(
     assert "have the same offsets" in capsys.readouterr().err
     topic.put(files_of(3, 90), encrypted=True)
     assert run([*asked, "--catalogue", topic.recover()]) == 1
-    assert "it is encrypted" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "it is encrypted" in said
+    assert "archive_encrypted does not help here" in said
     assert not (tmp_path / "archives").exists()
     assert run([*asked, "--catalogue", topic.recover(), "--lineage", ID]) == 2
+
+
+def test_an_encrypted_copy_of_what_can_be_read_is_not_passed_over_by_an_archive(
+    topic: CataloguedTopic, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic.put(files_of(3, 30, [(0, 0), (1, 45)]), encrypted=True)
+    asked = ["archive", "--topic-id", ID, "--archive", str(tmp_path / "archives"), "--was-not-deleted", ID]
+    assert run([*asked, "--catalogue", topic.recover()]) == 1
+    assert "it is encrypted" in capsys.readouterr().err
+    assert not (tmp_path / "archives").exists()
 
 
 def test_an_archived_log_has_to_reach_its_last_offset(

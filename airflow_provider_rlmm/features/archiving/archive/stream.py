@@ -41,8 +41,8 @@ class RecordStream:
         """What can be read without a gap, by offset."""
         if segments:
             extent = RemoteExtent(known, tip, self.lineage)
-            starts = {metadata.start_offset for metadata in segments}
-            self.ranges = _ranges_of(extent, sorted(starts | {start for _, start in self.lineage.entries}))
+            there = extent.offsets()
+            self.ranges = [] if there is None else extent.parts(there)
 
     @property
     def first_offset(self) -> int | None:
@@ -66,21 +66,3 @@ class RecordStream:
             yield from self.reader.read(
                 self._tip, offsets.start, offsets.end, isolation=isolation, leader_epochs=self.lineage
             )
-
-
-def _ranges_of(extent: RemoteExtent, starts: Sequence[int]) -> list[OffsetRange]:
-    """Return what can be read without a gap, by offset; after a gap it goes on where a segment or a leader epoch begins."""
-    there = extent.offsets()
-    found: list[OffsetRange] = []
-    offset = 0 if there is None else there.start
-    while there is not None and offset < there.end:
-        span = extent.span_at(offset)
-        if span is None:
-            offset = next((start for start in starts if start > offset), there.end)
-        elif found and found[-1].end == offset:
-            found[-1] = OffsetRange(found[-1].start, span.offsets.end)
-            offset = span.offsets.end
-        else:
-            found.append(span.offsets)
-            offset = span.offsets.end
-    return found

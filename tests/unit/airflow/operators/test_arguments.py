@@ -252,6 +252,9 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "partitions": PARTITIONS,
             "rlmm_conn_id": [None, "", *TEXTS],
             "limits": LIMITS,
+            "catalogue": [7, "a\nb", ["/tmp"]],
+            "was_not_deleted": [7, "orders", ["orders"], [7], True],
+            "deleted": [7, "a\nb", ["/tmp"]],
         },
     ),
     (
@@ -269,6 +272,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "from_beginning": FLAGS,
             "start_time": MOMENTS,
             "start_offsets": OFFSETS,
+            "end_offsets": OFFSETS,
             "bytes_per_second": [*(i for i in INTEGERS if i != ""), 0],
             "undecided": ["KEEP", "aborted", 1, True, ["keep"]],
             "offset_header": FLAGS,

@@ -326,7 +326,7 @@ def test_a_hole_is_refused_and_a_first_offset_above_0_is_said(world: World) -> N
     cluster.mark_and_wait()
     run = Run(cluster, world.folder)
     run.archive()
-    with pytest.raises(ArchiveError, match="partition 0: no archived segment holds offsets 40 to 49"):
+    with pytest.raises(ArchiveError, match="partition 0: no segment that can be read holds offsets 40 to 49"):
         world.restore()
     report = world.restore(INCOMPLETE_ARCHIVE, dry_run=True)
     assert report.needs_person
