@@ -110,7 +110,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="only mutations whose names contain one of these")
     parser.add_argument("--find", action="store_true", help="say who notices each mutation, whatever the table says")
-    parser.add_argument("--table", action="store_true", help="print the table of docs/safety.md")
+    parser.add_argument("--table", action="store_true", help="print the table of docs/proofs.md")
     options = parser.parse_args()
     if options.table:
         print(as_markdown(), end="")  # noqa: T201

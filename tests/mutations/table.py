@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All mutations, and the table of them that docs/safety.md prints."""
+"""All mutations, and the table of them that docs/proofs.md prints."""
 
 from __future__ import annotations
 

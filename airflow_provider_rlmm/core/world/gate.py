@@ -25,7 +25,7 @@ class Gate:
     """
     What a writer asks again before each batch.
 
-    A question that the writer has not declared is an error of ours, and ends the run: the table of docs/safety.md is true.
+    A question that the writer has not declared is an error of ours, and ends the run: the table of docs/proofs.md is true.
 
     :param writer: who asks.
     :param is_dry: whether nothing is changed: then the gate is open, and only says what would close it.

@@ -2,7 +2,7 @@
 """
 What a part that changes the world asks before it does. Each of the five says it beside its rules, as a :class:`Writer`.
 
-The table of docs/safety.md is these declarations, cell by cell. What is asked again before each batch goes through the
+The table of docs/proofs.md is these declarations, cell by cell. What is asked again before each batch goes through the
 :class:`~airflow_provider_rlmm.core.world.gate.Gate`, which answers no question that its writer has not declared.
 """
 
@@ -14,7 +14,7 @@ from enum import StrEnum
 
 
 class Question(StrEnum):
-    """A question, by its name in docs/safety.md, in the order of the table's rows."""
+    """A question, by its name in docs/proofs.md, in the order of the table's rows."""
 
     SWITCH = "the switch"  # may anything be begun? (:mod:`~airflow_provider_rlmm.core.world.kill_switch`)
     HOLD = "the hold"  # has a person said that it stays? (:mod:`~airflow_provider_rlmm.core.world.hold`)
@@ -23,7 +23,7 @@ class Question(StrEnum):
     CLUSTER = "the cluster"  # is it the one whose log is read? (:mod:`~airflow_provider_rlmm.core.world.cluster_look`)
     ABSENCE = "absence"  # is the topic id gone? (:mod:`~airflow_provider_rlmm.core.world.absence`)
     DISKLESS = "topics without disks"  # has one of them the name? (:mod:`~airflow_provider_rlmm.core.world.diskless`)
-    ARCHIVE = "the archive"  # is it kept elsewhere? (``features.archiving.archive_guard``)
+    ARCHIVE = "the archive, or the catalogue"  # is it kept elsewhere? (``features.archiving.archive_guard``)
     LEADER = "the leader"  # what does the leader of a living topic say? (``core.log.living_leader``)
     ROOT = "the root"  # is the storage the one that brokers write to? (:mod:`~airflow_provider_rlmm.core.world.root_proof`)
 
@@ -33,7 +33,7 @@ class Writer:
     """
     A part that changes the world.
 
-    :param name: its name in docs/safety.md.
+    :param name: its name in docs/proofs.md.
     :param asks: question → when it is asked, and how.
     :param does_not_ask: question → that it is not asked, and why where that is not plain. Each question is in one of the two.
     """

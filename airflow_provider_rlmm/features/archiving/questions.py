@@ -10,7 +10,7 @@ RESTORE = Writer(
     asks={
         Question.SWITCH: "at its start",
         Question.CLUSTER: "when it is opened, and at the end whether the topic is still the same",
-        Question.ARCHIVE: "whole and undamaged, all of it read before the first record",
+        Question.ARCHIVE: "whole and undamaged, or taken by name as it is; all of it read before the first record",
     },
     does_not_ask={
         Question.HOLD: "not: it writes into a topic that somebody made for it",

@@ -82,8 +82,8 @@ PROOFS = {
 
 
 def test_the_page_prints_the_declarations_cell_by_cell() -> None:
-    page = (TESTS.parent / "docs" / "safety.md").read_text()
-    section = page.partition("### What each writer asks")[2].partition("\n## ")[0]
+    page = (TESTS.parent / "docs" / "proofs.md").read_text()
+    section = page.partition("### What each writer asks")[2].partition("\n##")[0]
     printed = [line for line in section.splitlines() if line.startswith("|")]
     assert printed == _table()
 
