@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the connection form's *Test* button finds, and what a run asks before it begins, as a task."""
+"""What is wrong with a connection, and what a run asks before it begins, as a task."""
 
 from __future__ import annotations
 
