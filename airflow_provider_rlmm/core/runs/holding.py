@@ -79,12 +79,13 @@ def require_known_only(session: CleanerSession, topic: TopicReplay) -> None:
         if unread
         else ""
     )
+    named = "; ".join(
+        f"only names {found.entry!r}, and neither log nor cluster knows a topic of that name, pattern or id{found.meant}"
+        for found in unknown
+    )
+    ends = "" if named.endswith("?") else "."
     raise ConfigurationError(
-        "; ".join(
-            f"only names {found.entry!r}, and neither log nor cluster knows a topic of that name, pattern or id{found.meant}"
-            for found in unknown
-        )
-        + f". Nothing was done. To do: correct the entry; 'rlmm topics' lists the topics with remote segments{unseen}"
+        f"{named}{ends} Nothing was done. To do: correct the entry; 'rlmm topics' lists the topics with remote segments{unseen}"
     )
 
 

@@ -140,7 +140,7 @@ def test_a_run_may_be_for_some_topics_only(shell: Shell) -> None:
     orphans = shell.lines("orphans")
     assert shell.lines("orphans", "--only", "del*") == orphans
     assert shell.lines("orphans", "--only", "living") == []
-    assert "no topic of that name, pattern or id; did you mean 'deleted'?" in shell(
+    assert "knows a topic of that name, pattern or id; did you mean 'deleted'? Nothing was done" in shell(
         "orphans", "--only", "delete", code=1
     )
     assert "only names no topic: write *" in shell("orphans", "--only", "", code=1)
@@ -224,7 +224,7 @@ DOCTOR = {
 REPORT = {
     "format_version", "report_id", "plan_id", "cluster_id", "created_at_ms", "dry_run", "stopped", "deletion", "needs_person",
     "acknowledged", "archive", "waiting", "totals", "not_marked", "not_planned", "metadata_partitions", "report", "era",
-    "price", "early",
+    "price", "early", "marked",
 }  # fmt: skip
 
 
@@ -263,7 +263,9 @@ def test_without_execute_nothing_is_written_and_nothing_deleted(shell: Shell) ->
     assert Path(plan["plan"], "summary.json").is_file()
     report = shell.json("clean")
     assert report["dry_run"]
-    assert "would be marked" not in shell("clean")
+    said = shell("clean")
+    assert "would be marked now" in said
+    assert "may be deleted by a run" not in said
     assert shell.lines("events") == events
     assert tiering.remote_files(shell.kafka, shell.orphan) == files
 
