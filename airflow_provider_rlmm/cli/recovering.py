@@ -135,6 +135,13 @@ def _say(output: Output, catalogue: Catalogue, where: str) -> None:
     output.line(f"The cluster is {_cluster(catalogue)}.")
     for source in catalogue.earlier:
         output.line(f"{source.kind} {source.uri}: {_said(source)}")
+    if (before := catalogue.taken_up) is not None:
+        output.line(
+            f"A run was interrupted that began {since(before.since_ms)}: {before.segments:,} segments that it had read, and "
+            f"{before.proved:,} that it had proved, are as they were and were not read again."
+        )
+        for discarded in before.discarded:
+            output.line(f"Not used of what it has left: {discarded}")
     for sentence in catalogue.says:
         output.line(sentence)
     output.line(f"The catalogue is {where}")

@@ -97,6 +97,18 @@ class EarlierSource:
     why: Text | None = None  # why it cannot be read, or not whole
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenUp:
+    """What runs had read that were interrupted, as far as the objects are as they were."""
+
+    since_ms: int  # when the first of them began, ms since the epoch
+    segments: int  # segments of which manifest, indexes or log were not read again
+    proved: int  # segments whose contents were not read again
+    discarded: tuple[
+        Text, ...
+    ]  # files of theirs that are not as they were written, with the reason: they were not used
+
+
 @dataclass(frozen=True, slots=True)
 class Catalogue:
     """
@@ -124,6 +136,7 @@ class Catalogue:
     :param foreign: the first of them.
     :param file: the table.
     :param earlier: what was asked beside the storage, the newest snapshots first.
+    :param taken_up: what interrupted runs had read; ``None`` where none was.
     """
 
     made_at_ms: int
@@ -148,6 +161,7 @@ class Catalogue:
     foreign: tuple[Text, ...]
     file: PlanFile
     earlier: Annotated[tuple[EarlierSource, ...], AbsentAs([])] = ()
+    taken_up: Annotated[TakenUp | None, AbsentAs(None)] = None
 
     def to_json(self) -> str:
         """
