@@ -80,6 +80,7 @@ def recover(
         cluster_id=settings.expected_cluster_id,
         manifests_per_second=manifests_per_second,
         work_uri=invocation.work_uri,
+        snapshots_uri=settings.snapshots_uri,
         snapshots=snapshots,
         audits=audits,
         whole_logs=whole_logs,

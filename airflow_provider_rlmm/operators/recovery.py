@@ -114,6 +114,7 @@ class RecoverRemoteLogOperator(CheckedOperator[_RecoverArguments]):
             cluster_id=read.cluster_id or settings.expected_cluster_id,
             manifests_per_second=read.manifests_per_second,
             work_uri=work_uri(),
+            snapshots_uri=settings.snapshots_uri,
             snapshots=read.snapshots,
             audits=read.audits,
             prove=read.prove,

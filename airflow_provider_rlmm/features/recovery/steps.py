@@ -59,6 +59,7 @@ class CatalogueRequest:
     :param manifests_per_second: the most segments that are read in a second, ``None`` for as many as the storage hands out.
     :param at_once: how many are read at once.
     :param work_uri: the work folder of runs, whose snapshots and audit logs are asked; ``None`` for none.
+    :param snapshots_uri: the second place of snapshots, which are asked; ``None`` for none.
     :param snapshots: paths or URIs of further snapshots.
     :param audits: paths or URIs of further audit logs.
     :param whole_logs: whether the whole log is read of each segment that has one and no manifest.
@@ -74,6 +75,7 @@ class CatalogueRequest:
     manifests_per_second: int | None = None
     at_once: int = READ_AT_ONCE
     work_uri: str | None = None
+    snapshots_uri: str | None = None
     snapshots: Sequence[str] = ()
     audits: Sequence[str] = ()
     whole_logs: bool = False
@@ -115,8 +117,9 @@ def make_catalogue(
         on_step("taking up what an interrupted run has read", known, known)
     cluster_id, said_by, stamps = _cluster_of(storage, request.cluster_id)
     sources = sources_named(request.snapshots, request.audits)
-    if request.work_uri is not None:
-        sources += sources_below(request.work_uri, cluster_id)
+    for uri, mended_by in ((request.work_uri, "--work-dir"), (request.snapshots_uri, "snapshots_uri")):
+        if uri is not None:
+            sources += sources_below(uri, cluster_id, mended_by)
     listed = list_all(storage, lambda count: on_step("listing objects", count, count))
     asked, tally = Asked(request.topics), CatalogueTally(listed.broken)
     pace = ByteQuota(request.manifests_per_second)  # a segment counts as one
