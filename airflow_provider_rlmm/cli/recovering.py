@@ -66,10 +66,11 @@ def recover(
     Make a catalogue of all copied segments in storage; no broker is asked, and nothing is written there.
 
     It says what was copied, never what is alive. The manifests of the layout aiven hold nearly the whole record; of other
-    layouts the last batches and the indexes tell most of it. Snapshots and audit logs in the work folder are asked first: a
-    segment that they call deleted is left out and named.
+    layouts the last batches and the indexes tell most of it. Snapshots, audit logs, surveys and scrubs in the work folder
+    are asked first, and archives: a segment that they call deleted is left out and named. A run that was interrupted goes on.
     """
     from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
+    from airflow_provider_rlmm.overview.recovery_documents import documents_at_hand
 
     access = invocation.storage_access()
     settings = access.get_connection_settings()
@@ -89,7 +90,8 @@ def recover(
         bytes_per_second=bytes_per_second,
     )
     with working() as shown:
-        catalogue = make_catalogue(access.get_storage_manager(), request, shown.on_step)
+        documents = documents_at_hand(invocation.work_uri, settings.archive_uri)
+        catalogue = make_catalogue(access.get_storage_manager(), request, shown.on_step, documents=documents)
     problems = list(catalogue.problems())
     if invocation.output.as_json:
         invocation.output.document(json.loads(catalogue.to_json()))

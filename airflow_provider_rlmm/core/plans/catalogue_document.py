@@ -81,6 +81,9 @@ class SourceKind(StrEnum):
 
     SNAPSHOT = "SNAPSHOT"  # of the metadata topic, as runs leave it
     AUDIT = "AUDIT"  # the audit log of what runs have deleted
+    INVENTORY = "INVENTORY"  # what the newest survey of a cluster found
+    SCRUB = "SCRUB"  # what its latest scrub found
+    ARCHIVE = "ARCHIVE"  # the folder of archives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +92,12 @@ class EarlierSource:
 
     kind: SourceKind
     uri: Text
-    sha256: Text | None = None  # of a snapshot's file, lower-case hex
-    made_at_ms: int | None = None  # when a snapshot was made, ms since the epoch
-    cluster_id: Text | None = None  # of which cluster a snapshot is
-    copied: int = 0  # segments that a snapshot has as copied, wherever they are
-    found: int = 0  # segments of which objects were listed: copied ones of a snapshot, deleted ones of an audit log
+    sha256: Text | None = None  # of a snapshot's file, or of the document of a survey or scrub, lower-case hex
+    made_at_ms: int | None = None  # when a snapshot or inventory was made, ms since the epoch
+    cluster_id: Text | None = None  # of which cluster it is, where it is of one
+    copied: int = 0  # segments that a snapshot or inventory has as copied, wherever they are
+    # Segments of which objects were listed: copied ones of a snapshot or inventory, deleted ones of the others.
+    found: int = 0
     why: Text | None = None  # why it cannot be read, or not whole
 
 
@@ -200,8 +204,9 @@ class Catalogue:
         if unread:
             shown = "; ".join(f"{in_quotes(source.uri)}: {source.why}" for source in unread[:3])
             yield (
-                f"{len(unread):,} snapshots or audit logs could not be read, so segments that they call deleted may stand "
-                f"here as copied ({shown}): mend or remove them, then {RECOVER_AGAIN}"
+                f"{len(unread):,} snapshots or audit logs could not be read, or documents of surveys, scrubs or archives, so "
+                f"segments that they call deleted may stand here as copied ({shown}): mend or remove them, then "
+                f"{RECOVER_AGAIN}"
             )
         if self.not_found:
             yield f"nothing was seen of {list_in_quotes(self.not_found)}: look whether name or id is right"

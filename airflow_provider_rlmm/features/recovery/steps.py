@@ -30,6 +30,7 @@ from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.features.recovery.cataloguing import Asked, Cataloguing, OnStep, tables_of
 from airflow_provider_rlmm.features.recovery.earlier import Earlier, read_earlier
+from airflow_provider_rlmm.features.recovery.earlier_documents import Documents, no_documents
 from airflow_provider_rlmm.features.recovery.earlier_sources import sources_below, sources_named
 from airflow_provider_rlmm.features.recovery.file_suffixes import file_suffixes
 from airflow_provider_rlmm.features.recovery.index_reads import Indexes
@@ -91,6 +92,7 @@ def make_catalogue(
     *,
     clock: Clock = system_clock,
     patience: StoragePatience | None = None,
+    documents: Documents = no_documents,
 ) -> Catalogue:
     """
     List the storage, read what proves its segments, and write it down. What a run has read that was interrupted is taken up.
@@ -100,6 +102,7 @@ def make_catalogue(
     :param on_step: told how far it is.
     :param clock: ms since the epoch.
     :param patience: for how long a storage that does not answer is asked again.
+    :param documents: reads what other features have left that tells of segments.
     :return: the document, as it was written.
     :raises ConfigurationError: if the layout does not say which object of a segment is which file.
     :raises CatalogueError: if the folder holds something else or lies in the storage, or the storage is stamped as another
@@ -125,7 +128,7 @@ def make_catalogue(
     pace = ByteQuota(request.manifests_per_second)  # a segment counts as one
     patience = patience or StoragePatience(PATIENCE_S)
     reads = SegmentReads(witness, storage.fetch_object, layout, pace, patience, request.at_once)
-    earlier = read_earlier(sources, listed.segment_ids)
+    earlier = read_earlier(sources, listed.segment_ids, documents(cluster_id, listed.segment_ids))
     _require_read(request, earlier)
     proofs = _proofs(storage, request, patience, on_step) if request.prove else None
     work = Cataloguing(listed, layout, asked, reads, earlier, proofs, progress, on_step)
