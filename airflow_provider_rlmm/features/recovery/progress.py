@@ -71,7 +71,7 @@ class Progress:
         self._begun_at_ms = begun_at_ms
         self._clock = clock
         self._written_at = clock()
-        self._known = OrderedSpool(entries_schema(), "key")
+        self._known = OrderedSpool(entries_schema(), "key", 2 * PART_ROWS)
         self._since_ms = begun_at_ms
         self._read = self._proved = 0
         self._discarded: list[str] = []
