@@ -2,7 +2,8 @@
 """
 Makes a catalogue in a process that is killed at its n-th step: ``python -m tests.killed_recovery STORAGE OUTPUT POINT``.
 
-A step is a request to the storage, rows that go to a temporary file, or anything that is done to a file of the output. With
+A step is a request to the storage, rows that go to a temporary file, or anything that is done to a file of the output, those
+of its progress among them. With
 the point 0 it comes to its end, and its steps are printed.
 """
 
@@ -19,8 +20,11 @@ from airflow_provider_rlmm.core.base.spool import Spool
 from airflow_provider_rlmm.core.generations.files import HashedFile
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager
-from airflow_provider_rlmm.features.recovery import cataloguing
+from airflow_provider_rlmm.features.recovery import cataloguing, progress
 from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
+
+LATER_MS = 10_000_000_000_000
+"""When a catalogue is made: long after its objects were written."""
 
 FILE_EVENTS = ("open", "os.mkdir", "os.rename", "os.remove", "os.link")
 
@@ -62,6 +66,7 @@ def main(storage_uri: str, output: str, point: int) -> None:
     """Make the catalogue; each segment is read by this thread, so that a point is always the same step."""
     spool._IN_MEMORY = 1  # type: ignore[misc]
     cataloguing.SPOOLED_ROWS = 2  # type: ignore[attr-defined]
+    progress.PART_ROWS = 2  # type: ignore[misc]
     storage, steps = ObjectStoreRemoteStorageManager(storage_uri, LocalTieredStorageLayout()), Steps(point, output)
     steps.before(storage, "fetch_object")
     steps.before(storage, "walk")
@@ -69,7 +74,7 @@ def main(storage_uri: str, output: str, point: int) -> None:
     steps.before(HashedFile, "write")
     sys.addaudithook(steps.on_event)
     request = CatalogueRequest(storage_uri=storage_uri, output=output, at_once=1, prove=True)
-    make_catalogue(storage, request, clock=lambda: 77)
+    make_catalogue(storage, request, clock=lambda: LATER_MS)
     print(" ".join(steps.names))  # noqa: T201
 
 

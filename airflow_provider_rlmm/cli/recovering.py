@@ -67,10 +67,11 @@ def recover(
     Make a catalogue of all copied segments in storage; no broker is asked, and nothing is written there.
 
     It says what was copied, never what is alive. The manifests of the layout aiven hold nearly the whole record; of other
-    layouts the last batches and the indexes tell most of it. Snapshots and audit logs in the work folder are asked first: a
-    segment that they call deleted is left out and named.
+    layouts the last batches and the indexes tell most of it. Snapshots, audit logs, surveys and scrubs in the work folder
+    are asked first, and archives: a segment that they call deleted is left out and named. A run that was interrupted goes on.
     """
     from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
+    from airflow_provider_rlmm.overview.recovery_documents import documents_at_hand
 
     access = invocation.storage_access()
     settings = access.get_connection_settings()
@@ -81,6 +82,7 @@ def recover(
         cluster_id=settings.expected_cluster_id,
         manifests_per_second=manifests_per_second,
         work_uri=invocation.work_uri,
+        snapshots_uri=settings.snapshots_uri,
         snapshots=snapshots,
         audits=audits,
         whole_logs=whole_logs,
@@ -89,7 +91,8 @@ def recover(
         bytes_per_second=bytes_per_second,
     )
     with working() as shown:
-        catalogue = make_catalogue(access.get_storage_manager(), request, shown.on_step)
+        documents = documents_at_hand(invocation.work_uri, settings.archive_uri)
+        catalogue = make_catalogue(access.get_storage_manager(), request, shown.on_step, documents=documents)
     problems = list(catalogue.problems())
     if invocation.output.as_json:
         invocation.output.document(json.loads(catalogue.to_json()))
@@ -136,6 +139,13 @@ def _say(output: Output, catalogue: Catalogue, where: str) -> None:
     output.line(f"The cluster is {_cluster(catalogue)}.")
     for source in catalogue.earlier:
         output.line(f"{source.kind} {source.uri}: {_said(source)}")
+    if (before := catalogue.taken_up) is not None:
+        output.line(
+            f"A run was interrupted that began {since(before.since_ms)}: {before.segments:,} segments that it had read, and "
+            f"{before.proved:,} that it had proved, are as they were and were not read again."
+        )
+        for discarded in before.discarded:
+            output.line(f"Not used of what it has left: {discarded}")
     for sentence in catalogue.says:
         output.line(sentence)
     output.line(f"The catalogue is {where}")

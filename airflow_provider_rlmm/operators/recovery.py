@@ -40,8 +40,9 @@ class RecoverRemoteLogOperator(CheckedOperator[_RecoverArguments]):
     """
     Make a catalogue of all copied segments in storage, as ``rlmm recover`` does: no broker is asked, and there it only reads.
 
-    Snapshots and audit logs in ``[rlmm] work_uri`` are asked first: what they call deleted is left out and named. The task
-    fails, after the catalogue is written, where something in it needs a person.
+    Snapshots, audit logs, surveys and scrubs in ``[rlmm] work_uri`` are asked first, and what lies in ``snapshots_uri`` and
+    ``archive_uri`` of the connection: what they call deleted is left out and named. Another try goes on where the one before
+    was interrupted. The task fails, after the catalogue is written, where something in it needs a person.
 
     :param output_uri: empty folder for the catalogue, outside of the storage.
     :param topics: names and ids in Kafka's form; none for all.
@@ -103,6 +104,7 @@ class RecoverRemoteLogOperator(CheckedOperator[_RecoverArguments]):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_provider_rlmm.features.recovery.steps import CatalogueRequest, make_catalogue
+        from airflow_provider_rlmm.overview.recovery_documents import documents_at_hand
 
         read = self.read_arguments()
         hook = RemoteStorageHook(read.rlmm_conn_id)
@@ -114,13 +116,15 @@ class RecoverRemoteLogOperator(CheckedOperator[_RecoverArguments]):
             cluster_id=read.cluster_id or settings.expected_cluster_id,
             manifests_per_second=read.manifests_per_second,
             work_uri=work_uri(),
+            snapshots_uri=settings.snapshots_uri,
             snapshots=read.snapshots,
             audits=read.audits,
             prove=read.prove,
             may_have_gaps=read.allow_gaps,
             bytes_per_second=read.bytes_per_second,
         )
-        made = make_catalogue(hook.get_storage_manager(), request)
+        documents = documents_at_hand(work_uri(), settings.archive_uri)
+        made = make_catalogue(hook.get_storage_manager(), request, documents=documents)
         problems = list(made.problems())
         kinds = {kind: amount.rows for kind, amount in made.kinds.items() if amount.rows}
         self.log.info("catalogue %s: %s", read.output_uri, kinds)

@@ -19,12 +19,20 @@ MANIFESTS = "features/recovery/manifest_reads.py"
 PROVING = "features/recovery/proving.py"
 KEPT_SNAPSHOTS = "core/log/kept_snapshots.py"
 
+PROGRESS = "features/recovery/progress.py"
+PARTS = "features/recovery/progress_parts.py"
+DOCUMENTS = "overview/recovery_documents.py"
+SECOND_PLACE = "core/runs/second_place.py"
+
 _CATALOGUE = "features/recovery/test_catalogue.py::"
 _PLAIN = "features/recovery/test_plain_layouts.py::"
 _SOURCES = "features/recovery/test_earlier_sources.py::"
 _LOST = "features/recovery/test_lost_manifests.py::"
 _PROVING = "features/recovery/test_proving.py::"
 _FILES = "features/recovery/test_catalogue_files.py::"
+_RESUMING = "features/recovery/test_resuming.py::"
+_DOCUMENTS = "overview/test_recovery_documents.py::"
+_KEPT = "core/log/test_kept_snapshots.py::"
 
 RECOVERY = [
     Mutation(
@@ -278,5 +286,122 @@ RECOVERY = [
         "in (RowKind.COPIED, RowKind.ENCRYPTED, RowKind.CONFLICT)",
         "in (RowKind.COPIED, RowKind.ENCRYPTED, RowKind.CONFLICT, RowKind.LOG_ONLY)",
         _LOST + "test_a_log_only_is_no_whole_segment",
+    ),
+    Mutation(
+        "I5",
+        "reads all of a catalogue again after a kill",
+        CATALOGUING,
+        "row = before.row or row_of(found, said, self._layout)",
+        "row = row_of(found, said, self._layout)",
+        _RESUMING + "test_it_goes_on_where_it_was_ended_at_any_request_and_is_the_same_to_the_byte",
+    ),
+    Mutation(
+        "never guesses",
+        "takes what was read of an object that has changed since",
+        PROGRESS,
+        "listed.times.get(suffix))",
+        "0)",
+        _RESUMING + "test_an_object_that_has_changed_is_read_again_whatever_its_size",
+    ),
+    Mutation(
+        "never guesses",
+        "takes what was read of a segment whose keys mean another one now",
+        PROGRESS,
+        "if one.seen == seen and _is_of(listed, one.row)]",
+        "if one.seen == seen]",
+        _RESUMING + "test_rows_of_another_segment_under_the_same_keys_are_not_taken",
+    ),
+    Mutation(
+        "never guesses",
+        "takes what was read of an object that was changed in the second of its listing",
+        PROGRESS,
+        "Before(seen if is_settled else None,",
+        "Before(seen,",
+        _RESUMING + "test_what_was_changed_right_before_the_listing_is_read_again",
+    ),
+    Mutation(
+        "never guesses",
+        "takes what could not be seen for what was read",
+        PROGRESS,
+        "elif before.seen is not None and row.kind in _KEPT:",
+        "elif before.seen is not None:",
+        _RESUMING + "test_what_could_not_be_seen_is_read_again",
+    ),
+    Mutation(
+        "never guesses",
+        "takes the proof of a row for that of another",
+        PROGRESS,
+        "before.proofs.get(digest_of(row)) if before.proofs else None",
+        "next(iter(before.proofs.values()), None)",
+        _RESUMING + "test_a_proof_counts_again_only_for_the_row_that_was_proved",
+    ),
+    switched_off(
+        PARTS,
+        "never guesses",
+        "goes on with what was read of another storage or in another way",
+        "    if others:",
+        _RESUMING + "test_what_was_asked_for_something_else_is_refused_by_name",
+    ),
+    switched_off(
+        PARTS,
+        "never guesses",
+        "believes a file of progress that is not as it was written",
+        '        if found is None or hashlib.sha256(data).hexdigest() != found["sha256"]:',
+        _RESUMING + "test_a_damaged_part_is_not_used_and_said",
+    ),
+    Mutation(
+        "never guesses",
+        "believes a file of a survey that is not as it was written",
+        DOCUMENTS,
+        "    if (len(data), hashlib.sha256(data).hexdigest()) != (file.bytes, file.sha256):",
+        "    if len(data) != file.bytes:",
+        _DOCUMENTS + "test_an_inventory_that_is_not_as_it_was_written_is_said_in_red",
+    ),
+    switched_off(
+        DOCUMENTS,
+        "never guesses",
+        "calls copied what was archived to be deleted",
+        "        elif is_here and manifest.plan_id is not None:",
+        _DOCUMENTS + "test_what_was_archived_to_be_deleted_is_left_out_and_named",
+    ),
+    Mutation(
+        "never guesses",
+        "calls copied what a survey has as being deleted",
+        DOCUMENTS,
+        '                        deleted[tuple(row.values())] = f"{name} has it as {state.name}"',
+        "                        pass",
+        _DOCUMENTS + "test_what_an_inventory_calls_deleted_is_left_out_and_named",
+    ),
+    Mutation(
+        "never guesses",
+        "calls copied what a scrub found finished",
+        DOCUMENTS,
+        "table.of_class(ScrubClass.FINISHED.value)",
+        "table.of_class(ScrubClass.UNKNOWN.value)",
+        _DOCUMENTS + "test_what_a_scrub_found_finished_was_deleted",
+    ),
+    Mutation(
+        "metadata are kept",
+        "removes the snapshots of another metadata topic from their second place",
+        KEPT_SNAPSHOTS,
+        'if match and match["topic"] == str(self.topic_id)}',
+        "if match}",
+        _KEPT + "test_those_of_another_topic_or_cluster_and_other_files_stay_in_the_second_place",
+    ),
+    Mutation(
+        "metadata are kept",
+        "lets a work folder that was made anew empty the second place",
+        KEPT_SNAPSHOTS,
+        "wanted = sorted({*here, *there})[-self.keep :]",
+        "wanted = sorted(here)",
+        _KEPT + "test_a_work_folder_that_was_made_anew_takes_nothing_but_the_oldest_from_the_second_place",
+    ),
+    Mutation(
+        "I12",
+        "stays green though no snapshot can be copied to the second place",
+        SECOND_PLACE,
+        "return SecondPlace(snapshots.second, str(e))",
+        "return SecondPlace(snapshots.second)",
+        "airflow/operators/test_second_place.py::test_a_run_whose_second_place_cannot_be_written_cleans_and_is_red",
     ),
 ]

@@ -30,6 +30,7 @@ def test_the_connection_form_shows_its_fields(local_airflow: LocalAirflow) -> No
         "storage_class", "prices",
         "allow_writes", "allow_copy", "scheduled_runs", "deletion_window", "objects_per_second", "hold", "sole_owner",
         "archive_uri", "archive_before_deletion", "archive_encrypted", "allow_catalogue", "clock_topic", "keep_snapshots",
+        "snapshots_uri",
     ]  # fmt: skip
     assert form["extra_fields"]["allow_writes"]["value"] is False
     assert form["standard_fields"]["login"]["hidden"] is True

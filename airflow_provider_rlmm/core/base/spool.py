@@ -120,13 +120,15 @@ class Spool:
 class OrderedSpool:
     """
     Rows that are read in the order of a column of text, however many there are. Where they came in about that order each is
-    read once, else once for every hundred thousand others.
+    read once, else once for every hundred thousand others, or as many as are ordered together.
 
     :param schema: of the rows.
     :param column: by which they are ordered; null in none of them.
+    :param together: how many are ordered together, about, where they did not come in order: of wide rows memory holds few.
     """
 
-    def __init__(self, schema: pa.Schema, column: str) -> None:
+    def __init__(self, schema: pa.Schema, column: str, together: int | None = None) -> None:
+        self._together = together
         self._spool = Spool(schema)
         self._column = column
         self._ranges: list[tuple[str, str, int]] = []
@@ -167,7 +169,8 @@ class OrderedSpool:
             yield from (self._spool.part(number) for _, _, number in ranges)
             return
         # A bucket begins with a row that is there, so none is empty.
-        bounds: list[str | None] = [*sorted(self._samples)[:: _BUCKET_ROWS // _SAMPLED], None]
+        together = min(self._together or _BUCKET_ROWS, _BUCKET_ROWS)
+        bounds: list[str | None] = [*sorted(self._samples)[:: max(1, together // _SAMPLED)], None]
         for low, high in pairwise(bounds):
             yield self._between(str(low), high)
 

@@ -81,6 +81,9 @@ class SourceKind(StrEnum):
 
     SNAPSHOT = "SNAPSHOT"  # of the metadata topic, as runs leave it
     AUDIT = "AUDIT"  # the audit log of what runs have deleted
+    INVENTORY = "INVENTORY"  # what the newest survey of a cluster found
+    SCRUB = "SCRUB"  # what its latest scrub found
+    ARCHIVE = "ARCHIVE"  # the folder of archives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +92,25 @@ class EarlierSource:
 
     kind: SourceKind
     uri: Text
-    sha256: Text | None = None  # of a snapshot's file, lower-case hex
-    made_at_ms: int | None = None  # when a snapshot was made, ms since the epoch
-    cluster_id: Text | None = None  # of which cluster a snapshot is
-    copied: int = 0  # segments that a snapshot has as copied, wherever they are
-    found: int = 0  # segments of which objects were listed: copied ones of a snapshot, deleted ones of an audit log
+    sha256: Text | None = None  # of a snapshot's file, or of the document of a survey or scrub, lower-case hex
+    made_at_ms: int | None = None  # when a snapshot or inventory was made, ms since the epoch
+    cluster_id: Text | None = None  # of which cluster it is, where it is of one
+    copied: int = 0  # segments that a snapshot or inventory has as copied, wherever they are
+    # Segments of which objects were listed: copied ones of a snapshot or inventory, deleted ones of the others.
+    found: int = 0
     why: Text | None = None  # why it cannot be read, or not whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenUp:
+    """What runs had read that were interrupted, as far as the objects are as they were."""
+
+    since_ms: int  # when the first of them began, ms since the epoch
+    segments: int  # segments of which manifest, indexes or log were not read again
+    proved: int  # segments whose contents were not read again
+    discarded: tuple[
+        Text, ...
+    ]  # files of theirs that are not as they were written, with the reason: they were not used
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +140,7 @@ class Catalogue:
     :param foreign: the first of them.
     :param file: the table.
     :param earlier: what was asked beside the storage, the newest snapshots first.
+    :param taken_up: what interrupted runs had read; ``None`` where none was.
     """
 
     made_at_ms: int
@@ -148,6 +165,7 @@ class Catalogue:
     foreign: tuple[Text, ...]
     file: PlanFile
     earlier: Annotated[tuple[EarlierSource, ...], AbsentAs([])] = ()
+    taken_up: Annotated[TakenUp | None, AbsentAs(None)] = None
 
     def to_json(self) -> str:
         """
@@ -186,8 +204,9 @@ class Catalogue:
         if unread:
             shown = "; ".join(f"{in_quotes(source.uri)}: {source.why}" for source in unread[:3])
             yield (
-                f"{len(unread):,} snapshots or audit logs could not be read, so segments that they call deleted may stand "
-                f"here as copied ({shown}): mend or remove them, then {RECOVER_AGAIN}"
+                f"{len(unread):,} snapshots or audit logs could not be read, or documents of surveys, scrubs or archives, so "
+                f"segments that they call deleted may stand here as copied ({shown}): mend or remove them, then "
+                f"{RECOVER_AGAIN}"
             )
         if self.not_found:
             yield f"nothing was seen of {list_in_quotes(self.not_found)}: look whether name or id is right"

@@ -40,7 +40,7 @@ class RowKind(StrEnum):
     """Objects of a segment of which not all could be seen: a listing broke off, or one could not be fetched."""
 
     DELETED = "DELETED"
-    """Objects of a segment that a snapshot or an audit log of this package calls deleted: left out of all that is copied."""
+    """Objects of a segment that a snapshot, an audit log or another document of this package calls deleted."""
 
     HOLE = "HOLE"
     """Offsets between two segments of a user partition that no whole segment covers; it has no objects."""
@@ -64,6 +64,9 @@ class ProvedBy(StrEnum):
 
     SNAPSHOT = "SNAPSHOT"
     """The newest snapshot of the metadata topic: all fields, as far as its objects do not contradict it."""
+
+    INVENTORY = "INVENTORY"
+    """The newest survey of a cluster: all fields but custom metadata and ``txn_idx_empty``, which its objects tell."""
 
     MANIFEST = "MANIFEST"
     """The manifest of the segment, whose key and sizes agree: all fields but state and custom metadata."""

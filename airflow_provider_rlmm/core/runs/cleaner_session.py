@@ -102,8 +102,12 @@ class CleanerSession:
         from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 
         current = SnapshotFile(f"{self.cluster_uri}/topic-{self.log.topic_id}{SNAPSHOT_SUFFIX}")
-        keep = self.access.get_connection_settings().keep_snapshots
-        return KeptSnapshots(current, f"{self.cluster_uri}/{SNAPSHOTS_FOLDER}", self.log.topic_id, keep)
+        settings = self.access.get_connection_settings()
+        second = settings.snapshots_uri and (
+            f"{settings.snapshots_uri.rstrip('/')}/{cluster_folder(self.cluster_id)}/{SNAPSHOTS_FOLDER}"
+        )
+        folder = f"{self.cluster_uri}/{SNAPSHOTS_FOLDER}"
+        return KeptSnapshots(current, folder, self.log.topic_id, settings.keep_snapshots, second)
 
     def require_running(self, *, dry_run: bool) -> str:
         """

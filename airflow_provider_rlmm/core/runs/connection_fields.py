@@ -174,6 +174,11 @@ KEEP_SNAPSHOTS: Final = Declared(
     title="Snapshots kept",
     sentence="How many earlier snapshots of the metadata topic stay in the work folder, one of a day; 0 keeps none",
 )
+SNAPSHOTS_URI: Final = _text(
+    "snapshots_uri",
+    "Second place of snapshots",
+    "Folder to which the earlier snapshots of the metadata topic are copied, such as s3://elsewhere/rlmm",
+)
 
 FIELDS: Final[tuple[Declared[Any], ...]] = (
     KAFKA_CONN_ID,
@@ -203,5 +208,6 @@ FIELDS: Final[tuple[Declared[Any], ...]] = (
     ALLOW_CATALOGUE,
     CLOCK_TOPIC,
     KEEP_SNAPSHOTS,
+    SNAPSHOTS_URI,
 )
 """In the order of the form."""

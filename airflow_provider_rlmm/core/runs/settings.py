@@ -78,6 +78,8 @@ class RemoteLogSettings:
         has alone, separated by commas; ``None`` for none.
     :param keep_snapshots: how many earlier snapshots of the metadata topic stay in the work folder, one of a day: what a
         lost topic is told from. 0 keeps none.
+    :param snapshots_uri: folder to which these are copied, outside of the storage root: an absolute path or the URI of an
+        object store; ``None`` for no second place.
     """
 
     storage_uri: str | None = declared.STORAGE_URI.default
@@ -104,6 +106,7 @@ class RemoteLogSettings:
     archive_encrypted: str = declared.ARCHIVE_ENCRYPTED.default
     allow_catalogue: str | None = declared.ALLOW_CATALOGUE.default
     keep_snapshots: int = declared.KEEP_SNAPSHOTS.default
+    snapshots_uri: str | None = declared.SNAPSHOTS_URI.default
 
     def naming(self) -> AbstractContextManager[None]:
         """Return a context manager: errors that leave its block say where these settings come from."""
@@ -199,6 +202,7 @@ class RemoteLogSettings:
         declared.KEEP_SNAPSHOTS.check(self.keep_snapshots)
         check_prices(self.prices, self.storage_class)
         self._check_archive()
+        self._check_second_place()
         topics_of(self.allow_catalogue)
         if self.storage_uri is None:
             return
@@ -233,22 +237,28 @@ class RemoteLogSettings:
             if self.archive_before_deletion:
                 raise ConfigurationError("archive_before_deletion needs archive_uri, the folder of the archives")
             return
-        refuse_secrets_in_uri(
-            "archive_uri", self.archive_uri, "stores take credentials from elsewhere, as the work folder does"
+        self._check_outside("archive_uri", self.archive_uri, "what is archived must not lie where segments are deleted")
+
+    def _check_second_place(self) -> None:
+        if self.snapshots_uri is None:
+            return
+        if not self.keep_snapshots:
+            raise ConfigurationError("snapshots_uri needs keep_snapshots, which is 0: nothing would be copied there")
+        self._check_outside(
+            "snapshots_uri", self.snapshots_uri, "a snapshot must not be lost together with the segments"
         )
+
+    def _check_outside(self, name: str, uri: str, why: str) -> None:
+        """Refuse a folder that some workers would not find, or that lies in the storage."""
+        refuse_secrets_in_uri(name, uri, "stores take credentials from elsewhere, as the work folder does")
         try:
-            path = local_path(self.archive_uri)
+            path = local_path(uri)
         except ConfigurationError as e:
-            raise ConfigurationError(f"archive_uri: {e}") from None
+            raise ConfigurationError(f"{name}: {e}") from None
         if path is not None and not path.is_absolute():
-            raise refused(
-                "archive_uri", self.archive_uri, "an absolute path or a URI: every worker must find the same folder"
-            )
-        if self.storage_uri is not None and _overlap(self.archive_uri, self.storage_uri):
-            raise refused(
-                "archive_uri", self.archive_uri,
-                "a folder outside of storage_uri: what is archived must not lie where segments are deleted",
-            )  # fmt: skip
+            raise refused(name, uri, "an absolute path or a URI: every worker must find the same folder")
+        if self.storage_uri is not None and _overlap(uri, self.storage_uri):
+            raise refused(name, uri, f"a folder outside of storage_uri: {why}")
 
 
 def _overlap(first: str, second: str) -> bool:

@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.holding import hold_in_words, require_known_only
 from airflow_provider_rlmm.core.runs.kept_metadata import kept_metadata
 from airflow_provider_rlmm.core.runs.run_decision import DECISION, RunDecision
+from airflow_provider_rlmm.core.runs.second_place import second_place
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.world.proven_time import UNPROVEN_CLOCK, check_agreement
 from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
@@ -53,7 +54,7 @@ def check(
     :param archive_first: whether the run is told to archive what it deletes.
     :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``hold``,
         ``unseen`` (what nobody can tell of the topics in it: the report of the run is red for it), ``retention`` (how
-        long the topic keeps what is needed), ``root``, ``deletion``,
+        long the topic keeps what is needed), ``snapshots`` (whether their second place has them), ``root``, ``deletion``,
         ``archive``, ``writes``, ``work``.
     :raises StoppedError: if the kill switch is on, or nobody can tell whether it is, and the run is for real.
     :raises ConfigurationError: naming the field, if the brokers' storage plugin has another layout, or the work folder can
@@ -93,6 +94,7 @@ def check(
         verified["topic"] = ". ".join([topic.what_was_read, *dict.fromkeys(lost)])
         verified["unseen"] = what_is_unseen(topic, limits) or ALL_SEEN
         verified["retention"] = str(kept_metadata(session, topic))
+    verified["snapshots"] = str(second_place(session))
     kept = verified if decision is None else {**verified, DECISION: decision.to_dict()}
     verified["work"] = _check_work_folder(uri, kept, session, limits)
     return verified

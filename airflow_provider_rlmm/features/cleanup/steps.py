@@ -24,6 +24,7 @@ from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.holding import require_known_hold, require_known_only
 from airflow_provider_rlmm.core.runs.kept_metadata import kept_metadata
+from airflow_provider_rlmm.core.runs.second_place import second_place
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.world.only import Chosen, only_of_plan
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
@@ -150,7 +151,8 @@ def plan(
             name, expires_in_ms=expires_in_ms, chosen=Chosen(session.only, work), max_segments=max_segments
         )
         kept = kept_metadata(session, topic)
-    refusals = first_refusals([*root.refusals, *unknown, *kept.refusals, *made.summary.refusals])
+    copied = second_place(session)
+    refusals = first_refusals([*root.refusals, *unknown, *kept.refusals, *copied.refusals, *made.summary.refusals])
     proven = replace(
         made.summary,
         root=root.to_dict(),

@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding, finding
 from airflow_provider_rlmm.core.runs.holding import hold_in_words, require_known_hold
 from airflow_provider_rlmm.core.runs.kept_metadata import kept_metadata
+from airflow_provider_rlmm.core.runs.second_place import second_place
 from airflow_provider_rlmm.core.storage.hidden_copies import VERSIONED_BUCKET
 from airflow_provider_rlmm.features.cleanup.checking import ALL_SEEN, what_is_unseen
 
@@ -31,7 +32,7 @@ def check_whole(
     """
     Look at everything that settings name, read the metadata topic, and ask of the storage what mark, plan, clean and scrub
     ask; then tell of what the topic names whether it can be seen to be there or gone. Nothing is changed but what the work
-    folder remembers. Never raises.
+    folder remembers, and its copy in the second place of snapshots. Never raises.
 
     :param access: what opens cluster and storage.
     :param open_session: opens a session that writes nothing.
@@ -50,6 +51,8 @@ def check_whole(
             found.append(_judged("the hold", lambda: _hold(session, topic)))
             found.append(_judged("the topics that the metadata topic names", lambda: _unseen(topic)))
             found.append(_judged("the retention of the metadata topic", lambda: _retention(session, topic)))
+            if session.snapshots.second is not None:
+                found.append(_judged("the second place of snapshots", lambda: _second_place(session)))
         return ""
 
     read = finding("the records of the metadata topic", look)
@@ -98,3 +101,9 @@ def _retention(session: CleanerSession, topic: TopicReplay) -> tuple[str, bool]:
     """Say how long the metadata topic keeps what is still needed of it."""
     kept = kept_metadata(session, topic)
     return f"The metadata topic's retention: {kept}", not kept.refusals
+
+
+def _second_place(session: CleanerSession) -> tuple[str, bool]:
+    """Say whether the second place has the earlier snapshots of the metadata topic."""
+    place = second_place(session)
+    return f"The second place of snapshots: {place}", not place.why

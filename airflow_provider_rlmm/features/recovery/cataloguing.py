@@ -8,33 +8,39 @@ read twice, first to find the segments that share offsets, then to say it and to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.core.base.spool import SPOOLED_ROWS, OrderedSpool
 from airflow_provider_rlmm.core.plans.catalogue_document import CatalogueAmount
 from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow
-from airflow_provider_rlmm.core.plans.catalogue_table import catalogue_schema, rows_of, table_of
+from airflow_provider_rlmm.core.plans.catalogue_table import ROWS_AS_OBJECTS, catalogue_schema, rows_of, table_of
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.runs.listed_objects import ListedObjects
 from airflow_provider_rlmm.core.storage.layout import Layout
 from airflow_provider_rlmm.features.recovery.earlier import Earlier
 from airflow_provider_rlmm.features.recovery.lineages import Conflicts, Holes
 from airflow_provider_rlmm.features.recovery.listing import gathered, in_order
+from airflow_provider_rlmm.features.recovery.progress import Progress
 from airflow_provider_rlmm.features.recovery.proving import Proofs
-from airflow_provider_rlmm.features.recovery.rules import Found, ListedSegment, row_of
+from airflow_provider_rlmm.features.recovery.rules import NOTHING_BEFORE, Before, Found, ListedSegment, row_of
 from airflow_provider_rlmm.features.recovery.segment_reads import SegmentReads
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _ORDER: Final = "order"
+_TOGETHER: Final = 20_000
+"""Rows that are ordered together: of the keys of a storage partition 10 comes before 2, and a row takes half a kilobyte."""
+
 _LAST: Final = "~"
 """Comes behind every topic id."""
+
+Told = TypeVar("Told")
 
 OnStep = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and of how much."""
@@ -84,6 +90,7 @@ class Cataloguing:
     :param reads: reads segments.
     :param earlier: what is known from elsewhere.
     :param proofs: proves whole segments by their contents; ``None`` where that was not asked for.
+    :param progress: what interrupted runs have read, and what this one does.
     :param on_step: told how far it is.
     """
 
@@ -95,8 +102,10 @@ class Cataloguing:
         reads: SegmentReads,
         earlier: Earlier,
         proofs: Proofs | None,
+        progress: Progress,
         on_step: OnStep,
     ) -> None:
+        self._progress = progress
         self._earlier = earlier
         self._proofs = proofs
         self._listed = listed
@@ -130,20 +139,36 @@ class Cataloguing:
         """Return the rows as each segment alone tells them, by user partition and offset."""
         import pyarrow as pa
 
-        spool = OrderedSpool(catalogue_schema().append(pa.field(_ORDER, pa.string())), _ORDER)
+        spool = OrderedSpool(catalogue_schema().append(pa.field(_ORDER, pa.string())), _ORDER, _TOGETHER)
         for told in _parts(self._each()):
-            rows = self._earlier.applied(told)
+            rows = self._earlier.applied([row for row, _ in told])
             if self._proofs is not None:
-                rows = list(self._proofs.applied(rows))
+                rows = list(self._proved(self._proofs, rows, [before for _, before in told]))
             order = array_of([_order_of(row) for row in rows], pa.string())
             spool.append(table_of(rows).append_column(_ORDER, order))
         return spool
 
-    def _each(self) -> Iterator[CatalogueRow]:
+    def _proved(self, proofs: Proofs, rows: Sequence[CatalogueRow], known: Sequence[Before]) -> Iterator[CatalogueRow]:
+        """Yield rows as their contents prove them, which an interrupted run may have read."""
+        told = [self._progress.known_proof(before, row) for row, before in zip(rows, known, strict=True)]
+        read = proofs.applied([row for row, proof in zip(rows, told, strict=True) if proof is None])
+        for row, before, proof in zip(rows, known, told, strict=True):
+            if proof is not None:
+                yield proof
+                continue
+            proved = next(read)
+            self._progress.proved(before, row, proved)
+            yield proved
+
+    def _each(self) -> Iterator[tuple[CatalogueRow, Before]]:
+        """Yield what each segment alone tells, with what was known of it; the rows of objects of none, too."""
         total = self._listed.segments
-        for done, (found, said) in enumerate(self._reads.of(self._found()), 1):
+        for done, (found, said) in enumerate(self._reads.of(self._progress.joined(self._found())), 1):
             self._on_step("reading segments", done, max(total, done))
-            yield row_of(found, said, self._layout)
+            before = found.before if isinstance(found, ListedSegment) else NOTHING_BEFORE
+            row = before.row or row_of(found, said, self._layout)
+            self._progress.read(before, row)
+            yield row, before
 
     def _found(self) -> Iterator[Found]:
         """Yield what was listed and is asked for; all is counted."""
@@ -162,10 +187,10 @@ class Cataloguing:
         return all(map(self._listed.is_whole, folders))
 
 
-def _parts(rows: Iterable[CatalogueRow]) -> Iterator[list[CatalogueRow]]:
-    """Yield rows, some ten thousand at a time."""
+def _parts(rows: Iterable[Told]) -> Iterator[list[Told]]:
+    """Yield rows, as many at a time as may be Python's objects."""
     left = iter(rows)
-    while part := list(islice(left, SPOOLED_ROWS)):
+    while part := list(islice(left, min(ROWS_AS_OBJECTS, SPOOLED_ROWS))):
         yield part
 
 
@@ -188,7 +213,16 @@ def tables_of(rows: Iterable[CatalogueRow], note: Callable[[CatalogueRow], None]
     :param rows: the rows.
     :param note: told of each.
     """
+    import pyarrow as pa
+
+    tables, count = list[pa.Table](), 0
     for some in _parts(rows):
         for row in some:
             note(row)
-        yield table_of(some)
+        tables.append(table_of(some))
+        count += len(some)
+        if count >= SPOOLED_ROWS:
+            yield pa.concat_tables(tables).combine_chunks()
+            tables, count = [], 0
+    if tables:
+        yield pa.concat_tables(tables).combine_chunks()

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.base.file_systems import read_file
 from airflow_provider_rlmm.core.plans.catalogue_document import EarlierSource, SourceKind
 from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, ProvedBy, RowKind
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from airflow_provider_rlmm.features.recovery.earlier_documents import Told
 from airflow_provider_rlmm.features.recovery.earlier_sources import EarlierSources
 from airflow_provider_rlmm.features.recovery.rules import by_key_alone
 
@@ -38,6 +39,10 @@ _COMPARED: Final = (
 _TAKEN: Final = (*_COMPARED, "event_timestamp_ms", "broker_id", "custom_metadata")
 _KEY: Final = ("topic_id", "partition", "segment_id")
 _COLUMNS: Final = (*_KEY, "state", *_TAKEN)
+_WHO: Final = {
+    ProvedBy.SNAPSHOT: "a snapshot of the metadata topic",
+    ProvedBy.INVENTORY: "an inventory of the metadata topic",
+}
 _PIECE: Final = 1 << 16
 _COPIED: Final = int(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 _DELETING: Final = int(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
@@ -50,7 +55,7 @@ class Earlier:
     :param sources: what was asked, for the document.
     :param deleted: segment → who says that it was deleted.
     :param gone: topic id and user partition → who says that the topic was deleted.
-    :param copied: the segments that newest snapshots have as copied, each once.
+    :param known: what sources have as copied, the one that counts first.
     """
 
     def __init__(
@@ -58,13 +63,12 @@ class Earlier:
         sources: Sequence[EarlierSource] = (),
         deleted: Mapping[SegmentKey, str] | None = None,
         gone: Mapping[tuple[bytes, int], str] | None = None,
-        copied: pa.Table | None = None,
+        known: Sequence[Known] = (),
     ) -> None:
         self.sources = tuple(sources)
         self._deleted = deleted or {}
         self._gone = gone or {}
-        self._copied = copied
-        self._rows = RowsOfIds(folded(copied.column("segment_id"))) if copied is not None and copied.num_rows else None
+        self._known = tuple(known)
 
     def applied(self, rows: Sequence[CatalogueRow]) -> list[CatalogueRow]:
         """
@@ -72,14 +76,42 @@ class Earlier:
 
         :param rows: as the storage alone tells them.
         """
-        known = self._known(rows)
-        return [self._told(row, known.get(at)) for at, row in enumerate(rows)]
+        found = dict[int, tuple[Mapping[str, Any], ProvedBy]]()
+        for known in self._known:
+            found = {at: (one, known.source) for at, one in known.of(rows).items()} | found
+        return [self._told(row, *found.get(at, (None, ProvedBy.KEY))) for at, row in enumerate(rows)]
 
-    def _known(self, rows: Sequence[CatalogueRow]) -> Mapping[int, Mapping[str, Any]]:
-        """Return number of a row → what the newest snapshot has of its segment."""
+    def _told(self, row: CatalogueRow, known: Mapping[str, Any] | None, source: ProvedBy) -> CatalogueRow:
+        if (key := _key_of(row)) is None:
+            return row
+        if (who := self._deleted.get(key) or self._gone.get(key[:2])) is not None:
+            return replace(row, kind=RowKind.DELETED, why=who)
+        return row if known is None else with_known(row, known, source)
+
+
+class Known:
+    """
+    What a source has as copied.
+
+    :param copied: segments, each once; with what they are found by, and some of the columns of a snapshot.
+    :param source: of which source a row is proved that is taken from it.
+    """
+
+    def __init__(self, copied: pa.Table, source: ProvedBy) -> None:
+        self._copied = copied
+        self.source = source
+        """Of which source a row is proved that is taken from it."""
+        self._rows = RowsOfIds(folded(copied.column("segment_id"))) if copied.num_rows else None
+
+    def of(self, rows: Sequence[CatalogueRow]) -> Mapping[int, Mapping[str, Any]]:
+        """
+        Return number of a row → what is known of its segment.
+
+        :param rows: as the storage alone tells them.
+        """
         import pyarrow as pa
 
-        if self._rows is None or self._copied is None:
+        if self._rows is None:
             return {}
         named = [(at, row.segment_id.bytes) for at, row in enumerate(rows) if row.segment_id is not None]
         ids = array_of([segment_id for _, segment_id in named], pa.binary())
@@ -91,36 +123,27 @@ class Earlier:
                 told[at] = one
         return told
 
-    def _told(self, row: CatalogueRow, known: Mapping[str, Any] | None) -> CatalogueRow:
-        if (key := _key_of(row)) is None:
-            return row
-        if (who := self._deleted.get(key) or self._gone.get(key[:2])) is not None:
-            return replace(row, kind=RowKind.DELETED, why=who)
-        return row if known is None else with_known(row, known)
 
-
-def with_known(row: CatalogueRow, known: Mapping[str, Any]) -> CatalogueRow:
+def with_known(row: CatalogueRow, known: Mapping[str, Any], source: ProvedBy = ProvedBy.SNAPSHOT) -> CatalogueRow:
     """
-    Return a row with what a snapshot has of its segment.
+    Return a row with what a snapshot or an inventory has of its segment.
 
     :param row: as the storage alone tells it.
     :param known: the segment, copied, as a table of segments has it.
+    :param source: of which source it is.
     """
-    values = {name: known[name] for name in _TAKEN}
+    who = _WHO[source]
+    values = {name: known[name] for name in _TAKEN if name in known}
     values["segment_leader_epochs"] = _epochs(known["segment_leader_epochs"])
-    for name in _COMPARED:
+    for name in filter(values.__contains__, _COMPARED):
         said, had = getattr(row, name), values[name]
         # The same where it is exact; a bound may be lower.
         if said is not None and (said > had if name in row.bounds else said != had):
-            why = f"its objects say that {name} is {said}, and a snapshot of the metadata topic says {had}"
+            why = f"its objects say that {name} is {said}, and {who} says {had}"
             return by_key_alone(row, RowKind.DAMAGED, why)
-    taken = replace(
-        row, proved_by=ProvedBy.SNAPSHOT, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED.name, bounds=(), **values
-    )
+    taken = replace(row, proved_by=source, state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED.name, bounds=(), **values)
     if row.kind is RowKind.UNFINISHED:
-        return replace(
-            taken, kind=RowKind.DAMAGED, why=f"{row.why}, and a snapshot of the metadata topic has it as copied"
-        )
+        return replace(taken, kind=RowKind.DAMAGED, why=f"{row.why}, and {who} has it as copied")
     return taken
 
 
@@ -142,7 +165,7 @@ def _key_of(row: CatalogueRow) -> SegmentKey | None:
     return row.topic_id.bytes, row.partition, row.segment_id.bytes
 
 
-def read_earlier(sources: EarlierSources, ids: IdSet) -> Earlier:
+def read_earlier(sources: EarlierSources, ids: IdSet, documents: Iterable[Told] = ()) -> Earlier:
     """
     Read what earlier runs knew of some segments.
 
@@ -150,6 +173,7 @@ def read_earlier(sources: EarlierSources, ids: IdSet) -> Earlier:
 
     :param sources: what is asked.
     :param ids: ids of the segments that lie in storage; of others nothing is kept.
+    :param documents: what documents of other features tell, read after these.
     """
     import pyarrow as pa
 
@@ -159,6 +183,8 @@ def read_earlier(sources: EarlierSources, ids: IdSet) -> Earlier:
     reading.compare()
     for uri in sources.audits:
         reading.audit(uri)
+    for document in documents:
+        reading.document(document)
     told = reading.earlier()
     # What whole snapshots took would stay with this process, beside all that comes.
     pa.default_memory_pool().release_unused()
@@ -188,7 +214,8 @@ class _Reading:
         self._ids = ids
         self._read: list[_Read] = []
         self._unread: list[EarlierSource] = []
-        self._audits: list[EarlierSource] = []
+        self._others: list[EarlierSource] = []
+        self._surveyed: list[Known] = []
         self._deleted: dict[SegmentKey, str] = {}
         self._gone: dict[tuple[bytes, int], str] = {}
 
@@ -279,7 +306,15 @@ class _Reading:
         for key in found:
             self._deleted.setdefault(key, f"audit log {uri}: a run of this package has deleted it")
         why = "; ".join(unread[:3]) + (f"; and {len(unread) - 3} more" if len(unread) > 3 else "") if unread else None
-        self._audits.append(EarlierSource(kind=SourceKind.AUDIT, uri=uri, found=len(found), why=why))
+        self._others.append(EarlierSource(kind=SourceKind.AUDIT, uri=uri, found=len(found), why=why))
+
+    def document(self, told: Told) -> None:
+        self._others.append(told.source)
+        # Who said it first is named.
+        self._deleted = {**told.deleted, **self._deleted}
+        self._gone = {**told.gone, **self._gone}
+        if told.copied is not None:
+            self._surveyed.append(Known(told.copied, ProvedBy.INVENTORY))
 
     def earlier(self) -> Earlier:
         """Return what was read, with the metadata of the newest snapshot of each topic."""
@@ -294,5 +329,6 @@ class _Reading:
                 continue
             known = pc.is_in(rows.column("segment_id"), value_set=copied.column("segment_id").combine_chunks())
             copied = pa.concat_tables([copied, rows.filter(pc.invert(known))]).combine_chunks()
-        sources = [*(read.source for read in reversed(self._read)), *self._unread, *self._audits]
-        return Earlier(sources, self._deleted, self._gone, copied)
+        sources = [*(read.source for read in reversed(self._read)), *self._unread, *self._others]
+        known = [] if copied is None else [Known(copied, ProvedBy.SNAPSHOT)]
+        return Earlier(sources, self._deleted, self._gone, [*known, *self._surveyed])

@@ -55,12 +55,13 @@ def sources_named(snapshots: Sequence[str], audits: Sequence[str]) -> EarlierSou
     return EarlierSources(tuple(snapshots), holders)
 
 
-def sources_below(work_uri: str, cluster_id: str | None) -> EarlierSources:
+def sources_below(work_uri: str, cluster_id: str | None, named_by: str = "--work-dir") -> EarlierSources:
     """
-    Return the sources in a work folder.
+    Return the sources in a work folder, or in the second place of its snapshots, which has folders of the same names.
 
-    :param work_uri: of the work folder; where there is none, there are no sources.
+    :param work_uri: of the folder; where there is none, there are no sources.
     :param cluster_id: the cluster; ``None`` for all clusters that runs of the work folder have worked for.
+    :param named_by: what names another folder, for the message.
     :raises CatalogueError: if it cannot be looked into: nobody could tell what is deleted.
     """
     snapshots, audits = list[str](), list[str]()
@@ -75,7 +76,7 @@ def sources_below(work_uri: str, cluster_id: str | None) -> EarlierSources:
                 audits.append(cluster)
     except (OSError, ConfigurationError) as e:
         raise CatalogueError(
-            f"the work folder {in_quotes(work_uri)} cannot be looked into, so nobody can tell what runs have deleted: {e}; "
-            "mend that, or name another one by --work-dir"
+            f"{in_quotes(work_uri)} cannot be looked into, so nobody can tell what runs have deleted: {e}; mend that, or "
+            f"name another one by {named_by}"
         ) from e
     return EarlierSources(tuple(snapshots), tuple(audits))

@@ -44,6 +44,11 @@ class Indexes:
     def __init__(self, suffixes: FileSuffixes) -> None:
         self._suffixes = suffixes
 
+    @property
+    def reads(self) -> str:
+        """See :class:`~airflow_provider_rlmm.features.recovery.segment_reads.Witness`."""
+        return repr(self._suffixes)
+
     def asks(self, listed: ListedSegment, layout: Layout) -> bool:
         """See :class:`~airflow_provider_rlmm.features.recovery.segment_reads.Witness`."""
         return listed.is_complete(layout)

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.features.recovery.rules import Found, KeyReading, Lis
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_COLUMNS = ["key", "bytes", "is_whole"]
+_COLUMNS = ["key", "bytes", "last_modified_ms", "is_whole"]
 _SAID_EVERY = 10_000
 
 
@@ -60,10 +60,10 @@ def gathered(tables: Iterator[pa.Table], layout: Layout) -> Iterator[Found]:
     """
     Yield segments with all of their objects, and the objects of none.
 
-    :param tables: with ``key``, ``bytes`` and ``is_whole``, in the order of the keys.
+    :param tables: with ``key``, ``bytes``, ``last_modified_ms`` and ``is_whole``, in the order of the keys.
     :param layout: where objects lie.
     """
-    stem, readings, sizes, is_whole = "", tuple[KeyReading, ...](), dict[str, int](), True
+    stem, readings, sizes, times, is_whole = "", tuple[KeyReading, ...](), dict[str, int](), dict[str, int](), True
     # As Python's objects rows take many times as much.
     few = (batch for table in tables for batch in table.to_batches(max_chunksize=ROWS_AS_OBJECTS))
     for row in (row for batch in few for row in batch.to_pylist()):
@@ -76,13 +76,13 @@ def gathered(tables: Iterator[pa.Table], layout: Layout) -> Iterator[Found]:
                 yield OtherObject(key, row["bytes"])
                 continue
             if sizes:
-                yield ListedSegment(stem, readings, sizes, is_whole)
+                yield ListedSegment(stem, readings, sizes, is_whole, times)
             suffix, readings = found
-            stem, sizes, is_whole = key[: len(key) - len(suffix)], {}, True
-        sizes[suffix] = row["bytes"]
+            stem, sizes, times, is_whole = key[: len(key) - len(suffix)], {}, {}, True
+        sizes[suffix], times[suffix] = row["bytes"], row["last_modified_ms"]
         is_whole = is_whole and row["is_whole"]
     if sizes:
-        yield ListedSegment(stem, readings, sizes, is_whole)
+        yield ListedSegment(stem, readings, sizes, is_whole, times)
 
 
 def _readings(key: str, layout: Layout) -> tuple[str, tuple[KeyReading, ...]] | None:

@@ -31,6 +31,11 @@ class Manifests:
     def __init__(self, *, whole_logs: bool = False) -> None:
         self._whole_logs = whole_logs
 
+    @property
+    def reads(self) -> str:
+        """See :class:`~airflow_provider_rlmm.features.recovery.segment_reads.Witness`."""
+        return "manifests and whole logs without one" if self._whole_logs else "manifests"
+
     def asks(self, listed: ListedSegment, layout: Layout) -> bool:
         """See :class:`~airflow_provider_rlmm.features.recovery.segment_reads.Witness`."""
         return listed.is_complete(layout) or (self._whole_logs and _has_a_log_only(listed))

@@ -209,6 +209,6 @@ def _with_contents(row: CatalogueRow, proof: SegmentProof) -> CatalogueRow:
 def _damaged(row: CatalogueRow, why: str) -> CatalogueRow:
     """Return a row of a segment whose contents are not right; what a snapshot says of it stays as it said it."""
     why = f"its contents contradict each other, or what is known of it: {why}"
-    if row.proved_by is ProvedBy.SNAPSHOT:
+    if row.proved_by in (ProvedBy.SNAPSHOT, ProvedBy.INVENTORY):
         return replace(row, kind=RowKind.DAMAGED, why=why)
     return by_key_alone(row, RowKind.DAMAGED, why)

@@ -10,8 +10,8 @@ field is taken.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
 from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow, ProvedBy, RowKind
@@ -32,6 +32,21 @@ class KeyReading:
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """What an interrupted run knew of a segment whose objects have not changed since."""
+
+    seen: bytes | None = (
+        None  # digest of its objects as they were listed now; ``None`` where nothing is to be kept of it
+    )
+    row: CatalogueRow | None = None  # what they told without its contents; ``None`` where that is to be read
+    # Digest of a row → that row as its contents proved it.
+    proofs: Mapping[bytes, CatalogueRow] = field(default_factory=dict)
+
+
+NOTHING_BEFORE: Final = Before()
+
+
+@dataclass(frozen=True, slots=True)
 class ListedSegment:
     """The objects of one segment as they were listed."""
 
@@ -40,6 +55,8 @@ class ListedSegment:
     readings: tuple[KeyReading, ...]
     sizes: Mapping[str, int]  # suffix → bytes
     is_whole: bool  # whether all that lies beside them was listed
+    times: Mapping[str, int] = field(default_factory=dict)  # suffix → when it was changed last, ms since the epoch
+    before: Before = NOTHING_BEFORE
 
     @property
     def bytes(self) -> int:

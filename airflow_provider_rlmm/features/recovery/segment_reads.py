@@ -31,6 +31,10 @@ Fetch = Callable[[str, int, int], bytes]
 class Witness(Protocol):
     """Reads what a layout keeps of a segment beside its records; it is used by many threads."""
 
+    @property
+    def reads(self) -> str:
+        """What it reads, told from any other way to read."""
+
     def asks(self, listed: ListedSegment, layout: Layout) -> bool:
         """
         Tell whether anything of a segment is to be read.
@@ -80,7 +84,8 @@ class SegmentReads:
 
     def of(self, found: Iterable[Found]) -> Iterator[tuple[Found, Said]]:
         """
-        Yield what was found with what is said of it, in its order; ``None`` where nothing can prove anything.
+        Yield what was found with what is said of it, in its order; ``None`` where nothing can prove anything, or what it says
+        is known.
 
         :param found: segments and other objects; only as many are asked for ahead as are read at once.
         :raises StorageRootError: if the storage root is gone.
@@ -91,7 +96,9 @@ class SegmentReads:
             yield listed, self._judged(future)
 
     def _asked(self, listed: Found) -> Said:
-        if isinstance(listed, OtherObject) or not self._witness.asks(listed, self._layout):
+        if isinstance(listed, OtherObject) or listed.before.row is not None:
+            return None
+        if not self._witness.asks(listed, self._layout):
             return None
         return self._read(listed)
 

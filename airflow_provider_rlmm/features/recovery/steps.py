@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from airflow_provider_rlmm import __version__
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import CatalogueError, ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import files_below, local_path
@@ -29,11 +30,14 @@ from airflow_provider_rlmm.core.storage.layouts import AivenLayout
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.features.recovery.cataloguing import Asked, Cataloguing, OnStep, tables_of
 from airflow_provider_rlmm.features.recovery.earlier import Earlier, read_earlier
+from airflow_provider_rlmm.features.recovery.earlier_documents import Documents, no_documents
 from airflow_provider_rlmm.features.recovery.earlier_sources import sources_below, sources_named
 from airflow_provider_rlmm.features.recovery.file_suffixes import file_suffixes
 from airflow_provider_rlmm.features.recovery.index_reads import Indexes
 from airflow_provider_rlmm.features.recovery.listing import list_all
 from airflow_provider_rlmm.features.recovery.manifest_reads import Manifests
+from airflow_provider_rlmm.features.recovery.progress import Progress
+from airflow_provider_rlmm.features.recovery.progress_parts import is_part
 from airflow_provider_rlmm.features.recovery.proving import Proofs
 from airflow_provider_rlmm.features.recovery.segment_reads import READ_AT_ONCE, SegmentReads, Witness
 from airflow_provider_rlmm.features.recovery.tally import CatalogueTally
@@ -56,6 +60,7 @@ class CatalogueRequest:
     :param manifests_per_second: the most segments that are read in a second, ``None`` for as many as the storage hands out.
     :param at_once: how many are read at once.
     :param work_uri: the work folder of runs, whose snapshots and audit logs are asked; ``None`` for none.
+    :param snapshots_uri: the second place of snapshots, which are asked; ``None`` for none.
     :param snapshots: paths or URIs of further snapshots.
     :param audits: paths or URIs of further audit logs.
     :param whole_logs: whether the whole log is read of each segment that has one and no manifest.
@@ -71,6 +76,7 @@ class CatalogueRequest:
     manifests_per_second: int | None = None
     at_once: int = READ_AT_ONCE
     work_uri: str | None = None
+    snapshots_uri: str | None = None
     snapshots: Sequence[str] = ()
     audits: Sequence[str] = ()
     whole_logs: bool = False
@@ -86,19 +92,22 @@ def make_catalogue(
     *,
     clock: Clock = system_clock,
     patience: StoragePatience | None = None,
+    documents: Documents = no_documents,
 ) -> Catalogue:
     """
-    List the storage, read what proves its segments, and write it down.
+    List the storage, read what proves its segments, and write it down. What a run has read that was interrupted is taken up.
 
     :param storage: the storage; it is only read.
     :param request: what is asked for.
     :param on_step: told how far it is.
     :param clock: ms since the epoch.
     :param patience: for how long a storage that does not answer is asked again.
+    :param documents: reads what other features have left that tells of segments.
     :return: the document, as it was written.
     :raises ConfigurationError: if the layout does not say which object of a segment is which file.
     :raises CatalogueError: if the folder holds something else or lies in the storage, or the storage is stamped as another
-        cluster's than the person says; or a snapshot or audit log that was named, or the work folder, cannot be read.
+        cluster's than the person says; or a snapshot or audit log that was named, or the work folder, cannot be read; or
+        an interrupted run, which has left its progress in the folder, was asked for something else.
     :raises StorageError: if storage does not answer; there is no catalogue then.
     :raises OSError: if the catalogue cannot be written; there is none then.
     """
@@ -106,19 +115,23 @@ def make_catalogue(
     witness = _witness_of(layout, whole_logs=request.whole_logs or request.prove)
     _require_free(request)
     made_at_ms = clock()
+    progress = Progress(request.output.rstrip("/"), _asked_for(storage, request, witness), made_at_ms)
+    if known := progress.take_up():
+        on_step("taking up what an interrupted run has read", known, known)
     cluster_id, said_by, stamps = _cluster_of(storage, request.cluster_id)
     sources = sources_named(request.snapshots, request.audits)
-    if request.work_uri is not None:
-        sources += sources_below(request.work_uri, cluster_id)
+    for uri, mended_by in ((request.work_uri, "--work-dir"), (request.snapshots_uri, "snapshots_uri")):
+        if uri is not None:
+            sources += sources_below(uri, cluster_id, mended_by)
     listed = list_all(storage, lambda count: on_step("listing objects", count, count))
     asked, tally = Asked(request.topics), CatalogueTally(listed.broken)
     pace = ByteQuota(request.manifests_per_second)  # a segment counts as one
     patience = patience or StoragePatience(PATIENCE_S)
     reads = SegmentReads(witness, storage.fetch_object, layout, pace, patience, request.at_once)
-    earlier = read_earlier(sources, listed.segment_ids)
+    earlier = read_earlier(sources, listed.segment_ids, documents(cluster_id, listed.segment_ids))
     _require_read(request, earlier)
     proofs = _proofs(storage, request, patience, on_step) if request.prove else None
-    work = Cataloguing(listed, layout, asked, reads, earlier, proofs, on_step)
+    work = Cataloguing(listed, layout, asked, reads, earlier, proofs, progress, on_step)
 
     def document(file: PlanFile) -> Catalogue:
         topics, incomplete = tally.topics(), tally.incomplete()
@@ -145,13 +158,35 @@ def make_catalogue(
             foreign=tuple(sorted(listed.foreign)[:_MAX_FOREIGN]),
             file=file,
             earlier=earlier.sources,
+            taken_up=progress.taken_up(),
         )
 
     table = (CATALOGUE_TABLE, catalogue_schema())
-    written: Catalogue = write_pair(
-        request.output.rstrip("/"), table, tables_of(work.rows(), tally.note), (CATALOGUE_DOCUMENT, document)
-    )
+    try:
+        written: Catalogue = write_pair(
+            request.output.rstrip("/"), table, tables_of(work.rows(), tally.note), (CATALOGUE_DOCUMENT, document)
+        )
+    except BaseException:
+        progress.write_if_possible()
+        raise
+    progress.remove()
     return written
+
+
+def _asked_for(storage: RemoteStorageManager, request: CatalogueRequest, witness: Witness) -> dict[str, str]:
+    """Return what tells whether that which an interrupted run has read is what this one would read."""
+    layout = storage.layout
+    return {
+        "version of this package": __version__,
+        "storage": request.storage_uri,
+        "layout": layout.name,
+        "suffixes of objects": ", ".join(
+            f"{suffix}{'' if needed else '?'}" for suffix, needed in layout.suffixes.items()
+        ),
+        "places": ", ".join(repr((place.name, place.prefix)) for place in layout.places),
+        "what is read": witness.reads,
+        "allow_gaps": str(request.may_have_gaps),
+    }
 
 
 def _proofs(
@@ -186,8 +221,9 @@ def _require_free(request: CatalogueRequest) -> None:
         raise CatalogueError(
             f"{in_quotes(request.output)} lies in the storage itself: a catalogue is written outside of it"
         )
-    # A table without its document is what a run has left that did not come to its end.
-    if others := [name for name in found if name != CATALOGUE_TABLE or CATALOGUE_DOCUMENT in found]:
+    # A table without its document is what a run has left that did not come to its end, as are parts of its progress.
+    left = [name for name in found if name == CATALOGUE_TABLE or is_part(name)]
+    if others := [name for name in found if name not in left or CATALOGUE_DOCUMENT in found]:
         raise CatalogueError(
             f"{in_quotes(request.output)} already holds {list_in_quotes(others)}: a catalogue is written into an empty "
             "folder, so that none is lost; name another one"

@@ -135,6 +135,13 @@ def test_extra_that_is_no_object_is_an_error_and_not_an_empty_connection(extra: 
         ({"archive_uri": "ftp://host/archives"}, "archive_uri: 'ftp://host/archives' is no URI of a directory"),
         ({"archive_uri": "s3://key:secret@bucket/a"}, "archive_uri must hold neither credentials nor a query"),
         ({"archive_before_deletion": True}, "archive_before_deletion needs archive_uri"),
+        ({"snapshots_uri": "elsewhere"}, "snapshots_uri must be an absolute path or a URI"),
+        ({"snapshots_uri": "s3://key:secret@bucket/a"}, "snapshots_uri must hold neither credentials nor a query"),
+        ({"snapshots_uri": "s3://b/a", "keep_snapshots": 0}, "snapshots_uri needs keep_snapshots, which is 0"),
+        (
+            {"storage_uri": "s3://b/tiered", "snapshots_uri": "s3://b/tiered/snapshots"},
+            "snapshots_uri must be a folder outside of storage_uri: a snapshot must not be lost together with",
+        ),
         *(
             ({"storage_uri": root, "archive_uri": archive}, "archive_uri must be a folder outside of storage_uri")
             for root, archive in (

@@ -107,7 +107,7 @@ def test_the_check_compares_the_time_with_that_of_the_work_folders_storage(
     (document,) = work.glob("*/check.json")
     assert json.loads(document.read_text()).keys() == {
         "switch", "cluster", "clock", "layout", "writes", "run", "root", "deletion", "topic", "unseen", "archive",
-        "decision", "hold", "retention",
+        "decision", "hold", "retention", "snapshots",
     }  # fmt: skip
 
 

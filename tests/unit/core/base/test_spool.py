@@ -70,8 +70,15 @@ def test_an_error_of_the_disk_that_is_full_is_said_so(monkeypatch: pytest.Monkey
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.text("abc", max_size=4), max_size=12), max_size=12), st.integers(1, 9), st.integers(1, 20))
-def test_rows_come_in_the_order_of_their_keys(parts: list[list[str]], bucket: int, at_once: int) -> None:
+@given(
+    st.lists(st.lists(st.text("abc", max_size=4), max_size=12), max_size=12),
+    st.integers(1, 9),
+    st.integers(1, 20),
+    st.none() | st.integers(1, 9),
+)
+def test_rows_come_in_the_order_of_their_keys(
+    parts: list[list[str]], bucket: int, at_once: int, together: int | None
+) -> None:
     with pytest.MonkeyPatch.context() as patched:
         for name, value in {
             "_IN_MEMORY": 200,
@@ -80,7 +87,7 @@ def test_rows_come_in_the_order_of_their_keys(parts: list[list[str]], bucket: in
             "SPOOLED_ROWS": at_once,
         }.items():
             patched.setattr(spool, name, value)
-        written, first = OrderedSpool(SCHEMA, "key"), 0
+        written, first = OrderedSpool(SCHEMA, "key", together), 0
         for part in parts:
             written.append(rows(part, first))
             first += len(part)
@@ -89,6 +96,16 @@ def test_rows_come_in_the_order_of_their_keys(parts: list[list[str]], bucket: in
     assert written.rows == len(read) == len(everything)
     assert [row["key"] for row in read] == sorted(everything)
     assert {row["number"]: row["key"] for row in read} == dict(enumerate(everything))
+
+
+def test_no_more_rows_are_ordered_together_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_BUCKET_ROWS": 100, "_SAMPLED": 1, "SPOOLED_ROWS": 10}.items():
+        monkeypatch.setattr(spool, name, value)
+    for together, most in ((None, 100), (10, 10)):
+        written = OrderedSpool(SCHEMA, "key", together)
+        for first in range(10):
+            written.append(rows([f"{first + 10 * number:03}" for number in range(10)]))
+        assert max(table.num_rows for table in written.tables()) == most
 
 
 def test_rows_that_came_in_order_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

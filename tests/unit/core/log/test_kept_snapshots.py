@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from uuid import UUID
 
 import pytest
@@ -73,3 +75,69 @@ def test_what_cannot_be_kept_is_said_and_the_newest_is_there(tmp_path: Path, cap
         store(tmp_path).write(snapshot(START_MS))
     assert "no earlier snapshot of the metadata topic is kept" in caplog.text
     assert store(tmp_path).read().created_at_ms == START_MS
+
+
+def doubled(folder: Path, keep: int = 3, topic_id: UUID = TOPIC, cluster: str = "c") -> KeptSnapshots:
+    return replace(store(folder, keep, topic_id), second=str(folder / "elsewhere" / cluster / "snapshots"))
+
+
+def kept_there(folder: Path, topic_id: UUID = TOPIC) -> list[int]:
+    return kept(folder / "elsewhere" / "c", topic_id)
+
+
+def test_a_second_place_has_the_same_ones_and_the_oldest_go_there_too(tmp_path: Path) -> None:
+    for hour in range(0, 5 * 24, 5):
+        doubled(tmp_path).write(snapshot(START_MS + hour * HOUR_MS))
+    assert kept_there(tmp_path) == kept(tmp_path) == [50, 75, 100]
+    for path in (tmp_path / "snapshots").iterdir():
+        assert (tmp_path / "elsewhere" / "c" / "snapshots" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_second_place_gets_what_was_kept_before_it_was_named(tmp_path: Path) -> None:
+    for day in range(3):
+        store(tmp_path).write(snapshot(START_MS + day * DAY_MS))
+    doubled(tmp_path).copy_to_second()
+    assert kept_there(tmp_path) == [0, 24, 48]
+
+
+def test_a_work_folder_that_was_made_anew_takes_nothing_but_the_oldest_from_the_second_place(tmp_path: Path) -> None:
+    for day in range(3):
+        doubled(tmp_path).write(snapshot(START_MS + day * DAY_MS))
+    rmtree(tmp_path / "snapshots")
+    doubled(tmp_path).write(snapshot(START_MS + 10 * DAY_MS))
+    assert (kept(tmp_path), kept_there(tmp_path)) == ([240], [24, 48, 240])
+    doubled(tmp_path, keep=0).write(snapshot(START_MS + 20 * DAY_MS))
+    assert kept_there(tmp_path) == [24, 48, 240]
+
+
+def test_those_of_another_topic_or_cluster_and_other_files_stay_in_the_second_place(tmp_path: Path) -> None:
+    for day in range(3):
+        doubled(tmp_path, topic_id=OTHER).write(snapshot(START_MS + day * DAY_MS))
+        doubled(tmp_path, topic_id=OTHER, cluster="c2").write(snapshot(START_MS + day * DAY_MS))
+    (tmp_path / "elsewhere" / "c" / "snapshots" / "notes.snapshot").write_text("mine")
+    others = sorted((tmp_path / "elsewhere" / "c2").rglob("*.snapshot"))
+    for day in range(3):
+        doubled(tmp_path, keep=1).write(snapshot(START_MS + day * DAY_MS))
+    assert (kept_there(tmp_path), kept_there(tmp_path, OTHER)) == ([48], [0, 24, 48])
+    assert (tmp_path / "elsewhere" / "c" / "snapshots" / "notes.snapshot").exists()
+    assert sorted((tmp_path / "elsewhere" / "c2").rglob("*.snapshot")) == others
+
+
+def test_a_copy_that_was_cut_is_made_again(tmp_path: Path) -> None:
+    doubled(tmp_path).write(snapshot(START_MS))
+    (copy,) = (tmp_path / "elsewhere").rglob("*.snapshot")
+    copy.write_bytes(copy.read_bytes()[:-1])
+    doubled(tmp_path).copy_to_second()
+    assert kept_there(tmp_path) == [0]
+
+
+def test_a_second_place_that_cannot_be_written_is_said_and_the_first_one_has_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "elsewhere").write_text("in the way")
+    with caplog.at_level(logging.ERROR):
+        doubled(tmp_path).write(snapshot(START_MS))
+    assert "the second place of snapshots" in caplog.text
+    assert (kept(tmp_path), store(tmp_path).read().created_at_ms) == ([0], START_MS)
+    with pytest.raises(OSError, match="elsewhere"):
+        doubled(tmp_path).copy_to_second()

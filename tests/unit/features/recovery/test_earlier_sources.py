@@ -214,6 +214,19 @@ def test_a_work_folder_that_cannot_be_looked_into_is_refused(tmp_path: Path) -> 
         bucket_of(FIRST).rows(work_uri=str(tmp_path / "file"))
 
 
+def test_the_second_place_of_snapshots_is_asked_like_the_work_folder(tmp_path: Path) -> None:
+    keep(tmp_path / "second", copied(FIRST), name=f"{SNAPSHOTS_FOLDER}/a.snapshot")
+    asked = {"work_uri": str(tmp_path / "lost"), "snapshots_uri": str(tmp_path / "second")}
+    [row] = bucket_of(FIRST).rows(**asked)
+    assert (row.proved_by, row.custom_metadata) == (ProvedBy.SNAPSHOT, b"custom")
+    # What lies in both is asked once.
+    keep(tmp_path / "lost", copied(FIRST), name=f"{SNAPSHOTS_FOLDER}/a.snapshot")
+    assert len(bucket_of(FIRST).catalogue(**asked)[0].earlier) == 1
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(CatalogueError, match="mend that, or name another one by snapshots_uri"):
+        bucket_of(FIRST).rows(snapshots_uri=str(tmp_path / "file"))
+
+
 def test_an_id_of_another_user_partition_is_no_other_ones(tmp_path: Path) -> None:
     elsewhere = segment(1, 0, 9, of=partition(3))
     keep(tmp_path, copied(elsewhere))
