@@ -85,7 +85,7 @@ def require_known_only(session: CleanerSession, topic: TopicReplay) -> None:
     )
     ends = "" if named.endswith("?") else "."
     raise ConfigurationError(
-        f"{named}{ends} Nothing was done. To do: correct the entry; 'rlmm topics' lists the topics with remote segments{unseen}"
+        f"{named}{ends} Nothing was done. To do: correct the entry; 'rlmm topics' lists those with remote segments{unseen}"
     )
 
 
