@@ -133,22 +133,22 @@ class Choice:
 
     :param limits: the wait.
     :param hold: what is never touched.
-    :param only: the topics that the run is for: rows of others are not chosen, and bar and count as ever.
     :param scrubbed_at_ms: proven time of the scrub, ms since the epoch; ``None`` where nothing proves it.
     :param listed_whole: whether every folder was listed whole: in the others there may be anything.
     :param places: names of the places that are shown to be this cluster's.
     :param sole_owner: whether topic ids that the log never named may go, too.
     :param max_segments: no more segments than these, ``None`` for all.
+    :param only: the topics that the run is for: rows of others are not chosen, and bar and count as ever.
     """
 
     limits: ScrubLimits
     hold: Hold
-    only: Only = ALL_TOPICS
     scrubbed_at_ms: int | None = None
     listed_whole: bool = True
     places: Collection[str] = ()
     sole_owner: bool = False
     max_segments: int | None = None
+    only: Only = ALL_TOPICS
 
     def of(self, rows: ScrubTable) -> Chosen:
         """

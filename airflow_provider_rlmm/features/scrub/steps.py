@@ -140,7 +140,7 @@ def plan(
     with session.topic() as topic:
         require_known_hold(session, topic)
         require_known_only(session, topic)
-    choice = Choice(limits, session.hold(), session.only, sole_owner=sole_owner, max_segments=max_segments)
+    choice = Choice(limits, session.hold(), sole_owner=sole_owner, max_segments=max_segments, only=session.only)
     return plan_scrub(
         uri,
         choice,

@@ -67,7 +67,7 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
                 ["bash", "-eu", "-c", block], env=environment, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
-            assert done.stdout
+            assert done.stdout or ">" in block, "what is not printed is written into a file"
             said += done.stdout
         assert tiering.remote_files(kafka, orphan) == set()
         assert "DELETE_PARTITION_MARKED" in said

@@ -70,7 +70,7 @@ class Runs:
         uri = f"{self.work}/cleanup"
         with self.session(dry_run) as session:
             checking.check(session, uri, limits=LIMITS, dry_run=dry_run)
-            cleanup.mark(session, uri, dry_run=dry_run)
+            cleanup.mark(session, uri, limits=LIMITS, dry_run=dry_run)
             summary = cleanup.plan(session, uri, "cleanup", limits=LIMITS, blast_radius=WIDE)
             assert summary.planned.segments == 3
             for number in summary.by_metadata_partition:
