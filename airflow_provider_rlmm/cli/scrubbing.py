@@ -196,7 +196,7 @@ def _say(invocation: Invocation, summary: ScrubSummary, plan: ScrubPlan, documen
     ]
     if not output.as_json:
         columns = {"class": "class", "objects": "objects", "bytes": "size", **month_column(summary.price)}
-        output.rows(rows, columns, "objects that are not in use")
+        output.rows(rows, columns, "objects, by class")
     output.line(f"{summary.listed.objects:,} objects, {human_bytes(summary.listed.bytes)} were listed.")
     if summary.price and (listing := summary.price.listing(summary.listed.objects)) is not None:
         output.line(f"To list them costs {money(listing)} at least.")
