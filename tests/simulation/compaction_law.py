@@ -186,6 +186,7 @@ class Remains:
             for number in range(world.log.partition_count)
         ]
         self._objects, self._now_ms = dict(world.mounted), world.now_ms
+        self._order = world.lister.getstate()
 
     def log(
         self, partitions: Sequence[Records], ends: Sequence[int], policy: Collection[str]
@@ -196,6 +197,8 @@ class Remains:
     def clean(self, log: InProcessMetadataEventLog, memory: Memory, wait_ms: int = MIN_ABSENCE_MS) -> Outcome:
         """Mark, wait, plan and clean by a log; then all is as it was."""
         outcome, ends = Outcome(), list(log.high_water_marks().values())
+        # A store without an order lists in the same one again: what a listing that ends early has shown decides what waits.
+        self.world.lister.setstate(self._order)
         try:
             self._clean(log, GuardedPublisher(log, allow_writes=True, memory=memory), outcome, wait_ms)
         except RlmmError as e:

@@ -153,7 +153,7 @@ class FolderWorld(Moves):
         opened, uri, failed = self._opener(run), self.uri_of(run.name), 0
         with opened() as session:
             check(session, uri, limits=self.limits, dry_run=run.dry_run)
-            cleaning.mark(session, uri, dry_run=run.dry_run)
+            cleaning.mark(session, uri, limits=self.limits, dry_run=run.dry_run)
             summary = cleaning.plan(session, uri, run.name, limits=self.limits, blast_radius=WIDE)
         self._end_task(run)
         who = RunIdentity("simulation", run.name, run.name, "nobody")

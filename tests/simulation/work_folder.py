@@ -35,6 +35,11 @@ class WorkFolder:
         self._backups: list[Written] = []
         self._file: Written | None = None
 
+    second: None = None  # no second place is named
+
+    def copy_to_second(self) -> None:
+        """Copy nothing: there is no second place."""
+
     def read(self) -> Snapshot:
         """Return the snapshot, and have the witness know what its reader knows by it."""
         import pyarrow as pa

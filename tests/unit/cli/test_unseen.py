@@ -49,6 +49,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
             clock=lambda: made.now_ms,
             hold=lambda: Hold(),
             only=ALL_TOPICS,
+            snapshots=SimpleNamespace(second=None),
             cluster_id="c",
             cluster_uri=str(tmp_path / "c"),
         )
