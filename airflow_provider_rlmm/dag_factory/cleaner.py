@@ -32,13 +32,12 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.assets.by_connection import cleanup_asset
-from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.core.runs.installation_options import CLEANER_SCHEDULE
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import WORDS_OF_THE_CLEANER, schedule
-from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
+from airflow_provider_rlmm.dag_factory.shipped import shipped_dag
 from airflow_provider_rlmm.operators.approval import ApproveRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.archive import ArchivePlannedSegmentsOperator
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
@@ -65,16 +64,12 @@ def remote_log_cleaner(conn_id: str) -> DAG:
     :param conn_id: connection of type ``rlmm``.
     :raises ConfigurationError: naming the setting, if ``[rlmm] cleaner_schedule`` is none.
     """
-    with DAG(
-        dag_id=of_connection("remote_log_cleaner", conn_id),
+    with shipped_dag(
+        "remote_log_cleaner",
+        conn_id,
         schedule=schedule(CLEANER_SCHEDULE, conn_id, WORDS_OF_THE_CLEANER),
-        catchup=False,
-        max_active_runs=1,
-        on_failure_callback=on_failure(),
-        default_args=of_tasks(),
         render_template_as_native_obj=True,
         doc_md=__doc__,
-        tags=["kafka", "tiered-storage", "rlmm"],
         params=_params(conn_id),
     ) as dag:
         _tasks(conn_id)

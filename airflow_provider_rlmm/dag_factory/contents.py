@@ -22,11 +22,10 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.core.runs.installation_options import CONTENTS_SCHEDULE
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
-from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
+from airflow_provider_rlmm.dag_factory.shipped import shipped_dag
 from airflow_provider_rlmm.operators.contents import VerifyRemoteSegmentsOperator
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
@@ -41,15 +40,11 @@ def remote_log_contents(conn_id: str) -> DAG:
     :param conn_id: connection of type ``rlmm``.
     :raises ConfigurationError: naming the setting, if ``[rlmm] contents_schedule`` is none.
     """
-    with DAG(
-        dag_id=of_connection("remote_log_contents", conn_id),
+    with shipped_dag(
+        "remote_log_contents",
+        conn_id,
         schedule=schedule(CONTENTS_SCHEDULE, conn_id),
-        catchup=False,
-        max_active_runs=1,
-        on_failure_callback=on_failure(),
-        default_args=of_tasks(),
         doc_md=__doc__,
-        tags=["kafka", "tiered-storage", "rlmm"],
         params=_params(conn_id),
     ) as dag:
         VerifyRemoteSegmentsOperator(

@@ -22,12 +22,11 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.core.runs.installation_options import DOCTOR_SCHEDULE
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
+from airflow_provider_rlmm.dag_factory.shipped import shipped_dag
 from airflow_provider_rlmm.features.doctor.rules import MAX_COPY, MIN_AGE
-from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.connection_check import RemoteLogCheckOperator
 from airflow_provider_rlmm.operators.dead_man import RemoteLogDeadManOperator
 from airflow_provider_rlmm.operators.doctor import RemoteLogMetadataDoctorOperator
@@ -45,15 +44,11 @@ def remote_log_doctor(conn_id: str) -> DAG:
     :param conn_id: connection of type ``rlmm``.
     :raises ConfigurationError: naming the setting, if ``[rlmm] doctor_schedule`` is none.
     """
-    with DAG(
-        dag_id=of_connection("remote_log_doctor", conn_id),
+    with shipped_dag(
+        "remote_log_doctor",
+        conn_id,
         schedule=schedule(DOCTOR_SCHEDULE, conn_id),
-        catchup=False,
-        max_active_runs=1,
-        on_failure_callback=on_failure(),
-        default_args=of_tasks(),
         doc_md=__doc__,
-        tags=["kafka", "tiered-storage", "rlmm"],
         params=_params(conn_id),
     ) as dag:
         # A task that others waited for could fail in a run that ends green.

@@ -33,13 +33,12 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from airflow_provider_rlmm.assets.by_connection import plan_asset
-from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.core.runs.installation_options import RETENTION_SCHEDULE
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
+from airflow_provider_rlmm.dag_factory.shipped import shipped_dag
 from airflow_provider_rlmm.features.retention.rules import MIN_AGE
 from airflow_provider_rlmm.features.retention.spark.what_if import WHAT_IF
-from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator, SegmentRetentionOperator
 
@@ -53,15 +52,12 @@ def remote_log_retention(conn_id: str) -> DAG:
     :param conn_id: connection of type ``rlmm``.
     :raises ConfigurationError: naming the setting, if ``[rlmm] retention_schedule`` is none.
     """
-    with DAG(
-        dag_id=of_connection("remote_log_retention", conn_id),
+    with shipped_dag(
+        "remote_log_retention",
+        conn_id,
         schedule=schedule(RETENTION_SCHEDULE, conn_id),
-        catchup=False,
-        max_active_runs=1,
-        on_failure_callback=on_failure(),
-        default_args=of_tasks(),
         doc_md=__doc__,
-        tags=["kafka", "tiered-storage", "rlmm", "spark"],
+        tags=("spark",),
         params={
             **params.of_connection(conn_id),
             **params.of(MIN_AGE, None),

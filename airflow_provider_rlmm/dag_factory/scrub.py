@@ -23,12 +23,11 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.runs.installation_options import SCRUB_SCHEDULE
 from airflow_provider_rlmm.dag_factory import params
 from airflow_provider_rlmm.dag_factory.schedules import schedule
-from airflow_provider_rlmm.notifications.configured import of_tasks, on_failure
+from airflow_provider_rlmm.dag_factory.shipped import shipped_dag
 from airflow_provider_rlmm.operators.approval import ApproveRemoteStorageScrubOperator
 from airflow_provider_rlmm.operators.failing import refuse_unknown_params
 from airflow_provider_rlmm.operators.retrying import RETRY_WHAT_MAY_PASS
@@ -51,16 +50,12 @@ def remote_storage_scrub(conn_id: str) -> DAG:
     :param conn_id: connection of type ``rlmm``.
     :raises ConfigurationError: naming the setting, if ``[rlmm] scrub_schedule`` is none.
     """
-    with DAG(
-        dag_id=of_connection("remote_storage_scrub", conn_id),
+    with shipped_dag(
+        "remote_storage_scrub",
+        conn_id,
         schedule=schedule(SCRUB_SCHEDULE, conn_id),
-        catchup=False,
-        max_active_runs=1,
-        on_failure_callback=on_failure(),
-        default_args=of_tasks(),
         render_template_as_native_obj=True,
         doc_md=__doc__,
-        tags=["kafka", "tiered-storage", "rlmm"],
         params=_params(conn_id),
     ) as dag:
         _tasks()

@@ -26,6 +26,8 @@ FINISHED: Final = "FINISHED"
 UNREFERENCED: Final = "UNREFERENCED"
 NOT_OF_THE_LAYOUT: Final = "NOT_OF_THE_LAYOUT"
 
+_TURN_OF_A_SCRUB: Final = "a scrub's, if an object of it is still there; nobody's otherwise"
+_GOES_WITH_A_SCRUB: Final = "an object that is left goes with the next scrub that may delete ('rlmm scrub')"
 _SEVERAL: Final = 5
 _UUID_CHARS: Final = 36
 
@@ -193,8 +195,8 @@ def answer_of_finished(what: str, when: str) -> Answer:
         what,
         FINISHED,
         f"the log calls its deletion finished, since {when}",
-        "a scrub's, if an object of it is still there; nobody's otherwise",
-        "an object that is left goes with the next scrub that may delete ('rlmm scrub')",
+        _TURN_OF_A_SCRUB,
+        _GOES_WITH_A_SCRUB,
         None,
     )
 
@@ -211,8 +213,8 @@ def answer_of_nothing(what: str, *, lost: bool) -> Answer:
         what,
         FINISHED,
         f"the log names no segment of it that is not finished{may}",
-        "a person's: see 'rlmm doctor'" if lost else "a scrub's, if an object of it is still there; nobody's otherwise",
-        "an object that is left goes with the next scrub that may delete ('rlmm scrub')",
+        "a person's: see 'rlmm doctor'" if lost else _TURN_OF_A_SCRUB,
+        _GOES_WITH_A_SCRUB,
         None if lost else Count(0, 0),
         needs_person=lost,
     )

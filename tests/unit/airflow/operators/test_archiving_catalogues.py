@@ -92,6 +92,6 @@ def test_no_folder_for_archives_is_said_before_anything_is_read(
 
 
 def test_what_is_about_a_catalogue_needs_one() -> None:
-    for named in ({"was_not_deleted": [ID]}, {"deleted": "/tmp/erased"}):
+    for named in ({"was_not_deleted": [ID]}, {"deleted": "erased.txt"}):
         with pytest.raises(ConfigurationError, match="are about a catalogue: name it, too"):
             archive(**named)
