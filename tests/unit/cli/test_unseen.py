@@ -4,11 +4,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -20,10 +17,9 @@ from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding
-from airflow_provider_rlmm.core.world.hold import Hold
-from airflow_provider_rlmm.core.world.only import ALL_TOPICS
 from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
 from tests.builders import Cluster, tip, update
+from tests.unit.cli.opened_session import opener
 
 GONE, HIDDEN = tip(), tip("hidden", 0, 8)
 
@@ -35,25 +31,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     made.segments(GONE, 2)
     made.segments(HIDDEN, 5)
 
-    @contextmanager
-    def opened(*_: Any, **__: Any) -> Iterator[Any]:
-        @contextmanager
-        def topic(**_: Any) -> Iterator[Any]:
-            yield made.topic()
-
-        settings = SimpleNamespace(metadata_topic=METADATA_TOPIC)
-        yield SimpleNamespace(
-            access=SimpleNamespace(get_connection_settings=lambda: settings),
-            log=made.log,
-            topic=topic,
-            clock=lambda: made.now_ms,
-            hold=lambda: Hold(),
-            only=ALL_TOPICS,
-            snapshots=SimpleNamespace(second=None),
-            cluster_id="c",
-            cluster_uri=str(tmp_path / "c"),
-        )
-
+    opened = opener(made, tmp_path, SimpleNamespace(metadata_topic=METADATA_TOPIC))
     monkeypatch.setattr(reading, "open_session", opened)
     monkeypatch.setattr(health, "open_session", opened)
     monkeypatch.setattr(ConnectionCheck, "findings", lambda self: [ConnectionFinding(True, "The cluster answers.")])

@@ -4,10 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +13,8 @@ from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli import why
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
-from airflow_provider_rlmm.core.world.hold import Hold
 from tests.builders import DAY_MS, Cluster, tip
+from tests.unit.cli.opened_session import opener
 
 GONE, LIVING, AGAIN = tip(), tip("living", 0, 12), tip("gone", 0, 13)
 ROOT = "s3://bucket/tiered"
@@ -32,23 +29,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     made.segment(LIVING, 8)
     made.topics.create("living", LIVING.topic_id)
 
-    @contextmanager
-    def opened(*_: Any, **__: Any) -> Iterator[Any]:
-        @contextmanager
-        def topic(**_: Any) -> Iterator[Any]:
-            yield made.topic()
-
-        settings = RemoteLogSettings(storage_uri=ROOT)
-        yield SimpleNamespace(
-            access=SimpleNamespace(get_connection_settings=lambda: settings),
-            log=made.log,
-            topic=topic,
-            clock=lambda: made.now_ms,
-            hold=lambda: Hold(),
-            cluster_id="c",
-            cluster_uri=str(tmp_path / "c"),
-        )
-
+    opened = opener(made, tmp_path, RemoteLogSettings(storage_uri=ROOT))
     monkeypatch.setattr(why, "open_session", opened)
     monkeypatch.setenv("RLMM_WORK_DIR", str(tmp_path))
     return made
