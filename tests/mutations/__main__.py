@@ -2,7 +2,7 @@
 """
 Break the package on purpose, once per row of the table, and see each break caught: ``python -m tests.mutations``.
 
-Each mutation is applied to a copy of the package. A text that is not there exactly once is an error, so the table cannot
+Each mutation is applied to a copy of the package, which is mended behind it. A text that is not there exactly once is an error, so the table cannot
 silently fall behind the code; a mutation that its test or the simulation does not notice fails the run.
 """
 
@@ -17,7 +17,10 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from importlib.util import cache_from_source
 from pathlib import Path
+from queue import SimpleQueue
 
 from tests.mutations.forked import play_seeds, run_forked, run_pytest
 from tests.mutations.mutation import Mutation
@@ -26,6 +29,7 @@ from tests.mutations.table import MUTATIONS, as_markdown
 ROOT = Path(__file__).parents[2]
 SEEDS = 600  # it ends at the first one that notices
 TIMEOUT_S = 900
+ASIDE = ".whole"
 UNIT_TESTS = (
     "features/cleanup",
     "features/scrub",
@@ -48,18 +52,55 @@ def mutated(source: str, mutation: Mutation) -> str:
     return source.replace(mutation.old, mutation.new)
 
 
-@contextmanager
-def broken_copy(mutation: Mutation) -> Iterator[Path]:
-    """Copy the package, what lies inside of it in a wheel, and the tests to a directory of their own; break it there."""
-    with tempfile.TemporaryDirectory(prefix="mutation-") as name:
-        copy = Path(name)
-        shutil.copy(ROOT / "pyproject.toml", copy)
-        for part in ("airflow_provider_rlmm", "benchmarks", "dags", "spark_jobs", "tests"):
-            # Compiled modules come along and stay valid: all but the broken one.
-            shutil.copytree(ROOT / part, copy / part)
+class Copies:
+    """
+    Copies of the package, of what lies inside of it in a wheel, and of the tests, one for each row that runs at a time.
+
+    Each is made once: to copy two thousand files takes as long as most rows.
+    """
+
+    def __init__(self, folder: Path, many: int) -> None:
+        """
+        :param folder: where they are made.
+        :param many: how many rows run at a time.
+        """
+        self._free: SimpleQueue[Path] = SimpleQueue()
+        for number in range(many):
+            copy = folder / f"copy-{number}"
+            copy.mkdir()
+            shutil.copy(ROOT / "pyproject.toml", copy)
+            for part in ("airflow_provider_rlmm", "benchmarks", "dags", "spark_jobs", "tests"):
+                # Compiled modules come along and stay valid.
+                shutil.copytree(ROOT / part, copy / part)
+            self._free.put(copy)
+
+    @contextmanager
+    def broken(self, mutation: Mutation) -> Iterator[Path]:
+        """Break a copy that is free, and mend it afterwards; what tests left beside the code goes, too."""
+        copy = self._free.get()
         target = copy / "airflow_provider_rlmm" / mutation.file
-        target.write_text(mutated(target.read_text(), mutation))
-        yield copy
+        try:
+            with set_aside(target), set_aside(Path(cache_from_source(str(target)))):
+                target.write_text(mutated((target.parent / f"{target.name}{ASIDE}").read_text(), mutation))
+                yield copy
+        finally:
+            shutil.rmtree(copy / ".hypothesis", ignore_errors=True)
+            self._free.put(copy)
+
+
+@contextmanager
+def set_aside(file: Path) -> Iterator[None]:
+    """Have a file out of the way for a while, if there is one: it comes back with its time, by which compiled modules are valid."""
+    aside = file.parent / f"{file.name}{ASIDE}"
+    there = file.exists()
+    if there:
+        file.rename(aside)
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        if there:
+            aside.rename(file)
 
 
 def failing_test(copy: Path, *tests: str) -> str | None:
@@ -83,16 +124,16 @@ def broken_invariant(copy: Path) -> str | None:
     return last.removeprefix("AssertionError: ")
 
 
-def check(mutation: Mutation) -> str | None:
+def check(copies: Copies, mutation: Mutation) -> str | None:
     """Return what let a mutation survive, ``None`` where everything that must notice it does."""
     try:
-        return _check(mutation)
+        return _check(copies, mutation)
     except (RuntimeError, TimeoutError) as e:
         return str(e)
 
 
-def _check(mutation: Mutation) -> str | None:
-    with broken_copy(mutation) as copy:
+def _check(copies: Copies, mutation: Mutation) -> str | None:
+    with copies.broken(mutation) as copy:
         if mutation.test and failing_test(copy, mutation.test) is None:
             return f"{mutation.test} does not notice it"
         if mutation.simulated and broken_invariant(copy) is None:
@@ -100,9 +141,9 @@ def _check(mutation: Mutation) -> str | None:
     return None if mutation.test or mutation.simulated else "the table names nothing that must notice it"
 
 
-def find(mutation: Mutation) -> str:
+def find(copies: Copies, mutation: Mutation) -> str:
     """Return who notices a mutation."""
-    with broken_copy(mutation) as copy:
+    with copies.broken(mutation) as copy:
         return f"{failing_test(copy, *UNIT_TESTS)} | {broken_invariant(copy)}"
 
 
@@ -118,8 +159,10 @@ def main() -> int:
     chosen = [m for m in MUTATIONS if not options.names or any(name in m.name for name in options.names)]
     began = time.monotonic()
     survivors = 0
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for mutation, answer in zip(chosen, pool.map(find if options.find else check, chosen), strict=True):
+    many = os.cpu_count() or 1
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder, ThreadPoolExecutor(many) as pool:
+        job = partial(find if options.find else check, Copies(Path(folder), many))
+        for mutation, answer in zip(chosen, pool.map(job, chosen), strict=True):
             survived = answer is not None and not options.find
             survivors += survived
             verdict = answer if options.find else f"SURVIVED: {answer}" if survived else "caught"

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+OUTPUT = "output.txt"
 OURS = ("airflow_provider_rlmm", "tests")
 
 _FORKS = multiprocessing.get_context("forkserver")
@@ -27,26 +28,26 @@ def run_forked(copy: Path, job: Callable[..., int], *arguments: object, timeout_
     """
     Run a job in a copy of package and tests.
 
-    :param copy: where the copy lies.
+    :param copy: where the copy lies; what the job leaves in a temporary place is gone afterwards.
     :param job: a function of a module; it imports what it needs by itself.
     :param arguments: for the job.
     :param timeout_s: seconds that it may take.
     :return: what it returned, and what it wrote.
     :raises TimeoutError: if it takes longer.
     """
-    output = copy / "output.txt"
-    process = _FORKS.Process(target=_run, args=(str(copy), str(output), job, arguments))
-    process.start()
-    process.join(timeout_s)
-    if process.is_alive():
-        process.kill()
-        process.join()
-        raise TimeoutError(f"{job.__name__}{arguments} takes longer than {timeout_s} s")
-    return process.exitcode or 0, output.read_text(errors="replace")
+    with tempfile.TemporaryDirectory(prefix="mutation-") as scratch:
+        process = _FORKS.Process(target=_run, args=(str(copy), scratch, job, arguments))
+        process.start()
+        process.join(timeout_s)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            raise TimeoutError(f"{job.__name__}{arguments} takes longer than {timeout_s} s")
+        return process.exitcode or 0, (Path(scratch) / OUTPUT).read_text(errors="replace")
 
 
-def _run(copy: str, output: str, job: Callable[..., int], arguments: tuple[object, ...]) -> None:
-    target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+def _run(copy: str, scratch: str, job: Callable[..., int], arguments: tuple[object, ...]) -> None:
+    target = os.open(Path(scratch) / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(target, 1)
     os.dup2(target, 2)
     os.chdir(copy)
@@ -55,8 +56,8 @@ def _run(copy: str, output: str, job: Callable[..., int], arguments: tuple[objec
     # Tests also import what is not copied.
     sys.path[:] = [copy, *(path for path in sys.path if Path(path).resolve() != ROOT), str(ROOT)]
     importlib.invalidate_caches()
-    tempfile.tempdir = copy
-    os.environ |= {"PYTHONPATH": copy, "TMPDIR": copy}
+    tempfile.tempdir = scratch
+    os.environ |= {"PYTHONPATH": copy, "TMPDIR": scratch}
     sys.exit(job(*arguments))
 
 
