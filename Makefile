@@ -12,7 +12,7 @@ SIDE_BY_SIDE ?= 3
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format quick unit coverage simulate simulate-protections mutations differential integration \
 	full rare manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix stores \
-	browser pictures package docs bench bench-growth bench-tasks bench-dag bench-replay bench-scale bench-memory bench-deletion bench-scrub bench-survey bench-records bench-contents bench-publish bench-read lock clean
+	browser pictures package docs bench bench-growth bench-tasks bench-dag bench-replay bench-scale bench-memory bench-deletion bench-scrub bench-survey bench-records bench-contents bench-roads bench-publish bench-read lock clean
 
 help: ## List the targets
 	@awk '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
@@ -199,6 +199,9 @@ bench-records: setup ## Record batches as Arrow columns beside Kafka's own class
 
 bench-contents: setup ## rlmm verify of a segment beside sha256sum of it, with its budgets (2 minutes)
 	$(BIN)/python -m benchmarks.contents
+
+bench-roads: setup ## How long the commands of docs/getting-started.md take to a finding and to the first deletion (5 minutes)
+	$(BIN)/python -m benchmarks.roads
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
 	$(BIN)/python -m benchmarks.publish

@@ -46,6 +46,7 @@ TRIES: Mapping[str, Sequence[str]] = {
     "survey": ("--segments", "20000", "--runs", "1"),
     "record_batches": ("--megabytes", "8", "--runs", "1"),
     "contents": ("--megabytes", "8", "--runs", "1"),
+    "roads": ("--partitions", "20", "--runs", "1"),
 }  # fmt: skip
 """Benchmark → its arguments for a try."""
 _SUBREAPER = 36

@@ -3,13 +3,8 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
-import subprocess
-import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,28 +14,10 @@ from dev import ensure_spark_jars, spark_version, tiering
 from dev.broker import LocalKafka
 from dev.s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, MotoServer
 from dev.s3_tiering import S3Kafka
+from tests.page_commands import exports, follow
 from tests.scrub import scrub
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1_200)]
-
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "getting-started.md"
-YOUR_CLUSTER = "Your cluster"
-
-
-def blocks(section: str) -> list[str]:
-    """Return the commands of a section of the page, block by block."""
-    parts = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE))
-    found: list[str] = re.findall(r"^```bash\n(.*?)^```$", parts[section], re.DOTALL | re.MULTILINE)
-    assert found, f"section {section!r} has no commands"
-    return found
-
-
-def exports(values: Mapping[str, str]) -> str:
-    """Return what a reader writes in place of the first block, which names the cluster of an example."""
-    (example,) = blocks(YOUR_CLUSTER)
-    assert re.findall(r"^export (\w+)=", example, re.MULTILINE) == list(values)
-    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in values.items())
 
 
 def local_exports(kafka: LocalKafka) -> str:
@@ -53,39 +30,6 @@ def local_exports(kafka: LocalKafka) -> str:
             "KEY_PREFIX": "",
         }
     )
-
-
-def follow(cluster: str, *sections: str, folder: Path, built: Path, **environment: str) -> str:
-    """Do in one shell what the sections say, as somebody who has Python, Java and nothing else; return what it prints."""
-    script = [cluster, *(block for section in sections for block in blocks(section))]
-    home = folder / "home"
-    home.mkdir()
-    python = folder / "bin"
-    python.mkdir()
-    (python / "python3").symlink_to(Path(sys.executable).resolve())
-    usual = [p for p in os.environ["PATH"].split(os.pathsep) if Path(p) != Path(sys.executable).parent]
-    env = {
-        "PATH": os.pathsep.join([str(python), *usual]),
-        "HOME": str(home),
-        "LANG": "C.UTF-8",
-        # A mirror of the package index is the machine's business; that it has the wheel, too, is a release's.
-        **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_", "JAVA_"))},
-        "PIP_FIND_LINKS": str(built),
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        # Means that pip is to compile nothing: of what it installs the commands import a part.
-        "PIP_NO_COMPILE": "0",
-        **environment,
-    }
-    done = subprocess.run(
-        ["bash", "-eux", "-o", "pipefail", "-c", "\n".join(script)],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout[-20_000:]}\n{done.stderr[-20_000:]}"
-    return done.stdout
 
 
 @contextmanager
