@@ -8,6 +8,7 @@ from tests.mutations.mutation import GUARDS, LOCAL_WRITING, PLAN, Mutation, swit
 
 SURVEY = "features/survey/survey.py"
 ORPHANS = "features/survey/orphans.py"
+WHY = "features/survey/why_steps.py"
 READING_COMMANDS = "cli/orphaned.py"
 WHOLE_CHECK = "features/cleanup/whole_check.py"
 OVERVIEW = "plugins/overview.py"
@@ -166,6 +167,22 @@ ANSWERS = [
         "unsized.orphaned + unsized.unseen > 0),",
         "False),",
         "cli/test_unseen.py::test_segments_of_unknown_size_are_said_beside_every_sum",
+    ),
+    Mutation(
+        "I21",
+        "'why' takes a record that it cannot read for none",
+        WHY,
+        "        if ErrorCode[record.code] not in APPLIED_CODES and _may_be_of(record, homes, topic_id, tip)\n",
+        "        if False\n",
+        "cli/test_why.py::test_a_record_that_cannot_be_read_may_say_something_else",
+    ),
+    Mutation(
+        "I21",
+        "'why' passes over what brokers apply",
+        WHY,
+        "pc.and_(applicable(decoded), _all_of(decoded, wanted))",
+        'pc.and_(pc.equal(decoded.column("error_code"), 0), _all_of(decoded, wanted))',
+        "cli/test_why.py::test_what_brokers_apply_is_believed_whatever_the_key_of_its_record",
     ),
     switched_off(
         OVERVIEW,

@@ -27,6 +27,7 @@ UNREFERENCED: Final = "UNREFERENCED"
 NOT_OF_THE_LAYOUT: Final = "NOT_OF_THE_LAYOUT"
 
 _TURN_OF_A_SCRUB: Final = "a scrub's, if an object of it is still there; nobody's otherwise"
+_TURN_OF_A_DOCTOR: Final = "a person's: 'rlmm doctor' says what is wrong with the log"
 _GOES_WITH_A_SCRUB: Final = "an object that is left goes with the next scrub that may delete ('rlmm scrub')"
 _SEVERAL: Final = 5
 _UUID_CHARS: Final = 36
@@ -184,51 +185,54 @@ def answer_of_segment(of_partition: Answer, what: str, size: int | None) -> Answ
     return replace(of_partition, what=what, stored=None if size is None else Count(1, size))
 
 
-def answer_of_finished(what: str, when: str) -> Answer:
+def answer_of_finished(what: str, when: str, doubt: str) -> Answer:
     """
     Answer for a segment whose deletion the log calls finished.
 
     :param what: it is, in words.
     :param when: the log says that, for people.
+    :param doubt: what the log may hide, in words; empty where all of it was read.
     """
+    may = f"; but {doubt}, which may say something else of it" if doubt else ""
     return Answer(
         what,
         FINISHED,
-        f"the log calls its deletion finished, since {when}",
-        _TURN_OF_A_SCRUB,
+        f"the log calls its deletion finished, since {when}{may}",
+        _TURN_OF_A_DOCTOR if doubt else _TURN_OF_A_SCRUB,
         _GOES_WITH_A_SCRUB,
         None,
+        needs_person=bool(doubt),
     )
 
 
-def answer_of_nothing(what: str, *, lost: bool) -> Answer:
+def answer_of_nothing(what: str, doubt: str) -> Answer:
     """
     Answer for a topic of which the log names no segment that is stored.
 
     :param what: it is, in words.
-    :param lost: whether the log has lost records, which may have named one.
+    :param doubt: what the log may hide, in words; empty where all of it was read.
     """
-    may = "; the log has lost records, which may have named one" if lost else ""
+    may = f"; but {doubt}, which may name one" if doubt else ""
     return Answer(
         what,
         FINISHED,
         f"the log names no segment of it that is not finished{may}",
-        "a person's: see 'rlmm doctor'" if lost else _TURN_OF_A_SCRUB,
+        _TURN_OF_A_DOCTOR if doubt else _TURN_OF_A_SCRUB,
         _GOES_WITH_A_SCRUB,
-        None if lost else Count(0, 0),
-        needs_person=lost,
+        None if doubt else Count(0, 0),
+        needs_person=bool(doubt),
     )
 
 
-def answer_of_unnamed(what: str, min_unreferenced_ms: int, *, lost: bool) -> Answer:
+def answer_of_unnamed(what: str, min_unreferenced_ms: int, doubt: str) -> Answer:
     """
     Answer for what no record of the log names.
 
     :param what: it is, in words.
     :param min_unreferenced_ms: between two scrubs that find it, ms.
-    :param lost: whether the log has lost records, which may have named it.
+    :param doubt: what the log may hide, in words; empty where all of it was read.
     """
-    may = "; the log has lost records, which may have named it" if lost else ""
+    may = f"; but {doubt}, which may name it" if doubt else ""
     return Answer(
         what,
         UNREFERENCED,
@@ -237,7 +241,7 @@ def answer_of_unnamed(what: str, min_unreferenced_ms: int, *, lost: bool) -> Ans
         "another cluster writes here",
         f"at the second of two scrubs that find it, {duration_in_words(min_unreferenced_ms)} apart ('rlmm scrub')",
         None,
-        needs_person=lost,
+        needs_person=bool(doubt),
     )
 
 

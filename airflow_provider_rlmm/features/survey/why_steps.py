@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,9 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.log.event_decoding import counted
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
@@ -20,6 +22,7 @@ from airflow_provider_rlmm.core.world.only import Only
 from airflow_provider_rlmm.features.survey import why as rules
 
 if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.storage.layout import Layout
@@ -117,7 +120,8 @@ def _of_topic(
         rows = [row for row in rows if row["partition"] == partition]
     what = f"the topic {in_quotes(names)}, id {shown}"
     if not rows:
-        return rules.answer_of_nothing(what, lost=_has_lost(topic))
+        tip = None if partition is None else TopicIdPartition(topic_id, names, partition)
+        return rules.answer_of_nothing(what, _doubt(topic, topic_id, tip))
     return rules.answer_of_partitions(rows, f"{what}: {len(rows):,} user partitions", limits, now_ms)
 
 
@@ -129,15 +133,19 @@ def _of_segment(session: CleanerSession, topic: TopicReplay, limits: CleanerLimi
     if not rows:
         of = f" of {in_quotes(asked.tip.topic)}, partition {asked.tip.partition}" if asked.tip else ""
         what, wait_ms = f"{file}segment {segment_id}{of}", ScrubLimits().min_unreferenced_ms
-        return Told(rules.answer_of_unnamed(what, wait_ms, lost=_has_lost(topic)), segment_id=segment_id)
+        doubt = _doubt(topic, asked.tip.topic_id if asked.tip else None, asked.tip)
+        return Told(rules.answer_of_unnamed(what, wait_ms, doubt), segment_id=segment_id)
     tip = _user_partition_of(rows, segment_id)
-    first, last = rows[0], rows[-1]
+    first = rows[0]
     start, size = first.get("start_offset"), first.get("segment_size_in_bytes")
     offsets = "" if start is None else f", offsets {start:,} to {first['end_offset']:,}"
     of = f"{in_quotes(tip.topic)}, id {kafka_uuid_str(tip.topic_id)}, partition {tip.partition}"
     what = f"{file}segment {segment_id} of {of}{offsets}"
-    if last["state"] == _FINISHED:
-        answer = rules.answer_of_finished(what, since(last["event_timestamp_ms"]))
+    finished = [row for row in rows if row["state"] == _FINISHED]
+    # An update that comes after it is dropped by brokers, and here.
+    if finished and not _is_stored(topic, tip, asked.segment_id):
+        doubt = _doubt(topic, tip.topic_id, tip)
+        answer = rules.answer_of_finished(what, since(finished[-1]["event_timestamp_ms"]), doubt)
     else:
         of_partition = _of_topic(session, topic, limits, tip.topic_id, tip.partition)
         answer = rules.answer_of_segment(of_partition, what, size)
@@ -155,8 +163,43 @@ def _user_partition_of(rows: Sequence[Mapping[str, Any]], segment_id: str) -> To
     return min(tips, key=str)
 
 
-def _has_lost(topic: TopicReplay) -> bool:
-    return any(lost.is_open for lost in topic.log.losses.values())
+def _is_stored(topic: TopicReplay, tip: TopicIdPartition, segment_id: UUID) -> bool:
+    """Tell whether the state has a segment: it is not finished, by the rules of brokers."""
+    wanted = {"segment_id": segment_id.bytes, "topic_id": tip.topic_id.bytes, "partition": tip.partition}
+    found: int = topic.segments.filter(_all_of(topic.segments, wanted)).num_rows
+    return found > 0
+
+
+def _doubt(topic: TopicReplay, topic_id: UUID | None, tip: TopicIdPartition | None) -> str:
+    """
+    Say what may keep the log from telling all of a topic, of a user partition, or of anything; empty if nothing does.
+
+    A record that cannot be read may be of any of those whose records lie in its metadata partition.
+    """
+    count = topic.log.partition_count
+    homes = range(count) if tip is None else (metadata_partition_for(tip, count),)
+    lost = any(found.is_open for number, found in topic.log.losses.items() if number in homes)
+    unread = [
+        record
+        for number in range(count)
+        for record in topic.view(number, (), with_segments=False).quarantined
+        if ErrorCode[record.code] not in APPLIED_CODES and _may_be_of(record, homes, topic_id, tip)
+    ]
+    doubts = ["the log has lost records"] if lost else []
+    if unread:
+        many = counted(unread)
+        doubts.append(f"{many:,} record{'s' if many > 1 else ''} cannot be applied (the first: {unread[0]})")
+    return " and ".join(doubts)
+
+
+def _may_be_of(
+    record: QuarantinedRecord, homes: Container[int], topic_id: UUID | None, tip: TopicIdPartition | None
+) -> bool:
+    """Tell whether a record may be of what is asked for: one that says whom it is about may lie in any metadata partition."""
+    of = record.topic_id_partition
+    if of is None:
+        return record.metadata_partition in homes
+    return (topic_id is None or of.topic_id == topic_id) and (tip is None or of.partition == tip.partition)
 
 
 def _where(topic: TopicReplay, asked: rules.AskedSegment) -> range | tuple[int]:
@@ -166,18 +209,25 @@ def _where(topic: TopicReplay, asked: rules.AskedSegment) -> range | tuple[int]:
 
 
 def _records(log: MetadataLogReader, metadata_partition: int, asked: rules.AskedSegment) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a segment that can be applied, in the order of the log."""
+    """Yield the records of a segment that are applied, in the order of the log."""
     import pyarrow.compute as pc
 
+    from airflow_provider_rlmm.core.log.event_decoding import applicable
     from airflow_provider_rlmm.core.log.one_look import held, look
 
-    wanted: dict[str, object] = {"segment_id": asked.segment_id.bytes, "error_code": 0}
+    wanted: dict[str, object] = {"segment_id": asked.segment_id.bytes}
     if asked.tip is not None:
         wanted |= {"topic_id": asked.tip.topic_id.bytes, "partition": asked.tip.partition}
     begin, end = held(log)[metadata_partition]
     for decoded in look(log, metadata_partition, begin, end) if begin < end else ():
-        masks = (pc.equal(decoded.column(name), value) for name, value in wanted.items())
-        yield from decoded.filter(reduce(pc.and_, masks)).to_pylist()
+        yield from decoded.filter(pc.and_(applicable(decoded), _all_of(decoded, wanted))).to_pylist()
+
+
+def _all_of(table: Any, wanted: Mapping[str, object]) -> Any:
+    """Tell of each row whether these columns have these values."""
+    import pyarrow.compute as pc
+
+    return reduce(pc.and_, (pc.equal(table.column(name), value) for name, value in wanted.items()))
 
 
 def _record(row: Mapping[str, Any]) -> Record:

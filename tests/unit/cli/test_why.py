@@ -12,8 +12,9 @@ import pytest
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli import why
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
-from tests.builders import DAY_MS, Cluster, tip
+from tests.builders import DAY_MS, Cluster, tip, update
 from tests.unit.cli.opened_session import opener
 
 GONE, LIVING, AGAIN = tip(), tip("living", 0, 12), tip("gone", 0, 13)
@@ -99,6 +100,41 @@ def test_what_is_deleted_is_a_scrubs_turn_if_an_object_is_left(cluster: Cluster,
     assert told["turn"].startswith("a scrub's, if an object of it is still there")
     assert told["trail"][-1]["what"] == "it was deleted, says this package"
     assert ask.json("gone")["kind"] == "FINISHED"
+
+
+def test_what_brokers_apply_is_believed_whatever_the_key_of_its_record(cluster: Cluster, ask: Asking) -> None:
+    key = key_of(cluster, LIVING)
+    for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
+        cluster.foreign(update(LIVING, 8, state), b"a key")
+    told = ask.json(key)
+    assert (told["kind"], len(told["trail"])) == ("FINISHED", 4)
+
+
+def test_what_comes_after_the_end_of_a_segment_does_not_bring_it_back(cluster: Cluster, ask: Asking) -> None:
+    key = key_of(cluster, LIVING)
+    for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED):
+        cluster.foreign(update(LIVING, 8, state))
+    assert ask.json(key)["kind"] == "FINISHED"
+
+
+@pytest.mark.parametrize("asked", ["finished", "nothing left", "unnamed"])
+def test_a_record_that_cannot_be_read_may_say_something_else(cluster: Cluster, ask: Asking, asked: str) -> None:
+    other = Cluster(3)
+    other.segment(GONE, 7)
+    key, finished = key_of(other, GONE), key_of(cluster, GONE)
+    cluster.mark_and_wait()
+    for number in range(3):
+        cluster.clean(number)
+    asked_of = {"finished": finished, "nothing left": "gone", "unnamed": key}[asked]
+    assert ask.json(asked_of)["why"].endswith(("UTC", "not finished", "names it"))
+    home = cluster.metadata_partition_of(GONE)
+    cluster.log.append((home + 1) % 3, b"\xff nonsense", None)
+    if asked != "nothing left":
+        assert ask.json(asked_of)["needs_person"] is False
+    cluster.log.append(home, b"\xff nonsense", None)
+    told = ask.json(asked_of, code=4)
+    assert "cannot be applied (the first: metadata partition" in told["why"]
+    assert (told["needs_person"], told["stored"]) == (True, None)
 
 
 def test_what_no_record_names_says_so(cluster: Cluster, ask: Asking) -> None:
