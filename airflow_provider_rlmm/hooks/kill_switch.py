@@ -39,7 +39,7 @@ def _refuse_frozen(name: str) -> None:
     variable = f"AIRFLOW_VAR_{name.upper()}"
     if variable in os.environ:
         raise ConfigurationError(
-            f"the environment variable {variable} is set on this worker and wins over Airflow's database, so that nobody "
+            f"the environment variable {variable} is set on this worker and wins over Airflow's database, so that no user "
             f"could stop a run in the UI: unset it, and set the Airflow variable {name} there instead"
         )
 

@@ -511,7 +511,7 @@ EXPIRATION = [
         "expiration",
         "the doctor takes leaders whom nobody has asked for good ones",
         "features/doctor/living_leaders.py",
-        '        yield FindingKind.LEADERS_UNTOLD, _row(), f"nobody knows whether a leader is stuck: {why}"\n',
+        '        yield FindingKind.LEADERS_UNTOLD, _row(), f"it is not known whether a leader is stuck: {why}"\n',
         "",
         "features/doctor/test_living_leaders.py::test_what_nobody_knows_is_a_finding_and_no_zero",
     ),

@@ -25,8 +25,8 @@ def require_airflow() -> None:
     """
     Refuse to load what is made for Airflow where there is none, or one of another range.
 
-    A later minor version than the tests have seen is loaded: Airflow's own providers name a lower bound only, and whoever
-    updates Airflow must not lose every DAG for it.
+    A later minor version than the tests have seen is loaded: Airflow's own providers name a lower bound only, and a user who
+    updates Airflow must not lose every DAG by it.
 
     :raises ModuleNotFoundError: naming the extra.
     :raises RuntimeError: naming both versions, as Airflow's own providers do.

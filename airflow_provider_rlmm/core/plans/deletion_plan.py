@@ -82,9 +82,9 @@ class DeletionPlan(ABC):
     :param hold: topic names, patterns and ids that were not to be touched.
     :param era: the era of the log that it was made from, ``None`` where its maker did not say: earlier releases did not.
     :param only: topic names, patterns and ids that the plan is for; for all topics without any.
-    :param price: by which costs are reckoned, ``None`` where nobody has said one; earlier releases knew of none.
-    :param early: what of it goes before its storage class's minimum duration, and what that costs; ``None`` where nobody can
-        tell whether it costs anything.
+    :param price: by which costs are reckoned, ``None`` where no price is set; earlier releases knew of none.
+    :param early: what of it goes before its storage class's minimum duration, and what that costs; ``None`` where it cannot
+        be told whether it costs anything.
     """
 
     plan_id: Text
@@ -117,7 +117,7 @@ class DeletionPlan(ABC):
 
     @property
     def cost_in_words(self) -> str:
-        """What it saves in a month, and what it costs as it comes early; empty where nobody has said a price."""
+        """What it saves in a month, and what it costs as it comes early; empty where no price is set."""
         if self.price is None:
             return ""
         saved = self.price.month(self.planned.bytes, self.planned.segments)
@@ -190,7 +190,7 @@ class DeletionPlan(ABC):
         """
         Return the document; keys of JSON objects are strings.
 
-        :raises PlanError: if it contradicts itself or is too large: nobody would read it.
+        :raises PlanError: if it contradicts itself or is too large: it could not be read.
         """
         what = f"the document of plan {self.plan_id}"
         return sealed_text(self, self.FORM.version, self.from_json, PlanError, what, plain=self._plain())

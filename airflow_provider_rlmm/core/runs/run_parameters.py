@@ -26,7 +26,7 @@ def read_topic_id(name: str, value: object) -> UUID:
     Return the topic id that a text spells, in Kafka's form or as a UUID with hyphens.
 
     :param name: what the error calls it.
-    :param value: what somebody wrote.
+    :param value: what a user wrote.
     :raises ConfigurationError: for anything else.
     """
     spelled = value.strip() if isinstance(value, str) else ""

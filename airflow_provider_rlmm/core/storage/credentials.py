@@ -24,7 +24,7 @@ class StoreCredentials:
     :param ask: returns what obstore's store takes, such as ``access_key_id``, ``secret_access_key``, ``token``,
         ``expires_at``; called by one thread at a time or by several.
     :param secrets: texts that must appear nowhere.
-    :param remedy: what a person can do where none are given, in words; empty where nobody knows.
+    :param remedy: what a person can do where none are given, in words; empty where that is not known.
     """
 
     def __init__(

@@ -24,7 +24,8 @@ class CatalogueLeave:
 
     :param allowed: topics that the settings allow, names and ids, as the field ``allow_catalogue`` has them.
     :param was_not_deleted: topic ids of which a person says that they were not deleted.
-    :param erased: ids of topics and of segments that a person calls erased: they are never read, whatever else is said.
+    :param erased: ids of topics and of segments that a person calls erased: they are never read, even if another entry allows
+        it.
     """
 
     allowed: tuple[str, ...] = ()
@@ -67,7 +68,7 @@ def topics_of(text: str | None) -> tuple[str, ...]:
     Return the topics that the field ``allow_catalogue`` names.
 
     :param text: names and ids, separated by commas or white space; ``None`` for none.
-    :raises ConfigurationError: if one can be neither: a pattern would allow what nobody has thought of.
+    :raises ConfigurationError: if one can be neither: a pattern would allow what was not thought of.
     """
     entries = tuple(entry for entry in re.split(r"[\s,]+", text or "") if entry)
     for entry in entries:

@@ -29,7 +29,7 @@ WORKER = "this worker's own clock"
 
 TimeSource = Callable[[], TimeReading]
 """
-Reads somebody else's clock.
+Reads the clock of another machine.
 
 Raises :class:`~airflow_provider_rlmm.core.base.errors.EventLogAccessError` or
 :class:`~airflow_provider_rlmm.core.base.errors.UnprovenClockError` where this cannot be done here: the next source is

@@ -45,7 +45,7 @@ class Undecided(StrEnum):
 @dataclass(frozen=True, slots=True)
 class RestoreRange:
     """
-    From where on user partitions are restored, and up to where. Nobody can tell from a bucket what retention had deleted, so
+    From where on user partitions are restored, and up to where. A bucket does not tell what retention had deleted, so
     a person says the start.
 
     :param beginning: each from where it begins.
@@ -245,7 +245,7 @@ def _of_topic(target: TargetTopic, records: Sequence[RecordsToRestore], *, resum
     mine = {found.partition for found in records} if resumed else set()
     used = sorted(p for p, end in target.ends.items() if end != target.begins.get(p) and p not in mine)
     if used:
-        yield f"topic {name} is not empty, see partitions {used[:10]}: restore into a topic that nobody has written to"
+        yield f"topic {name} is not empty, see partitions {used[:10]}: restore into a topic that was never written to"
     if (kind := settings.get("message.timestamp.type")) != "CreateTime":
         yield f"topic {name} has message.timestamp.type={kind}: set CreateTime, or all records get the time of today"
     if "compact" in str(settings.get("cleanup.policy", "")):

@@ -63,7 +63,7 @@ class UserPartitionWork:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether somebody else has written about its segments since it was decided upon."""
+        """Whether another program has written about its segments since it was decided upon."""
         return self.history.last_foreign_offset != self.eligibility.foreign_offset
 
     def current(

@@ -100,7 +100,7 @@ class ContentsReport:
     :param foretold: what was said before of requests, bytes and cost.
     :param requests: reads of logs, indexes and manifests.
     :param fetched_bytes: bytes that they brought, unpacked.
-    :param not_compared: index → segments of which nobody says where it lies.
+    :param not_compared: index → segments of which it is not known where it lies.
     :param log_in_doubt: why the log may lack segments, empty where it does not.
     :param topics: the first of them by name.
     :param topics_left_out: how many more there are.

@@ -55,7 +55,7 @@ class ServedPartitions:
 
     :param by_metadata_partition: metadata partition → topic → its partitions that map there.
     :param copying: ids of the topics whose segments are to be copied → from when on a copy hangs, ms
-        (``hangs_after_ms`` of ``core.log.copy_lag``); ``None`` where nobody knows how long local segments are kept.
+        (``hangs_after_ms`` of ``core.log.copy_lag``); ``None`` where it is not known how long local segments are kept.
     :param tiered: tiered topic → its settings.
     :param unknown: why it is not known which topics are tiered; empty where it is.
     """
@@ -169,7 +169,7 @@ class DeletionWatch:
 
     def of_the_future(self, under_way: Mapping[TopicIdPartition, PartitionDeletion], now_ms: int) -> Iterator[Found]:
         """
-        Yield the observations of absence that were made at a time that has not come yet, and by nobody since.
+        Yield the observations of absence that were made at a time that has not come yet, and by no run since.
 
         :param under_way: the deletions that began and are not finished.
         :param now_ms: ms since the epoch.

@@ -320,7 +320,7 @@ class CataloguedLog(RemoteLogOfTopic):
                 offsets = OffsetRange(max(one.start_offset, first), min(one.end_offset + 1, end))
                 needed = offsets.start < offsets.end and self._first_hole(tip, offsets) is not None
             else:
-                # Nobody knows where it ends: it may go on behind all that can be read.
+                # It is not known where it ends: it may go on behind all that can be read.
                 served = self._first_hole(tip, OffsetRange(one.start_offset, one.start_offset + 1)) is None
                 beyond = high is None and one.start_offset >= last
                 needed = first <= one.start_offset < end and (beyond or not served)

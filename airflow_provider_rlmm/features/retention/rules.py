@@ -140,7 +140,7 @@ def evaluate(segments: Iterable[SegmentFacts], limits: PartitionLimits) -> list[
     """
     ordered = sorted(segments, key=lambda s: (s.start_offset, s.end_offset, s.segment_id))
     if not limits.live:
-        # A complete listing does not have the topic id, whatever the lineage was: nothing is estimated.
+        # A complete listing does not have the topic id, so the lineage does not count: nothing is estimated.
         return [
             RetentionFinding(s, Reason.ORPHANED, exact=True)
             for s in ordered

@@ -108,7 +108,7 @@ def _payer(extra: Mapping[str, Any]) -> Mapping[str, str]:
     of_s3 = of_s3 if isinstance(of_s3, dict) else {}
     if named := sorted({*_named_payers(extra)} - ({REQUESTER_PAYS} if REQUESTER_PAYS in of_s3 else set())):
         raise ConfigurationError(
-            f"{', '.join(named)} in extra is read by nobody: for a bucket whose requesters pay write "
+            f"{', '.join(named)} in extra is read by no client: for a bucket whose requesters pay write "
             f'"service_config": {{"s3": {{"{REQUESTER_PAYS}": true}}}}'
         )
     if unread := sorted(of_s3.keys() - _OF_S3):

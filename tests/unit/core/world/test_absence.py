@@ -175,7 +175,7 @@ def test_a_repeated_marker_with_an_earlier_time_does_not_shorten_the_wait() -> N
 def test_a_foreign_marker_that_nothing_bounds_is_no_observation() -> None:
     settlement = settle(seen(1, bounded=False), foreign_offset=None, now_ms=10**12, min_absence_ms=0)
     assert not settlement.settled
-    assert "its marker at offset 10 is somebody else's" in settlement.reason
+    assert "its marker at offset 10 was written by another program" in settlement.reason
     assert "run the marker again" in settlement.what_to_do
 
 
@@ -195,7 +195,7 @@ def test_a_name_that_is_not_the_ids_proves_its_deletion(answer: TopicAnswer) -> 
 @pytest.mark.parametrize(
     ("names", "answers", "kind", "why"),
     [
-        (["orders"], {"orders": NoTopic.DENIED}, RefusalKind.ACCESS_DENIED, "nobody can tell whether it exists"),
+        (["orders"], {"orders": NoTopic.DENIED}, RefusalKind.ACCESS_DENIED, "it cannot be told whether it exists"),
         (["orders"], {"orders": ID}, RefusalKind.TOPIC_PRESENT, "exists in the cluster as 'orders'"),
         (["orders"], {}, RefusalKind.AMBIGUOUS, "was not described"),
         (["orders"], {"payments": NoTopic.UNKNOWN}, RefusalKind.AMBIGUOUS, "was not described"),

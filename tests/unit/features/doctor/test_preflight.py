@@ -77,7 +77,7 @@ def test_records_without_a_key_are_counted_with_the_newest_time_and_ours_among_t
     assert str(preflight) == (
         "Before the metadata topic is ever compacted (KIP-1266): 4 of its records have no key, the newest of "
         "1970-01-01T00:00:00.050+00:00; 2 of them are this package's, the newest of 1970-01-01T00:00:00.040+00:00. "
-        "The log cleaner drops them all, whatever they say. Topic orders keeps its data for 604800000 ms: with a shorter "
+        "The log cleaner drops them all. Topic orders keeps its data for 604800000 ms: with a shorter "
         "retention.ms brokers forget remote segments whose data still exist."
     )
 
