@@ -200,7 +200,7 @@ LOST_RECORDS = [
     ),
     Mutation(
         "I18",
-        "a topic is archived though nobody knows what earlier runs have read",
+        "a topic is archived though it is not known what earlier runs have read",
         "core/runs/cleaner_session.py",
         "        only_said = dry_run and not must_know_floors\n",
         "        only_said = dry_run\n",
