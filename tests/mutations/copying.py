@@ -179,7 +179,7 @@ COPYING = [
         RULES,
         "        return self.leader_epochs[0][1]\n",
         "        return self.base_offset\n",
-        f"{_COPIER}test_offsets_that_the_directorys_lineage_does_not_know_are_a_gap",
+        f"{_COPIER}test_offsets_that_the_lineage_of_the_directory_does_not_know_are_a_gap",
     ),
     switched_off(
         RULES,

@@ -137,8 +137,8 @@ class UserPartitionWork:
             return (self.eligibility.refused,)
         number, topic = self._metadata_partition, self.tip.topic
         left = (
-            Refusal(_together(whats), why, todo, kind, number, topic=topic)
-            for (why, todo, kind), whats in self._left.items()
+            Refusal(_together(segments), why, todo, kind, number, topic=topic)
+            for (why, todo, kind), segments in self._left.items()
         )
         return (*self._refused, *left)
 
