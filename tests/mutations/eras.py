@@ -400,7 +400,7 @@ ERAS = [
     ),
     Mutation(
         "I22",
-        "a run for real goes on though it cannot be told whether the topic may be compacted",
+        "a real run goes on though it cannot be told whether the topic may be compacted",
         FLOORED_LOG,
         '    except EventLogAccessError as e:\n        if not dry_run:\n            raise\n        logger.warning("whether',
         '    except EventLogAccessError as e:\n        logger.warning("whether',

@@ -43,6 +43,16 @@ def duration_in_words(duration_ms: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
+def elapsed_in_words(elapsed_ms: int) -> str:
+    """
+    Return for people how long ago something was; it is rounded down, so that a wait is not over before it says so.
+
+    :param elapsed_ms: ms, 0 or more.
+    """
+    unit_ms = 60_000 if elapsed_ms >= 60_000 else 1000
+    return duration_in_words(elapsed_ms // unit_ms * unit_ms)
+
+
 def monotonic_clock() -> int:
     """Return a time that only ever grows, ms since any moment."""
     return time.monotonic_ns() // 1_000_000

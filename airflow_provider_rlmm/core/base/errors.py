@@ -221,7 +221,7 @@ class MetadataTopicReplacedError(EventLogError):
 
 
 class FloorError(EventLogError):
-    """Raised when a run for real cannot read, or write down, up to where runs have read the log."""
+    """Raised when a real run cannot read, or write down, up to where runs have read the log."""
 
 
 class NotReadyError(EventLogError):

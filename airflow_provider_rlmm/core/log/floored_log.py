@@ -153,7 +153,7 @@ class FlooredLog:
             return cls(log, None, era=now)
         era = now.or_later(before)
         if era.era is not Era.PLAIN:
-            logger.warning("the metadata topic is %s: a run for real would write nothing", era)
+            logger.warning("the metadata topic is %s: a real run would write nothing", era)
         lost = _lost(log, floors, sleep, may_lack=era.era is not Era.PLAIN)
         known = {loss.metadata_partition: loss for loss in confirmed}
         said = _required(confirmation, lost, known)
@@ -286,7 +286,7 @@ def _era_of(log: MetadataLogReader, *, dry_run: bool) -> LogEra:
     except EventLogAccessError as e:
         if not dry_run:
             raise
-        logger.warning("whether the metadata topic may be compacted is not known, a run for real would end here: %s", e)
+        logger.warning("whether the metadata topic may be compacted is not known, a real run would end here: %s", e)
         return not_known(e)
 
 

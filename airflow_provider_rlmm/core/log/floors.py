@@ -325,7 +325,7 @@ class FloorFiles:
             create_file(f"{self._uri}/{name}", [json.dumps(document, sort_keys=True).encode()])
         except _WRONG as e:
             raise FloorError(
-                f"{self._uri}/{name} cannot be written: {e}; a run for real remembers what it has read of the log before it "
+                f"{self._uri}/{name} cannot be written: {e}; a real run remembers what it has read of the log before it "
                 "changes anything: give it a work folder that can be written to"
             ) from e
 

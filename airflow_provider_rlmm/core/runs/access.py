@@ -260,8 +260,8 @@ class RemoteLogAccess:
 
         Where the settings allow writes a broker's clock is read: by a record in ``clock_topic`` if they name one, else by an
         offset commit of a group that serves nothing else. A dry run does the same: no program reads either.
-        Without leave to write, or in a dry run that the brokers let do neither, the time is this worker's own, and the clock
-        says that it is unproven.
+        Without permission to write, or in a dry run that the brokers let do neither, the time is this worker's own, and the
+        clock says that it is unproven.
 
         :param log: what :meth:`get_event_log` returned: no time may be before what a broker has written there.
         :param dry_run: nothing will be written or deleted by this time.

@@ -18,7 +18,7 @@ class StoreCredentials:
     """
     A credential provider of obstore. It keeps in mind what it has given, so that no text repeats it.
 
-    obstore asks it in a thread of its own, when a request needs credentials and those of before end soon.
+    obstore asks it in a thread of its own, when a request needs credentials and the earlier ones end soon.
 
     :param owner: completes "… gives no credentials": the connection.
     :param ask: returns what obstore's store takes, such as ``access_key_id``, ``secret_access_key``, ``token``,

@@ -72,9 +72,7 @@ class RestoreRange:
             self.range_of(partition)
 
     def __str__(self) -> str:
-        rest = (
-            "the beginning" if self.beginning else "" if self.time_ms is None else f"{self.time_ms} ms since the epoch"
-        )
+        rest = "the beginning" if self.beginning else "" if self.time_ms is None else time_text(self.time_ms)
         named = [f"offset {offset} of partition {partition}" for partition, offset in sorted(self.offsets.items())]
         ends = [f"up to offset {offset} of partition {partition}" for partition, offset in sorted(self.ends.items())]
         return ", ".join([*named, *filter(None, [rest]), *ends])

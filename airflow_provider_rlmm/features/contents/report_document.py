@@ -157,7 +157,7 @@ class ContentsReport:
             raise DocumentError(f"the report of a scrub of contents cannot be read ({e}); verify again") from e
 
     def segments_of(self, outcome: Outcome) -> int:
-        """Return how many segments have an outcome; a report of before it was there has none."""
+        """Return how many segments have an outcome; a report from before it was there has none."""
         return self.outcomes.get(outcome, ContentsAmount()).segments
 
     @property

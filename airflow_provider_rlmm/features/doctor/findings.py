@@ -177,7 +177,7 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
     FindingKind.LOST_RECORDS: Explanation(
         Severity.CRITICAL,
         "The metadata partition does not hold what an earlier run has read of it: it has lost its end, and brokers that "
-        "start now do not know the segments that only the lost records name. No run for real does anything there.",
+        "start now do not know the segments that only the lost records name. No real run does anything there.",
         "Find out how: an unclean leader election, a disk that lost its last writes, a restored broker. Then confirm the "
         "loss by the name that the finding gives it (confirm_lost_records); its metadata partition stays in doubt.",
     ),

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import (
     create_file,
@@ -142,7 +142,9 @@ def _claim(cluster_uri: str, created_at_ms: int, topics: pa.Table) -> tuple[int,
                 return moment, {TOPICS_FILE: _write(f"{cluster_uri}/{generation}/{TOPICS_FILE}", topics)}
             except FileExistsError:
                 continue
-    raise FileExistsError(f"{cluster_uri}: {_TRIES} surveys have taken place at {created_at_ms} ms; survey again later")
+    raise FileExistsError(
+        f"{cluster_uri}: {_TRIES} surveys have taken place at {time_text(created_at_ms)}; survey again later"
+    )
 
 
 def _write(uri: str, rows: pa.Table) -> InventoryFile:

@@ -101,7 +101,7 @@ def _payer(extra: Mapping[str, Any]) -> Mapping[str, str]:
     Return the option for a bucket whose requesters pay. Amazon's hook takes it as an argument, its connection has no field.
 
     :param extra: of the connection.
-    :raises ConfigurationError: if it is named where nobody reads it, or another field of S3's is that nobody reads here.
+    :raises ConfigurationError: if it is named where no client reads it, or another field of S3's is that is not read here.
     """
     services = extra.get("service_config")
     of_s3 = services.get("s3") if isinstance(services, dict) else None

@@ -215,6 +215,6 @@ def _bury(store: Store, part: Part, last: Array, groups: Array) -> None:
 
 
 def _forget_runs(store: Store, dead: Array) -> None:
-    """Let dead segments refer to nothing: no caller asks for their leader epochs and custom metadata."""
+    """Let finished segments refer to nothing: no caller asks for their leader epochs and custom metadata."""
     store.segments.write("epochs_count", dead, 0)
     store.segments.write("custom_length", dead, -1)
