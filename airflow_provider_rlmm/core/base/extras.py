@@ -47,7 +47,7 @@ def require_airflow() -> None:
     if found is None or not lowest <= found < above:
         raise RuntimeError(
             f"airflow-provider-rlmm works with Apache Airflow >={_dotted(lowest)},<{_dotted(above)}, and {installed} is "
-            "installed: take the one or the other in another version"
+            "installed: install another version of one of them"
         )
     if found >= AIRFLOW_TESTED_BELOW:
         _warn_of_untested(installed)

@@ -140,9 +140,10 @@ class Quarantine:
     """
     Records that cannot be applied: all of them, but of ``KEYED`` ones a sample.
 
-    Who writes keys of his own writes them with every record, and such a record is about its own user partition only. So the
-    first :data:`KEYED_KEPT` are kept, and besides of each user partition the first and the last one: whether one lies at or
-    behind some offset the last one tells. The others are counted by the one behind them (:attr:`QuarantinedRecord.alike`).
+    A program that writes keys of its own writes them with every record, and such a record is about its own user partition
+    only. So the first :data:`KEYED_KEPT` are kept, and besides of each user partition the first and the last one: whether one
+    lies at or behind some offset the last one tells. The others are counted by the one behind them
+    (:attr:`QuarantinedRecord.alike`).
 
     :param records: what is there to begin with, by offset within a metadata partition.
     """

@@ -92,7 +92,8 @@ CONFIRM_METADATA_TOPIC_ID: Final[Declared[UUID | None]] = Declared(
 ANSWER_WITHIN: Final = Declared(
     name="answer_within",
     kind=Duration(minimum=LEAST_ANSWER_WITHIN_MS),
-    # Who comes to work in the morning finds the request of the night, and six of the plan's 24 hours are left to apply it.
+    # A person who comes to work in the morning finds the request of the night, and six of the plan's 24 hours are left to
+    # apply it.
     default=18 * HOUR_MS,
     title="Wait for an answer",
     sentence="Without an answer in this time, or by the plan's expiry, the plan is rejected",

@@ -83,7 +83,7 @@ class LocalWriter:
     """
     Writes a file below its own name: what a killed process leaves is a file of its segment, and goes with it.
 
-    Who reads that a copy is finished may delete the only other one, so the file is on the disk when it is closed.
+    A broker that reads that a copy is finished may delete the only other one, so the file is on the disk when it is closed.
 
     :param root: the storage root.
     :param key: the file's.

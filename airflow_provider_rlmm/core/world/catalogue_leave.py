@@ -49,12 +49,12 @@ class CatalogueLeave:
             unsure = "" if name_is_certain else ". Its name is not enough, as more than one topic id may have it"
             raise CatalogueError(
                 f"{shown} may not be read from a catalogue: allow_catalogue does not name it, and a bucket is a way round "
-                f"the rights that Kafka checks. Who may decide that puts {kafka_uuid_str(topic_id)} into "
+                f"the rights that Kafka checks. If you may decide that, put {kafka_uuid_str(topic_id)} into "
                 f"allow_catalogue{unsure}"
             )
         if topic_id not in self.was_not_deleted:
             raise CatalogueError(
-                f"nothing excludes that {shown} was deleted: a bucket does not know it. Who knows that it was not says so: "
+                f"{shown} may have been deleted: a bucket does not know it. If you know that it was not, say so: "
                 f"--was-not-deleted {kafka_uuid_str(topic_id)}"
             )
         if strangers := sorted(map(kafka_uuid_str, self.was_not_deleted - {topic_id})):

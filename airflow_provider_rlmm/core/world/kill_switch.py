@@ -57,4 +57,4 @@ def cannot_be_told(where: str, why: str) -> str:
     :param where: it would be set, in words.
     :param why: the reason.
     """
-    return f"whether the kill switch is on cannot be told, which stops as if it were: {where}: {why}"
+    return f"it cannot be told whether the kill switch is on, which stops as if it were: {where}: {why}"

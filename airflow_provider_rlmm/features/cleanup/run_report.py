@@ -190,7 +190,7 @@ def _archive(document: dict[str, Any]) -> PlanArchive:
 
 
 def _unreadable(name: str, why: str, metadata_partition: int | None) -> Attention:
-    todo = "find out what happened to it: what it was to say is not in this report"
+    todo = "find out what happened to it: this report lacks what it did"
     return Attention(
         RunProblem.UNREADABLE.value, name, why, todo, metadata_partition=metadata_partition, acknowledgeable=False
     )

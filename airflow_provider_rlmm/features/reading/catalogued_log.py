@@ -352,13 +352,13 @@ class CataloguedLog(RemoteLogOfTopic):
             self._doubt(
                 f"partition {tip.partition}: a lineage with a higher last leader epoch does not cover the range "
                 f"({refused}), so an older one does: its records may have been deleted, or written anew by later leaders. "
-                f"Who reads or restores these says so: --lineage {segment}; no archive is made of an older lineage"
+                f"To read or restore these, say so: --lineage {segment}; no archive is made of an older lineage"
             )
         for first, second in self._contradictions(tip, found)[:_MAX_SHOWN]:
             self._doubt(
                 f"partition {tip.partition}: segments {kafka_uuid_str(first)} and {kafka_uuid_str(second)} have the same "
-                "offsets of the same leader epochs, and nothing tells which of them the cluster counted. Who knows it puts "
-                "the id of the other one into the file of --deleted"
+                "offsets of the same leader epochs, and nothing tells which of them the cluster counted. If you know it, "
+                "put the id of the other one into the file of --deleted"
             )
 
     def _say_left_out(self, tip: TopicIdPartition, left_out: Sequence[Unreadable]) -> None:

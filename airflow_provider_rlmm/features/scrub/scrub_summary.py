@@ -333,7 +333,7 @@ def problems(
     for unnamed in summary.unnamed:
         yield Attention(
             RefusalKind.UNNAMED_OBJECTS.value,
-            # Who has acknowledged these has not seen those that come after them.
+            # A person who has acknowledged these has not seen those that come after them.
             f"storage holds what the log does not name: {unnamed.objects} objects of topic id {unnamed.topic_id}",
             f"{unnamed.why}; {unnamed.objects} objects, {unnamed.bytes} bytes, the first are "
             f"{list_in_quotes(unnamed.keys)}{_BARS if unnamed.bars else ''}",
