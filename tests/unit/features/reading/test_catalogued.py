@@ -73,7 +73,7 @@ def test_nothing_is_read_that_cannot_be_written_down(topic: CataloguedTopic) -> 
 def test_no_topic_is_allowed_unless_the_settings_name_it(topic: CataloguedTopic) -> None:
     catalogue = topic.recover()
     for allowed in (None, "invoices", kafka_uuid_str(OTHER.topic_id)):
-        with pytest.raises(CatalogueError, match=f"allow_catalogue does not name it.*puts {ID} into"):
+        with pytest.raises(CatalogueError, match=f"allow_catalogue does not name it.*put {ID} into"):
             topic.open(catalogue, settings=topic.settings(allow_catalogue=allowed))
     assert topic.audit() == []
     for allowed in ("orders", f"invoices, {ID}"):
