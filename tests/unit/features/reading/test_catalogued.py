@@ -84,7 +84,9 @@ def test_no_topic_is_allowed_unless_the_settings_name_it(topic: CataloguedTopic)
 
 def test_a_person_says_of_each_topic_that_it_was_not_deleted(topic: CataloguedTopic) -> None:
     catalogue = topic.recover()
-    with pytest.raises(CatalogueError, match=f" may have been deleted: a bucket does not know it.*--was-not-deleted {ID}"):
+    with pytest.raises(
+        CatalogueError, match=f" may have been deleted: a bucket does not know it.*--was-not-deleted {ID}"
+    ):
         topic.open(catalogue, was_not_deleted=[])
     with pytest.raises(CatalogueError, match=f"{kafka_uuid_str(OTHER.topic_id)} is said not to have been deleted"):
         topic.open(catalogue, was_not_deleted=[ID, kafka_uuid_str(OTHER.topic_id)])
