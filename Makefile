@@ -50,11 +50,12 @@ quick: setup ## Half a minute: lint of what differs from main, unit tests that n
 unit: setup ## Unit and property tests: no server (ARGS="tests/unit/cli -x": what pytest takes; EXAMPLES=25: a quarter of the examples)
 	$(PYTEST) $(if $(filter tests/%,$(ARGS)),,-m "not rare" tests/unit tests/property) $(ARGS)
 
-lint: setup ## Style, types, layers
+lint: setup ## Style, types, layers, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
 
 format: setup ## Rewrite the sources in the house style
 	$(BIN)/ruff format .

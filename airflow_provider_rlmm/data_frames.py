@@ -83,7 +83,7 @@ def remote_log_records(
 
     The metadata topic is read when the DataFrame is made: it says which segments there are. Each action then reads them
     anew, a task for each piece of about one segment. A segment that has gone by then, cannot be read or is damaged fails the
-    Spark job with an error that names it; no action gives fewer rows. Filters reach no storage: whoever wants less says so by
+    Spark job with an error that names it; no action gives fewer rows. Filters reach no storage: to read less, say so by
     partitions, offsets or times.
 
     :param spark: the session; the executors have this package's code.
@@ -111,7 +111,7 @@ def remote_log_records(
     :raises ConfigurationError: for a session of Spark Connect, executors that lack something, and settings that are missing
         or not understood.
     :raises OffsetNotInRemoteLogError: if some of the range is not in remote storage.
-    :raises TopicInDoubtError: if nobody can tell which segments there are: the metadata topic has lost records or is
+    :raises TopicInDoubtError: if it cannot be told which segments there are: the metadata topic has lost records or is
         compacted, or has some about this topic that cannot be applied.
     :raises RemoteLogError: if the metadata topic names no such topic, or several by that name.
     :raises ClusterMismatchError: if an address belongs to another cluster than the others, or than the expected one.

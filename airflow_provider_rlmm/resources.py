@@ -36,7 +36,7 @@ def spark_job_path(name: str) -> str:
 
 
 def _folder(name: str) -> Path:
-    # A folder of that name beside an installed package belongs to somebody else.
+    # A folder of that name beside an installed package belongs to another package.
     in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
     for root in (_PACKAGE, _PACKAGE.parent) if in_checkout else (_PACKAGE,):
         if (root / name).is_dir():

@@ -153,7 +153,7 @@ def _open_by_connection(uri: str) -> OpenedStore | None:
     return open_work_store(uri, conn_id, work_uri())
 
 
-# Whoever opens a file in an object store has its URI from here.
+# Code that opens a file in an object store has its URI from here.
 open_stores_by(_open_by_connection)
 
 
@@ -193,7 +193,7 @@ def allowed_plan_roots() -> tuple[str, ...]:
 
 def plan_uri(source_plan: str) -> str:
     """
-    Return where a plan lies that somebody names in a run.
+    Return where a plan lies that a user names in a run.
 
     :param source_plan: name of a plan below the work folder, or the path or URI of one below the work folder or below a root
         that ``[rlmm] allowed_plan_roots`` names. Local links are followed before that is judged.

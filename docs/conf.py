@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-# The API reference imports Airflow, which makes its home and writes its configuration there: nobody's real one.
+# The API reference imports Airflow, which makes its home and writes its configuration there: in no real one.
 _home = tempfile.mkdtemp(prefix="rlmm-docs-")
 atexit.register(shutil.rmtree, _home, ignore_errors=True)
 os.environ |= {"AIRFLOW_HOME": _home, "AIRFLOW__CORE__UNIT_TEST_MODE": "True", "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
@@ -66,7 +66,7 @@ def _without_a_page(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     """Show a reference to what exists and has no entry here as text; one to what does not exist is a warning."""
     if node.get("refdomain") != "py":
         return None
-    # Types of a signature bear the names that the type checker knows: references that somebody wrote have this mark, or
+    # Types of a signature bear the names that the type checker knows: references that a person wrote have this mark, or
     # are the error of a `:raises:`.
     if "refwarn" not in node and node["reftype"] != "exc":
         return contnode

@@ -91,7 +91,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--plan-id", required=True, help="names the plan")
     parser.add_argument(
-        "--package-version", help="refuse to work if this package is of another version than whoever asks"
+        "--package-version", help="refuse to work if this package is of another version than the caller"
     )
     parser.add_argument(
         "--last-word",
@@ -155,7 +155,7 @@ def make_plan(
     :raises RlmmError: if the topic cannot be read, or it is not proven that one cluster was listed, read and asked.
     """
     for scenario in arguments.what_if:
-        # A topic that nobody has is found before anything is read.
+        # A topic that is not there is found before anything is read.
         scenario.applied(cluster_state)
     work = JobReport()
     with work.stage("look"):
@@ -182,7 +182,7 @@ def make_plan(
             told_at_ms=limits.now_ms,
         )
         folder.create(AGES_DOCUMENT, ages.to_json().encode())
-        # Whatever is asked of the cluster is asked after the read: a name may come and go.
+        # All that is asked of the cluster is asked after the read: a name may come and go.
         with work.stage("ask"):
             orphans = look_for_orphans(spark, cluster, topic_range, written.data_set.unlisted)
             era, leaders = LogEra.of(written.generation.era), written.data_set.leaders
@@ -208,7 +208,7 @@ def make_plan(
 
 @contextmanager
 def _store(data_set: str | None, folder: PlanFolder) -> Iterator[GenerationStore]:
-    """Return the data set; one that nobody wants to keep lies beside the plan, and is gone when the block ends."""
+    """Return the data set; one that is not to be kept lies beside the plan, and is gone when the block ends."""
     if data_set is not None:
         yield GenerationStore(data_set)
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The asset ``remote_log_markers``: it changes when somebody else than this package marks partitions as deleted."""
+"""The asset ``remote_log_markers``: it changes when another program than this package marks partitions as deleted."""
 
 from __future__ import annotations
 

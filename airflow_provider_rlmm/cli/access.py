@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.storage.hidden_copies import BucketInspector
 
 STOP_FILE: Final = "stop"
-"""Name of the file in the work folder that stops runs, whatever is in it; its text is the reason."""
+"""Name of the file in the work folder that stops runs, even an empty one; its text is the reason."""
 
 _MAX_STOP_BYTES = 4096
 
@@ -79,7 +79,7 @@ def _read_stop(stop_file: str) -> str | None:
     """
     Look for the file whose presence stops runs.
 
-    :raises OSError: if nobody can tell whether it is there, or it cannot be read.
+    :raises OSError: if it cannot be told whether it is there, or it cannot be read.
     """
     from airflow_provider_rlmm.core.base.file_systems import read_file
 

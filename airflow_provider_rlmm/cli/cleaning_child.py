@@ -100,7 +100,7 @@ Message = Said | Deleted | Ended
 
 class _Telling:
     """
-    Tells the parent; whoever has none any more is told so before the next batch.
+    Tells the parent; a process without one any more is told so before the next batch.
 
     :param pipe: to the parent.
     """

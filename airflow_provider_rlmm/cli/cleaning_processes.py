@@ -118,7 +118,7 @@ class CleaningProcesses:
 
     def __init__(self, summary: PlanSummary, shown: Working) -> None:
         counts = summary.by_metadata_partition
-        # The largest first: whoever is free takes the next one, so that all of them end at about the same time.
+        # The largest first: a free process takes the next one, so that all of them end at about the same time.
         self._waiting = deque(sorted(counts, key=lambda number: (-counts[number].segments, number)))
         self._total = summary.planned.segments
         self._deleted: dict[int, int] = {}
@@ -208,7 +208,7 @@ def _shown_level() -> int:
 
 @contextmanager
 def _children(jobs: Sequence[CleaningJob]) -> Iterator[list[_Child]]:
-    """Start a process for each job; at the end of the block they end as well, whatever they are at."""
+    """Start a process for each job; at the end of the block they end as well, in the middle of their work."""
     children: list[_Child] = []
     try:
         # One after another: those that were started end even where another cannot be.

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings, read_fie
 CONFIG_VARIABLE: Final = "RLMM_CONFIG"
 _PREFIX: Final = "RLMM_"
 _NOT_WRITTEN_DOWN: Final = frozenset({"allow_writes", "allow_copy"})
-"""What nobody switches on for good: ``--execute`` does, for one run."""
+"""What is never switched on for good: ``--execute`` does, for one run."""
 
 SETTINGS: Final = tuple(f.name for f in fields(RemoteLogSettings) if f.name not in _NOT_WRITTEN_DOWN)
 OTHERS: Final = ("bootstrap_server", "command_config", "work_uri")
@@ -67,7 +67,7 @@ def read_configuration(
     :param allow_writes: whether the command may write and delete.
     :param allow_copy: whether it may copy segments of living topics.
     :param has_cluster: whether there is a cluster to be asked; without one no broker need be named, and none is.
-    :raises ConfigurationError: naming the file and the field, or where a real run would take a file that nobody has named.
+    :raises ConfigurationError: naming the file and the field, or where a real run would take a file that was not named.
     """
     named = options.get("config") or environment.get(CONFIG_VARIABLE) or None
     if named is None and (allow_writes or allow_copy) and default_file(environment).is_file():
@@ -146,7 +146,7 @@ def _store_table(stored: object) -> dict[str, str]:
 
 
 def _plain_if_named(storage_uri: str | None, options: dict[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Allow a store without TLS to whoever has named one by ``http://``; obstore wants it said once more."""
+    """Allow a store without TLS to a user who has named one by ``http://``; obstore wants it said once more."""
     if storage_uri is not None and storage_uri.startswith("file:"):
         # The environment speaks of another storage than this folder, which takes no options.
         return options

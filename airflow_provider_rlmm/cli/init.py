@@ -77,7 +77,7 @@ def _lines(
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file that nobody else may read, and replace none."""
+    """Write a file that no other user may read, and replace none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

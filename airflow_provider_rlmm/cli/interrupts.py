@@ -31,7 +31,7 @@ def remembering_interrupts(signal_number: int = signal.SIGINT) -> Iterator[None]
 
 
 def was_interrupted() -> bool:
-    """Tell whether there was a Ctrl-C, whatever has become of its exception."""
+    """Tell whether there was a Ctrl-C, also where its exception was lost."""
     return _seen.is_set()
 
 

@@ -51,13 +51,13 @@ def option_of(
     **named: Any,
 ) -> Callable[[Command], Command]:
     """
-    Return the option of a declared value. Where it is not given it is ``None``, and the default is that of whoever reads it.
+    Return the option of a declared value. Where it is not given it is ``None``, and the default is that of its reader.
 
     :param declared: the value.
     :param sentence: what it means to the command, without a full stop; ``None``: what it means everywhere.
     :param option: how it is spelled, if not as the value is named.
     :param in_bounds: whether the option itself refuses a number out of bounds, and shows them.
-    :param has_default: whether the option itself has the default, where nobody else reads it.
+    :param has_default: whether the option itself has the default, where no other code reads it.
     :param named: what click is told in place of what is declared.
     """
     told, default = _told(declared)

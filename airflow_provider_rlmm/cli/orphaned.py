@@ -39,7 +39,7 @@ def orphans(invocation: Invocation, limits: CleanerLimits, only: tuple[str, ...]
     """
     List the user partitions of deleted topics that still have remote segments, and what stands against their cleaning.
 
-    Those of which nobody can tell whether they are that are listed as UNSEEN, and end the command with exit code 4. Whether
+    Those that may be such are listed as UNSEEN, and end the command with exit code 4. Whether
     their objects are still there only the storage knows: see 'rlmm plan' and 'rlmm scrub'.
     """
     from airflow_provider_rlmm.core.runs.holding import require_known_only
@@ -138,7 +138,7 @@ COMMANDS = (orphans, survey)
 
 
 def _all_seen(invocation: Invocation, totals: Totals) -> int:
-    """Say what could not be seen or summed up, to whoever reads a pipe too; return the exit code."""
+    """Say what could not be seen or summed up, to the reader of a pipe too; return the exit code."""
     from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE, UNSIZED_ADVICE
 
     unsized = totals.unsized or Unsized()

@@ -63,7 +63,7 @@ class Output:
 
     def problem(self, text: str) -> None:
         """
-        Print what somebody has to see, to whoever reads a pipe too: beside JSON it goes to standard error.
+        Print what a person has to see, to the reader of a pipe too: beside JSON it goes to standard error.
 
         :param text: what it is.
         """
@@ -74,7 +74,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """
-        Print a sentence for people, to whoever reads a pipe too: beside JSON it goes to standard error.
+        Print a sentence for people, to the reader of a pipe too: beside JSON it goes to standard error.
 
         :param text: the sentence.
         """
@@ -94,7 +94,7 @@ class Output:
 
     def command(self, line: str) -> None:
         """
-        Print a line that somebody copies into a terminal, whole and on one line; nothing where JSON is wanted.
+        Print a line that a person copies into a terminal, whole and on one line; nothing where JSON is wanted.
 
         :param line: of words that a shell takes as they are, with no name in it but those that Kafka allows.
         """
@@ -106,7 +106,7 @@ class Output:
         Print a sentence for people; nothing where JSON is wanted.
 
         :param text: the sentence; what it repeats from elsewhere is made harmless.
-        :param red: whether somebody has to see it.
+        :param red: whether a person has to see it.
         :param bold: whether it is a heading.
         """
         if not self.as_json:
@@ -127,7 +127,7 @@ def _write(text: str) -> None:
 
 class Working:
     """
-    Shows on standard error what is being done: a bar for what is read, a line for the rest; nothing where nobody looks.
+    Shows on standard error what is being done: a bar for what is read, a line for the rest; nothing where no person looks.
 
     :param progress: of rich.
     """

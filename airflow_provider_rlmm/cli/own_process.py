@@ -21,7 +21,7 @@ circle: looking through them again and again took a fifteenth of the processor t
 
 class WithoutPandas:
     """
-    Lets nobody in this process import pandas: a finder of modules, of no base class, as the module that has it takes 20 ms.
+    Lets no code in this process import pandas: a finder of modules, of no base class, as the module that has it takes 20 ms.
 
     pyarrow asks for it as soon as it is given a Python value, which takes half a second where it is there, and no command
     uses it. The process is the command's own; in anybody else's nothing is hidden.

@@ -95,7 +95,7 @@ def with_cost(row: dict[str, Any], price: StoragePrice | None) -> dict[str, Any]
     Return a row of segments with what they cost in a month.
 
     :param row: with ``bytes`` and ``segments``.
-    :param price: by which costs are reckoned, ``None`` where nobody has said one.
+    :param price: by which costs are reckoned, ``None`` where none is set.
     """
     return {**row, "month_micros": None if price is None else price.month(row["bytes"], row["segments"])}
 

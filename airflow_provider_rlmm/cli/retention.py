@@ -39,7 +39,7 @@ def retention(invocation: Invocation, topic: str | None, partition: int | None, 
     Say which remote segments of living topics their leaders delete next, by their own rules, and when the next one is due.
 
     Without TOPIC the sums of all topics are told. Nothing is changed: leaders do this by themselves. What is told is never
-    more than a leader deletes; "at least" says that it may delete more, "unresolved" that nobody can tell. The command ends
+    more than a leader deletes; "at least" says that it may delete more, "unresolved" that it cannot be told. The command ends
     with exit code 4 then, where segments are overdue: they were due six hours ago as well, so their leader is stuck; and
     where a leader has stopped copying: what waited in an earlier run still waits.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of the metadata topic as plain JSON types: one shape, whoever prints them."""
+"""Records of the metadata topic as plain JSON types: one shape for all that print them."""
 
 from __future__ import annotations
 

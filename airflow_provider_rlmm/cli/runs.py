@@ -46,7 +46,7 @@ PROGRAM = "rlmm"
 """Stands in inventories and summaries where a run of Airflow names its connection."""
 
 HOW_TO_SET_PRICES = "set RLMM_PRICES='{prices}', or prices in the configuration file to the same"
-"""How whoever runs the command has costs told."""
+"""How the user of the command has costs told."""
 
 execute_option = click.option(
     "--execute", is_flag=True, help="Write and delete. Without it the command says what it would do."
@@ -99,7 +99,7 @@ class Run:
         Open cluster and storage anew, as each task of a DAG does.
 
         :param limits: with the overrides in force.
-        :param shown: what shows progress, ``None`` where nobody looks.
+        :param shown: what shows progress, ``None`` where no person looks.
         :param must_know_floors: whether it ends where what earlier runs have read of the metadata topic is not known.
         """
         return open_session(
@@ -138,7 +138,7 @@ def open_session(
 
     :param invocation: what the command was told.
     :param limits: with the overrides in force.
-    :param shown: what shows progress, ``None`` where nobody looks.
+    :param shown: what shows progress, ``None`` where no person looks.
     :param execute: whether the command may write and delete.
     :param copy: whether it may copy segments of living topics.
     :param must_know_floors: whether it ends where what earlier runs have read of the metadata topic is not known.
@@ -174,7 +174,7 @@ def begin(
     only: Only = ALL_TOPICS,
 ) -> Run:
     """
-    Name a run, and have its cluster named by whoever lets it write.
+    Name a run, and have its cluster named by the user who lets it write.
 
     :param invocation: what the command was told.
     :param what: the command, part of the name.
@@ -230,7 +230,7 @@ def begin_to_ask(
 
 def confirmed(run: Run, what: str) -> Run:
     """
-    Return a run that may write and delete, after whoever lets it has named its cluster.
+    Return a run that may write and delete, after the user who lets it has named its cluster.
 
     :param run: of :func:`begin_to_ask`.
     :param what: it would do, in words.
@@ -247,7 +247,7 @@ def _require_terminal() -> None:
 
 
 def _with_typed_cluster(invocation: Invocation, what: str = "This run writes and deletes.") -> Invocation:
-    """Ask for the id of the cluster: whoever deletes says where."""
+    """Ask for the id of the cluster: the user who deletes says where."""
     _require_terminal()
     typed = click.prompt(f"{what} Type the id of its cluster ('rlmm check' prints it)", err=True)
     return Invocation({**invocation.options, "expected_cluster_id": typed}, invocation.store_options, invocation.output)
@@ -305,7 +305,7 @@ def say_era(output: Output, era: ToldEra | None) -> None:
 
 def price_of(invocation: Invocation) -> StoragePrice | None:
     """
-    Return by which price costs are reckoned, ``None`` where nobody has said one.
+    Return by which price costs are reckoned, ``None`` where none is set.
 
     :param invocation: what the command was told.
     :raises ConfigurationError: if a price cannot be read.
@@ -320,7 +320,7 @@ def _said_of_prices(invocation: Invocation) -> RemoteLogSettings:
 
 def month_column(price: StoragePrice | None) -> dict[str, str]:
     """
-    Return the column of what something costs in a month; none where nobody has said a price.
+    Return the column of what something costs in a month; none where no price is set.
 
     :param price: by which costs are reckoned.
     """
@@ -332,7 +332,7 @@ def say_price(invocation: Invocation, price: StoragePrice | None) -> None:
     Print by which price costs are reckoned, or how to set one.
 
     :param invocation: whose output it is.
-    :param price: ``None`` where nobody has said one.
+    :param price: ``None`` where none is set.
     """
     if price is not None:
         invocation.output.line(f"Costs are {price.in_words}.")

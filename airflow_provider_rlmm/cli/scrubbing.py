@@ -124,7 +124,7 @@ def scrub(
     deletion: ScrubDeletion | None = None
     if execute and (plan.file.rows or run.execute):
         plan.check_blast_radius()
-        # Whoever names the cluster knows what goes.
+        # The user who names the cluster knows what goes.
         run = confirmed(run, would_go(plan))
         with working() as shown:
             opened = run.session(limits.of_the_cleaner, shown)

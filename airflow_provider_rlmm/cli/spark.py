@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands for whoever starts the Spark job by hand: cluster-state, spark-files."""
+"""Commands for starting the Spark job by hand: cluster-state, spark-files."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def what_if(
     limit.
 
     All counts are estimates: leaders know their lineage and what is only on their disks. The command ends with exit code 4
-    where the log that was read may lack records, or holds segments of which nobody can tell what became of them.
+    where the log that was read may lack records, or holds segments whose fate cannot be told.
     """
     from functools import partial
 

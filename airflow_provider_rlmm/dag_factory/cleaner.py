@@ -12,9 +12,9 @@ Deletes the remote log segments of deleted topics (KIP-405's RemoteLogCleaner), 
 4. **archive**, where the run or the connection asks for it, copies every planned segment and its records to `archive_uri` of
    the connection, reads them back and compares. What does not compare is not deleted.
 5. **clean**, one task per metadata partition that has work: start, delete in batches, confirm by listing, finish.
-6. **survey** judges every topic that has remote segments and writes the inventory that the pages show, whatever became of the
-   steps before; nothing that deletes reads it.
-7. **report** puts it all into one document, what needs a person first. As long as there is such a thing that nobody has
+6. **survey** judges every topic that has remote segments and writes the inventory that the pages show, even where
+   steps before failed; nothing that deletes reads it.
+7. **report** puts it all into one document, what needs a person first. As long as there is such a thing that is not
    acknowledged (Airflow variable `rlmm_acknowledgements`), it fails the run, after the healthy rest is done. A run that
    succeeds emits the asset `remote_log_cleanup` with the counts.
 

@@ -4,7 +4,7 @@
 
 Reads a sample of the copied segments and proves log, indexes and metadata by each other, in one step:
 
-1. **verify** takes a share of each topic's segments, those first at which nobody has looked for the longest time, and reads
+1. **verify** takes a share of each topic's segments, those first that were not looked at for the longest time, and reads
    them at the pace of `bytes_per_second`. With the default share all segments were looked at after twenty runs.
 
 It writes nothing to Kafka and nothing to the storage. A run is red where a segment is damaged or missing and the metadata
@@ -79,7 +79,7 @@ def _params(conn_id: str) -> dict[str, Param]:
             maximum=1,
             title="Share of the segments",
             section=params.WHAT,
-            description="Of each topic's segments, one at least: those first at which nobody has looked for longest; more "
+            description="Of each topic's segments, one at least: those first that were not looked at for longest; more "
             "than 0, and 1 for all",
         ),
         "allow_gaps": Param(

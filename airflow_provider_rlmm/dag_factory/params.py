@@ -99,7 +99,7 @@ RADIUS = filled_in(limits.BLAST_RADIUS)
 
 def of_connection(conn_id: str) -> dict[str, Param]:
     """
-    Return the parameter that names the connection: a DAG works for its own, whatever a run is given.
+    Return the parameter that names the connection: a DAG works for its own, over what a run is given.
 
     The DAGs of ``rlmm_default`` take any connection that has no DAGs of its own.
     """
@@ -155,7 +155,7 @@ def of_blast_radius(segments: str | None = None, share: str | None = None) -> di
 
 def of_dry_run(description: str) -> dict[str, Param]:
     """
-    Return whether a run only says what it would do, which is on unless somebody switches it off.
+    Return whether a run only says what it would do, which is on unless a user switches it off.
 
     :param description: what is only said.
     """

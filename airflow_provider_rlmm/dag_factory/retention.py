@@ -12,7 +12,7 @@ orphaned work (parameter `source_plan`).
    DESCRIBE on every topic.
    With `what_if` it also says what leaders would delete under other retention settings: `what-if.json` in the folder of the
    run, and in short the XCom `what_if`.
-2. **publish** reports the counts and emits the asset `remote_log_plan`. It fails, with the plan published, if somebody has to
+2. **publish** reports the counts and emits the asset `remote_log_plan`. It fails, with the plan published, if a person has to
    look: a topic that may not be described, records that cannot be applied, an incomplete history. The pages show
    from then on how old the remote segments are.
 
@@ -156,7 +156,7 @@ def _of_a_driver_elsewhere() -> dict[str, Param]:
 
 
 def _of_its_executors() -> dict[str, Param]:
-    """Return what gives the executors of a cluster their Python, and whatever else a cluster wants to be told."""
+    """Return what gives the executors of a cluster their Python, and all else that a cluster wants to be told."""
     return {
         "conf": Param(
             {},

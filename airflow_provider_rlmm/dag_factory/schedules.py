@@ -33,7 +33,7 @@ def daily_and_after_markers(conn_id: str) -> Schedule:
     Return the schedule by which the markers of others start the cleaner, and each day does.
 
     A marker is only the first of two observations, so the run that it starts deletes nothing of it yet; and what is written
-    while nobody watches starts none.
+    while no trigger watches starts none.
 
     :param conn_id: connection of type ``rlmm``.
     """

@@ -9,12 +9,12 @@ Compares what lies in remote storage with the metadata topic, and deletes what b
    no record has named at two scrubs, 72 hours apart by default.
 3. **approve** asks a person before a real run deletes more than `approve_above_segments` or `approve_above_bytes`.
 4. **delete** looks at each of them, at the cluster and at the log once more, right before it deletes it. No event is written.
-5. **report** fails the run as long as something needs a person that nobody has acknowledged (Airflow variable
+5. **report** fails the run as long as something needs a person and is not acknowledged (Airflow variable
    `rlmm_acknowledgements`): missing objects, objects of living topics that no record names, folders that could not be listed,
    objects of which nothing can be told.
 
 Nothing is deleted unless the `rlmm` connection allows writes and `dry_run`, which is **on** by default, is switched off for
-the run. A run by the schedule is a dry run, whatever the connection says.
+the run. A run by the schedule is a dry run: the connection does not change that.
 """
 
 from __future__ import annotations

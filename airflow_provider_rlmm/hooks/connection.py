@@ -146,7 +146,7 @@ def naming_connection(conn_id: str) -> Iterator[None]:
         yield
     except (EventLogError, ConfigurationError) as e:
         if e.connection is None:
-            # In place: an error may hold more than its message, and whoever catches it asks for its type.
+            # In place: an error may hold more than its message, and the code that catches it asks for its type.
             e.args = (f"connection {conn_id!r}: {e}",)
             e.connection = conn_id
         raise

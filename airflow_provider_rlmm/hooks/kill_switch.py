@@ -25,7 +25,7 @@ def read_stop(rlmm_conn_id: str) -> str | None:
     Return why the runs of a connection are stopped, ``None`` where they may go on.
 
     :raises ConfigurationError: if an environment variable of this worker freezes the switch.
-    :raises Exception: if a variable cannot be read, or nobody can tell whether there is one.
+    :raises Exception: if a variable cannot be read, or it cannot be told whether there is one.
     """
     for name in stop_variables(rlmm_conn_id):
         _refuse_frozen(name)
@@ -35,11 +35,11 @@ def read_stop(rlmm_conn_id: str) -> str | None:
 
 
 def _refuse_frozen(name: str) -> None:
-    """Refuse a switch that nobody could set while a run is under way, on or off."""
+    """Refuse a switch that no user could set while a run is under way, on or off."""
     variable = f"AIRFLOW_VAR_{name.upper()}"
     if variable in os.environ:
         raise ConfigurationError(
-            f"the environment variable {variable} is set on this worker and wins over Airflow's database, so that nobody "
+            f"the environment variable {variable} is set on this worker and wins over Airflow's database, so that no user "
             f"could stop a run in the UI: unset it, and set the Airflow variable {name} there instead"
         )
 

@@ -133,7 +133,7 @@ def _answer(method: str, url: str, document: Mapping[str, Any] | None) -> Mappin
         raise OSError(str(e) or type(e).__name__) from None
     if len(response.content) > _MAX_BYTES:
         raise ValueError(f"its answer has {len(response.content)} bytes")
-    # What went wrong stands in the document, whatever the status.
+    # What went wrong stands in the document, with any status.
     answer = json.loads(response.content)
     if not isinstance(answer, Mapping):
         raise ValueError(f"its answer is no object (status {response.status_code})")

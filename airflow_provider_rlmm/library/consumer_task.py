@@ -7,7 +7,7 @@ is assigned while its metadata partition is followed already is bootstrapped bes
 up to the subscription's position feeds the new ones only, and is repeated from there while the subscription moves on.
 Between two polls the read's end and the position are the same offset; at that moment the new ones become live.
 
-So nobody else is disturbed (the subscription is never rewound, unlike Kafka's consumer), and each event of a user partition
+So no other view is disturbed (the subscription is never rewound, unlike Kafka's consumer), and each event of a user partition
 is delivered once: by the read if its offset is below that moment's position, by the subscription if it is not. Each view
 also skips what lies below its own next offset, which makes it harmless to read anything again after a failure.
 
@@ -124,7 +124,7 @@ class ConsumerTask:
         return bool(changed or polled or any(moved))
 
     def _attempt(self, part: Callable[[], T]) -> T | None:
-        """Run one part; a failure of whatever kind is kept to be seen and ``None`` is returned."""
+        """Run one part; a failure of any kind is kept to be seen and ``None`` is returned."""
         try:
             return part()
         except Exception as error:

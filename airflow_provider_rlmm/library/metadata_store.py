@@ -119,7 +119,7 @@ class UserPartitionStatus:
 @dataclass(slots=True)
 class RemotePartitionMetadataStore:
     """
-    Assignments and views, guarded by one lock; whoever holds ``changed`` may look at everything.
+    Assignments and views, guarded by one lock; a holder of ``changed`` may look at everything.
 
     :param changed: notified after each change of a view or an assignment.
     :param assignments: user partition → number of its assignment; what is not in it is not followed.

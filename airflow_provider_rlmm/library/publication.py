@@ -122,7 +122,7 @@ class Publication:
     lookups: LookupReplay  # replays what was resumed, where a snapshot does not say enough
     look_at: LookAt  # looks at the cluster for a topic that is to be written about
     consume_wait_s: float  # to wait for the local view, before and after a batch, and to look for lost records
-    closed: threading.Event  # set when nobody waits any more
+    closed: threading.Event  # set when no call waits any more
     _publishing: threading.Lock = field(default_factory=threading.Lock)
     _in_doubt: dict[TopicIdPartition, dict[tuple[int, bytes], _Doubt]] = field(default_factory=dict)
 

@@ -63,7 +63,7 @@ class NotReadyRemoteLogMetadataManager:
     """
     A :class:`~airflow_provider_rlmm.library.remote_log_metadata_manager.RemoteLogMetadataManager` that fails closed.
 
-    Nothing is answered, written or remembered, assignments included: whoever assigns learns that it has to again.
+    Nothing is answered, written or remembered, assignments included: the assigner learns that it has to again.
 
     :param reason: why there is no other one, for the message.
     """
@@ -125,7 +125,7 @@ class NotReadyRemoteLogMetadataManager:
         return False
 
     def await_ready(self, partitions: Collection[TopicIdPartition], timeout_s: float) -> bool:
-        """Return ``False`` at once: whoever waits here would wait for another manager."""
+        """Return ``False`` at once: a call that waits here would wait for another manager."""
         return False
 
     def status(self, topic_id_partition: TopicIdPartition) -> None:

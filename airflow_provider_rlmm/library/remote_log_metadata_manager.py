@@ -2,7 +2,7 @@
 """
 What keeps the metadata of remote log segments can do.
 
-Source: Kafka's interface ``RemoteLogMetadataManager``, and beside it what whoever uses one needs to watch it and to write in
+Source: Kafka's interface ``RemoteLogMetadataManager``, and beside it what its user needs to watch it and to write in
 batches.
 """
 

@@ -4,7 +4,7 @@ Resuming from a snapshot of the whole topic: consumption goes on at the offset a
 
 A snapshot knows segments, deletions and what is not certain. It does not know lookups by leader epoch: these depend on the
 order of all copies, deleted ones included. So a user partition that was resumed is replayed from its first event when
-somebody asks for them.
+they are asked for.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class TopicBasedRemoteLogMetadataManager:
     passes the write guard, judged by a local view that is brought up to the high watermark first.
 
     Every read raises ``PartitionNotAssignedError`` for a user partition that is not followed, and ``NotReadyError`` for one
-    that is not initialised yet. After :meth:`close`, whatever reads, changes or waits raises ``ManagerClosedError``.
+    that is not initialised yet. After :meth:`close`, each read, change or wait raises ``ManagerClosedError``.
 
     :param log: the metadata event log.
     :param publisher: the write guard around the same log.
@@ -142,7 +142,7 @@ class TopicBasedRemoteLogMetadataManager:
 
     def names_of(self, topic_id: UUID) -> frozenset[str]:
         """
-        Return every name under which a topic id was seen: whoever asks the cluster about the id has to ask for all of them.
+        Return every name under which a topic id was seen: a question about the id to the cluster has to ask for all of them.
 
         :param topic_id: an id of which a user partition is followed.
         """
@@ -229,7 +229,7 @@ class TopicBasedRemoteLogMetadataManager:
 
     def remote_log_size(self, topic_id_partition: TopicIdPartition, leader_epoch: int) -> int:
         """
-        Return the bytes of the segments of an epoch, in whatever state; a segment of two epochs counts whole for both.
+        Return the bytes of the segments of an epoch, in any state; a segment of two epochs counts whole for both.
 
         :param topic_id_partition: the user partition.
         :param leader_epoch: the leader epoch.
@@ -372,7 +372,7 @@ class TopicBasedRemoteLogMetadataManager:
         task.close()
 
     def close(self) -> None:
-        """Stop consuming; whoever waits is told. The log stays open."""
+        """Stop consuming; calls that wait are told. The log stays open."""
         with self._life:
             self._closed.set()
             self._wake.set()

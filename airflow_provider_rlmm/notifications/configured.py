@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The notifier of the shipped DAGs: whatever ``[rlmm] notifier`` names, looked up when it is needed."""
+"""The notifier of the shipped DAGs: what ``[rlmm] notifier`` names, looked up when it is needed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Callback = Callable[[Context], None]
 
 
 def on_failure() -> Callback | None:
-    """Return the callback of a DAG's red runs, ``None`` where nobody is to be told."""
+    """Return the callback of a DAG's red runs, ``None`` where no message is wanted."""
     return _notify if notifier() else None
 
 
 def of_tasks() -> dict[str, Any]:
-    """Return what all tasks of a DAG have: where somebody is to be told, each notes why it failed."""
+    """Return what all tasks of a DAG have: where a message is wanted, each notes why it failed."""
     return {"on_failure_callback": note_failure} if notifier() else {}
 
 
@@ -44,7 +44,7 @@ def configured_notifier() -> RemoteLogNotifier | None:
     except (ImportError, AttributeError, ValueError) as e:
         raise _not_a_notifier(path, f"it cannot be imported: {e}") from e
     except Exception as e:
-        # A module runs whatever it likes; what it says about that may hold anything.
+        # A module runs any code; what it says about that may hold anything.
         raise _not_a_notifier(path, f"its module raised {type(e).__name__}") from e
     if isinstance(found, RemoteLogNotifier):
         return found

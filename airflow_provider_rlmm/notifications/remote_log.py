@@ -93,7 +93,7 @@ def build_message(context: Context) -> Message:
     except (RlmmError, OSError) as e:
         unread = str(e)
     except Exception as e:
-        # Whatever a store's library or a secrets backend raises: its words stay in the log.
+        # A store's library or a secrets backend may raise anything: its words stay in the log.
         unread = f"{type(e).__name__}, see the log"
     news = RunNews(
         dag_id=dag_id,
@@ -145,12 +145,12 @@ def _error(context: Context) -> str | None:
 
 
 def run_url(dag_id: str, run_id: str) -> str:
-    """Return where Airflow's UI shows a run; empty where nobody has said where the UI is."""
+    """Return where Airflow's UI shows a run; empty where the UI's address is not set."""
     return f"{base_url()}/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}" if base_url() else ""
 
 
 def base_url() -> str:
-    """Return where Airflow's UI is, without a slash at the end; empty where nobody has said so."""
+    """Return where Airflow's UI is, without a slash at the end; empty where that is not set."""
     from airflow.providers.common.compat.sdk import conf
 
     return (conf.get("api", "base_url", fallback="") or "").rstrip("/")

@@ -48,7 +48,7 @@ def _watch(cluster_uri: str, new: Watch) -> Watch:
         try:
             create_file(uri, [new.to_json().encode()])
         except FileExistsError:
-            # Somebody else has looked at the same moment.
+            # Another task has looked at the same moment.
             raw = bytes(read_file(uri, MAX_WATCH_BYTES))
         else:
             return new

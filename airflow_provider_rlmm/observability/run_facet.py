@@ -7,7 +7,7 @@ import attr
 from openlineage.client.facet_v2 import RunFacet
 
 SCHEMA_URL = "urn:airflow-provider-rlmm:facets:1-0-0:RemoteLogRunFacet"
-"""Names the form of the facet, which ``docs/openlineage.md`` describes; nobody can open it."""
+"""Names the form of the facet, which ``docs/openlineage.md`` describes; it cannot be opened."""
 
 PRODUCER = "urn:airflow-provider-rlmm"
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Metrics by way of Airflow's own Stats: StatsD, Datadog or OpenTelemetry, whatever ``[metrics]`` says.
+Metrics by way of Airflow's own Stats: StatsD, Datadog or OpenTelemetry, as ``[metrics]`` says.
 
 Plain StatsD has no tags: Airflow leaves them away, and two clusters would write into one series. There the labels are part of
 the name.
@@ -29,7 +29,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def send_metrics(summary: RunSummary) -> None:
-    """Send what a run says in numbers. Whatever fails is a line in the log: no run ends for it."""
+    """Send what a run says in numbers. A failure is a line in the log: no run ends for it."""
     _send_all(lambda: metrics_of(summary), summary.cluster_id)
 
 

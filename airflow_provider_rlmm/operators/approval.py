@@ -53,7 +53,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
     :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
-    :param dry_run_only: nobody is asked.
+    :param dry_run_only: no person is asked.
     :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes.
     """
 
@@ -173,7 +173,7 @@ class ApproveRemoteLogCleanupOperator(ApprovePlanOperator[PlanSummary]):
     The request shows topics, segments, bytes, the oldest of them and the plan's page; the answer is for exactly that plan, by
     its checksum. It is kept as ``approval.json`` in the folder of the run, where every cleaning task looks for it: what
     becomes of this task in another way approves nothing. *Reject*, and no answer in time, fail the task, so that the cleaning
-    tasks do not run and the report is red: what was planned is still there, and somebody has to know that.
+    tasks do not run and the report is red: what was planned is still there, and a person has to know that.
 
     Before Airflow 3.3 the triggerer must run: the task waits there.
 
@@ -181,13 +181,13 @@ class ApproveRemoteLogCleanupOperator(ApprovePlanOperator[PlanSummary]):
     :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
-    :param dry_run_only: nobody is asked; ``"as checked"``: what the task ``check`` of the run has decided.
+    :param dry_run_only: no person is asked; ``"as checked"``: what the task ``check`` of the run has decided.
     :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes, such as ``assigned_users``
         and ``notifiers``.
-    :return: ``asked``, and, where somebody was, ``decision`` and ``decided_by``.
+    :return: ``asked``, and, where a person was, ``decision`` and ``decided_by``.
     :raises PlanError: if the run has no plan, or it has expired.
-    :raises NotApprovedError: if the plan has changed since somebody was asked.
-    :raises AirflowFailException: naming who has rejected the plan, or that nobody has answered in time.
+    :raises NotApprovedError: if the plan has changed since a person was asked.
+    :raises AirflowFailException: naming who has rejected the plan, or that no answer came in time.
     """
 
     arguments = _CleanupApprovalArguments
@@ -220,13 +220,13 @@ class ApproveRemoteStorageScrubOperator(ApprovePlanOperator[ScrubPlan]):
     :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
-    :param dry_run_only: nobody is asked.
+    :param dry_run_only: no person is asked.
     :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes, such as ``assigned_users``
         and ``notifiers``.
-    :return: ``asked``, and, where somebody was, ``decision`` and ``decided_by``.
+    :return: ``asked``, and, where a person was, ``decision`` and ``decided_by``.
     :raises PlanError: if the run has no plan, or it has expired.
-    :raises NotApprovedError: if the plan has changed since somebody was asked.
-    :raises AirflowFailException: naming who has rejected the plan, or that nobody has answered in time.
+    :raises NotApprovedError: if the plan has changed since a person was asked.
+    :raises AirflowFailException: naming who has rejected the plan, or that no answer came in time.
     """
 
     link = ScrubPlanLink
@@ -245,7 +245,7 @@ class ApproveRemoteStorageScrubOperator(ApprovePlanOperator[ScrubPlan]):
 
 
 def _name_of(user: object) -> str | None:
-    """Return what to call whoever has answered, ``None`` where nobody has."""
+    """Return what to call the user who has answered, ``None`` where there is no answer."""
     if not isinstance(user, Mapping):
         return None
     named = user.get("name") or user.get("id")

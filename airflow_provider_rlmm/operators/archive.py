@@ -245,7 +245,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
     the limits of timestamps and sizes, a retention that does not delete them at once. The connection must allow writes.
 
     :param topic_id: of the archived topic, in Kafka's form.
-    :param topic: name of the topic that is written to; it exists, and nobody has written to it.
+    :param topic: name of the topic that is written to; it exists, and was never written to.
     :param archived_cluster_id: the cluster that the records are of, ``None`` or empty for the one that the catalogue names,
         or of an archive the one of the connection.
     :param overrides: ``incomplete_archive`` restores what there is of an archive that is not whole, ``incomplete_catalogue``
@@ -272,7 +272,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         ``left_out``.
     :raises ArchiveError: if the archive is not as it was written, or lacks anything that its runs have named.
     :raises AirflowFailException: if a source was restored that is not whole, or a transaction without an end was in it, and
-        nobody has said what becomes of it.
+        it was not said what becomes of it.
     :raises CatalogueError: if the topic may not be read by the catalogue, or a person should decide by what.
     :raises RestoreError: if the topic cannot hold the records as they were, or does not hold them afterwards.
     :raises WritesNotAllowedError: if the connection does not allow writes.

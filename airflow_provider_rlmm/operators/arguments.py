@@ -412,7 +412,7 @@ class FieldsReader(Generic[Made]):
 
     def check_some(self, name: str, value: object) -> None:
         """
-        Refuse fields that are wrong whatever the others are.
+        Refuse fields that are wrong with any others.
 
         :param name: of the argument.
         :param value: a mapping that lacks what is not known yet.

@@ -55,13 +55,13 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
     :param source_plan: name or URI of the plan that the run takes its work from, ``None`` or empty for none.
     :param archive_first: whether the run archives what it deletes.
     :param scheduled_by_connection: whether a run that the schedule or an asset has started goes by the connection's field
-        ``scheduled_runs``, and by the plan whose asset has started it, whatever the two arguments before say.
+        ``scheduled_runs``, and by the plan whose asset has started it, over the two arguments before.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
         the run goes on, and their metadata partitions are in doubt from then on.
     :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
         person confirms that; ``None`` confirms none.
     :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``unseen`` (of
-        which topics nobody can tell whether they are gone: the report of the run is red for these), ``run``, ``root``,
+        which topics it cannot be told whether they are gone: the report of the run is red for these), ``run``, ``root``,
         ``deletion``, ``archive``, ``writes``, ``work``; the run's folder keeps it as ``check.json``, with the decision that
         tasks ask for whose ``dry_run_only`` is :data:`~airflow_provider_rlmm.operators.decision.AS_CHECKED`.
     :raises PlanError: if the plan cannot be read, has expired or is of another cluster.

@@ -2,7 +2,7 @@
 """
 When an operator's arguments are checked: what a DAG file says outright when that is parsed, all of them when the task runs.
 
-What Airflow fills in later says nothing before: templates, XComs and whatever else resolves itself, callables.
+What Airflow fills in later says nothing before: templates, XComs and all else that resolves itself, callables.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CheckedOperator(BaseOperator, Generic[Read]):
 
     def check_literals(self) -> None:
         """
-        Refuse what is wrong whatever Airflow fills in later.
+        Refuse what is wrong before Airflow fills in the rest.
 
         :raises ConfigurationError: naming the argument, or a field of it.
         """

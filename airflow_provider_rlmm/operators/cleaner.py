@@ -168,7 +168,8 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
     :param blast_radius: fields of :class:`~airflow_provider_rlmm.core.plans.guards.BlastRadius`.
     :param hold: topics that are not to be touched: names, patterns, ids; those of the connection count besides.
     :param only: topics that the plan is for, as
-        :class:`MarkDeletedPartitionsOperator` takes them; whoever applies the plan deletes of no other. Limits and shares are
+        :class:`MarkDeletedPartitionsOperator` takes them; a task that applies the plan deletes of no other. Limits and shares
+            are
         those of the whole cluster all the same.
     :param max_segments_this_run: plan no more segments than these, ``None`` for all: a canary.
     :param dry_run_only: as the tasks after this one are told; a plan changes nothing. ``"as checked"``, here and for
@@ -364,8 +365,8 @@ class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
     """
     Put what the run's tasks left into one report, and emit the counts with the task's outlet assets.
 
-    It is to run whatever became of the tasks before it (``trigger_rule="all_done"``): the healthy part of the work is done
-    by then. It fails, after the report is written, as long as something needs a person that nobody has acknowledged; the
+    It is to run even where the tasks before it failed (``trigger_rule="all_done"``): the healthy part of the work is done
+    by then. It fails, after the report is written, as long as something needs a person and is not acknowledged; the
     Airflow variable ``rlmm_acknowledgements`` holds what people have said. A dry run emits no asset event.
 
     :param rlmm_conn_id: connection of type ``rlmm``.

@@ -40,13 +40,13 @@ class VerifyRemoteSegmentsOperator(CheckedOperator[_VerifyArguments]):
     Read copied segments and prove log, indexes and metadata by each other; nothing is written to Kafka or to the storage.
 
     What is damaged or missing counts only if the log, read again since, still calls the segment copied. Encrypted and
-    archived segments are counted as what nobody can tell. A sample looks first at what was not looked at for longest.
+    archived segments are counted as what cannot be told. A sample looks first at what was not looked at for longest.
 
     :param topic: its name or its id in Kafka's text form; ``None`` for all.
     :param share: of each topic's segments that is looked at, above 0 and at most 1; one segment at least.
     :param allow_gaps: whether offsets may be missing: topics that were compacted once.
     :param bytes_per_second: the most that is fetched in a second; ``None`` for as much as the store gives.
-    :param fail_on_damage: fail the task, after the report is written, as long as something needs a person that nobody has
+    :param fail_on_damage: fail the task, after the report is written, as long as something needs a person and is not
         acknowledged (Airflow variable ``rlmm_acknowledgements``).
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: segments that are ``copied``, ``chosen`` and ``looked_at``, those of each outcome, in lower case, and the

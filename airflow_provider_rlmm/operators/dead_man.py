@@ -48,7 +48,7 @@ class RemoteLogDeadManOperator(CheckedOperator[_DeadManArguments]):
     then on. Nothing else is changed.
 
     Where the connection's ``scheduled_runs`` is ``real``, dry runs do not count. Where it names ``expected_cluster_id``, no
-    broker is asked. It also fails where ``[rlmm] notifier`` cannot be imported: a notifier that is not there calls nobody.
+    broker is asked. It also fails where ``[rlmm] notifier`` cannot be imported: a notifier that is not there calls no person.
 
     :param after_days: how many days; ``None`` for ``[rlmm] alarm_after_days``. 0 switches the alarm off.
     :param rlmm_conn_id: connection of type ``rlmm``.

@@ -87,8 +87,8 @@ def decide(
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param dry_run: what the parameters say.
     :param source_plan: what the parameters say.
-    :param by_connection: whether a run that nobody has started goes by the connection's ``scheduled_runs``, and by the plan
-        whose asset has started it.
+    :param by_connection: whether a run that was not started by hand goes by the connection's ``scheduled_runs``, and by the
+        plan whose asset has started it.
     :raises ConfigurationError: naming the connection and the field.
     :raises PlanError: if the newest event that started the run names no plan.
     """

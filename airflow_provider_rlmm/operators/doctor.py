@@ -43,7 +43,7 @@ class RemoteLogMetadataDoctorOperator(CheckedOperator[_DoctorArguments]):
     :param min_age_ms: from what age on unfinished work counts as stuck, ms.
     :param max_copy_ms: for how long a living topic's partition may begin copies and finish none, ms.
     :param limit_per_kind: findings of one kind that the report holds; all are counted.
-    :param fail_on_critical: fail the task, after the report is written, as long as a finding needs a person that nobody has
+    :param fail_on_critical: fail the task, after the report is written, as long as a finding needs a person and is not
         acknowledged (Airflow variable ``rlmm_acknowledgements``).
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: ``records``, ``segments``, ``critical``, ``counts`` per kind of finding and the ``report``'s directory.

@@ -60,7 +60,7 @@ def failed_before(task: BaseOperator, context: Context) -> int:
 
 
 def failed_tasks_before(task: BaseOperator, context: Context) -> list[FailedTask]:
-    """Name the failed instances of all tasks before a task, with what each has said; what nobody can tell is left out."""
+    """Name the failed instances of all tasks before a task, with what each has said; what cannot be told is left out."""
     run, before = context["dag_run"], sorted(t.task_id for t in task.get_flat_relatives(upstream=True))
     try:
         states = context["ti"].get_task_states(dag_id=run.dag_id, task_ids=before, run_ids=[run.run_id])
@@ -97,7 +97,7 @@ def acknowledgements(now_ms: int) -> attention.Acknowledgements:
     try:
         text = Variable.get(ACKNOWLEDGEMENTS_VARIABLE, default=None)
     except Exception as e:
-        # Whatever a secrets backend raises: its words stay in the log, where Airflow masks secrets.
+        # A secrets backend may raise anything: its words stay in the log, where Airflow masks secrets.
         logger.exception("%s cannot be read", _SOURCE)
         return attention.unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log")
     return attention.read_acknowledgements(text, now_ms, _SOURCE)

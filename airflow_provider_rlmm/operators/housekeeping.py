@@ -25,7 +25,7 @@ def tidy_up_after(name: str, cluster_id: str, since_ms: int) -> None:
     try:
         runs_days, audit_days = keep_runs_days(), keep_audit_days()
     except ConfigurationError as e:
-        # What somebody has misspelt must not remove more than he meant.
+        # What a person has misspelt must not remove more than was meant.
         logger.error("nothing old is removed: %s", e)
         runs_days = audit_days = 0
     tidy_up(

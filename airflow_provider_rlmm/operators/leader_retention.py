@@ -46,12 +46,12 @@ class LeaderRetentionOperator(CheckedOperator[_LeaderRetentionArguments]):
     What cannot be told is counted, never taken for 0: it is in the log, in the metrics and on the page, and fails nothing.
 
     :param fail_on_overdue: fail the task, after the document is written, as long as segments are overdue, or leaders have
-        stopped copying, and nobody has acknowledged it (Airflow variable ``rlmm_acknowledgements``).
+        stopped copying, and that is not acknowledged (Airflow variable ``rlmm_acknowledgements``).
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: user partitions of which ``all`` is told, ``at_least`` some, and ``unresolved`` ones; segments and bytes that go
         (``due``), are ``overdue``, ``leaked``, ``dangling`` and ``not_tiered``; user partitions whose leaders have stopped
-        copying (``hanging``), and ``not_judged`` ones, of which nobody can tell whether anything is overdue or hangs; and the
-        ``report``'s folder.
+        copying (``hanging``), and ``not_judged`` ones, of which it cannot be told whether anything is overdue or hangs; and
+        the ``report``'s folder.
     :raises LeaderStuckError: naming the first user partition with overdue segments, or whose leader has stopped copying.
     :raises EventLogError: if cluster or metadata topic cannot be read.
     """

@@ -42,7 +42,7 @@ class ReadRemoteLogMetadataOperator(CheckedOperator[_ReadArguments]):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :return: ``uri``, ``rows``, ``quarantined`` and ``next_offsets``.
     :raises LostRecordsError: once the files are written, if the topic does not hold what earlier runs of the work folder have
-        read of it, and nobody has confirmed that.
+        read of it, and that is not confirmed.
     :raises LogBehindError: if the topic ends below what was read of it, and is growing.
     :raises EventLogError: if the topic cannot be read.
     """
@@ -97,7 +97,7 @@ class PublishRemoteLogMetadataOperator(CheckedOperator[_PublishArguments]):
     """
     Publish events through the write guard, under the conditions of marker and cleaner.
 
-    Whatever the list says, each event is judged anew right before it is written: DELETE_PARTITION_MARKED where the marker
+    Each event of the list is judged anew right before it is written: DELETE_PARTITION_MARKED where the marker
     would write it; DELETE_PARTITION_STARTED where the topic id has been absent for ``min_absence_ms``;
     DELETE_SEGMENT_STARTED where storage also lists the segment; DELETE_SEGMENT_FINISHED and DELETE_PARTITION_FINISHED where
     storage shows that nothing is left. All but the first and the third need the override ``events_by_hand``; the end of a

@@ -335,7 +335,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         return SparkHere(self._conn_id, str(connection["master"]), str(connection["spark_binary"]), environment)
 
     def _require_spark(self, connection: Mapping[str, Any]) -> None:
-        """Refuse what cannot run here; have the connector fetched where nobody gives it."""
+        """Refuse what cannot run here; have the connector fetched where it is not given."""
         spark = self._spark_here(connection)
         spark.require_usable()
         spark.require_one_version()
@@ -355,7 +355,7 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
         self.conf = {**chosen, **(self.conf or {})}
 
     def _ask_for_memory(self, hook: RemoteLogMetadataHook, connection: Mapping[str, Any], data_set: str) -> None:
-        """Ask for the overhead that the executors' Python needs, unless somebody has said how much they get."""
+        """Ask for the overhead that the executors' Python needs, unless the settings say how much they get."""
         resources = {"spark.executor.memory": self._executor_memory, "spark.executor.cores": self._executor_cores}
         given = {name: value for name, value in resources.items() if value is not None}
         conf = {**self._spark_here(connection).defaults(), **given, **(self.conf or {})}
@@ -403,7 +403,7 @@ class PublishRetentionPlanOperator(CheckedOperator[_PublishArguments]):
     """
     Report what the Spark job planned, and emit the counts with the task's outlet assets.
 
-    It fails, after it has published the plan, as long as something needs a person that nobody has acknowledged, such as a
+    It fails, after it has published the plan, as long as something needs a person and is not acknowledged, such as a
     metadata topic that does not hold what earlier runs of the work folder have read of it; the Airflow variable
     ``rlmm_acknowledgements`` holds what people have said. The plan can be cleaned all the same: what was refused is not in
     it. Its directory is in the XCom ``plan`` in either case. What the job has told of the age of segments is kept for the

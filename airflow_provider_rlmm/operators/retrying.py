@@ -22,7 +22,7 @@ def _policy() -> dict[str, Any]:
     try:
         from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
     except ImportError:
-        # Airflow before 3.3 tries again whatever the error was: a refusal is said once for each try.
+        # Airflow before 3.3 tries again after any error: a refusal is said once for each try.
         return {}
     rules = [
         # Every try reads back where the topic stands: an unknown outcome is known to the next one.

@@ -52,7 +52,7 @@ class RemoteStorageScrubOperator(CheckedOperator[_ScrubArguments]):
     Compare what lies in remote storage with the metadata topic; nothing is written to either.
 
     The run's folder gets ``scrub.parquet``, one row per object that is not in use and per segment that lacks an object, and
-    ``scrub.json``. The task fails, after these are written, as long as something needs a person that nobody has acknowledged
+    ``scrub.json``. The task fails, after these are written, as long as something needs a person and is not acknowledged
     (Airflow variable ``rlmm_acknowledgements``): missing objects, objects that no record names and that must stay, folders
     that could not be listed whole, objects of which nothing can be told.
 
@@ -327,12 +327,12 @@ class ReportRemoteStorageScrubOperator(CheckedOperator[_ReportArguments]):
     """
     Say what of a run needs a person, and fail for it: what the scrub has found, and what could not be deleted.
 
-    It is to run whatever became of the tasks before it (``trigger_rule="all_done"``).
+    It is to run even where the tasks before it failed (``trigger_rule="all_done"``).
 
     :param rlmm_conn_id: connection of type ``rlmm``, for the run's summary.
     :return: what was deleted, or would be.
     :raises PlanError: if the run has no scrub.
-    :raises AirflowFailException: naming how many things need a person that nobody has acknowledged, and the first of them;
+    :raises AirflowFailException: naming how many things need a person and are not acknowledged, and the first of them;
         also if the run's summary cannot be kept.
     """
 

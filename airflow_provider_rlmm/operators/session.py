@@ -31,14 +31,14 @@ def run_identity(context: Context) -> RunIdentity:
     :param context: of the running task.
     """
     run = context["dag_run"]
-    # A scheduled run names nobody; its type says why it runs.
+    # A scheduled run names no user; its type says why it runs.
     by = getattr(run, "triggering_user_name", None) or getattr(run, "run_type", None) or "unknown"
     return RunIdentity(run.dag_id, run.run_id, artifact_name(context), str(getattr(by, "value", by)))
 
 
 def price_of(session: CleanerSession, of_run: int | None = None) -> StoragePrice | None:
     """
-    Return by which price storage is reckoned, ``None`` where nobody has said one.
+    Return by which price storage is reckoned, ``None`` where none is set.
 
     :param session: of the run.
     :param of_run: what storing 2^30 bytes costs in a month by what this run was told, in millionths; it counts first.

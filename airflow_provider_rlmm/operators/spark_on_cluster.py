@@ -27,7 +27,7 @@ from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.resources import spark_job_path
 
 LAST_WORD: Final = "no-plan.txt"
-"""Where the job leaves why it made no plan: nobody hands the driver's log to Airflow."""
+"""Where the job leaves why it made no plan: the driver's log does not reach Airflow."""
 
 _JOB: Final = "segment_retention.py"
 _PREFIX: Final = "job-"
@@ -88,8 +88,8 @@ class JobFolder:
         """
         Return the paths of the job and of the package's zip on the driver's machine.
 
-        :param spark_files_folder: where somebody has put both there, ``None`` to write them here.
-        :raises ConfigurationError: if it is no absolute path, or nobody has put them there and this is an object store:
+        :param spark_files_folder: where a person has put both there, ``None`` to write them here.
+        :raises ConfigurationError: if it is no absolute path, or no person has put them there and this is an object store:
             Spark reads no program from one by this package's credentials.
         """
         if spark_files_folder is not None:
@@ -111,7 +111,7 @@ class JobFolder:
         Return where the driver finds the client properties.
 
         :param hook: of the Kafka connection.
-        :param named_file: a file on its machine that somebody has put into place, ``None`` for none.
+        :param named_file: a file on its machine that a person has put into place, ``None`` for none.
         :raises ConfigurationError: if the connection holds secrets and no file is named: a secret is never written here.
         """
         if named_file is not None:

@@ -124,7 +124,7 @@ class SparkHere:
         return next((home for home in homes if (home / "jars").is_dir()), None)
 
     def _has_own_script(self) -> bool:
-        """Tell whether Spark sources a script first, which may set whatever is missed here."""
+        """Tell whether Spark sources a script first, which may set what is missed here."""
         configuration = self._configuration()
         return configuration is not None and (configuration / "spark-env.sh").exists()
 

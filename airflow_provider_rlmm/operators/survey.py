@@ -40,8 +40,9 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
     """
     Judge every topic that has remote segments, living or gone, and write the inventory that the pages show.
 
-    It changes nothing in the cluster and in storage, and nothing that deletes reads the inventory. It may run whatever became
-    of the tasks before it (``trigger_rule="all_done"``); where one of them checks the run, and has refused it, it is skipped.
+    It changes nothing in the cluster and in storage, and nothing that deletes reads the inventory. It may run even where
+    the tasks before it failed (``trigger_rule="all_done"``); where one of them checks the run, and has refused it, it is
+    skipped.
 
     What it cannot judge it counts apart and says in its log; the run is red for it by its report.
 
@@ -51,9 +52,9 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
     :param hold: topics that are not to be touched, besides those of the connection.
     :param only: topics that are surveyed: names, patterns, ids; unless that is ``["*"]``, all of them, the inventory stays in
         the folder of the run, and pages do not show it.
-    :param dry_run_only: as the tasks before it were told: a time that nobody proves is good enough for a dry run.
+    :param dry_run_only: as the tasks before it were told: an unproven time is good enough for a dry run.
     :return: ``topics``, ``orphaned_topics``, ``unseen_topics``, segments and bytes that are ``stored``, ``orphaned``,
-        ``waiting``, ``eligible``, being deleted (``deleting``) and ``unseen``, of which nobody can tell whether they are
+        ``waiting``, ``eligible``, being deleted (``deleting``) and ``unseen``, of which it cannot be told whether they are
         orphaned, the ``inventory``'s folder, and ``unsized_segments``, of which the log tells no size.
     :raises RlmmError: if the cluster cannot be read.
     """
@@ -110,7 +111,7 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
         return self.told({**counts, "inventory": uri})
 
     def _skip_what_was_refused(self, uri: str) -> None:
-        """Ask nobody again who has just not answered, or was the wrong one: that would only delay the report."""
+        """Do not ask again a cluster that has just not answered, or was the wrong one: that would only delay the report."""
         if not any(isinstance(t, CheckRemoteLogCleanupOperator) for t in self.get_flat_relatives(upstream=True)):
             return
         try:

@@ -69,7 +69,7 @@ def _write_once(path: Path, data: bytes) -> None:
 
 
 def _release(path: Path, writer: threading.Thread) -> None:
-    """End a writer that nobody has read from: it waits in ``open``, or for room in the pipe."""
+    """End a writer that no program has read from: it waits in ``open``, or for room in the pipe."""
     with suppress(FileNotFoundError):
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:

@@ -27,7 +27,7 @@ def chosen(
     :param table: with texts as dictionaries, in one chunk.
     :param equal: column → the text that it has.
     :param searched: the column with names.
-    :param search: a part of a name, whatever its case; empty for any.
+    :param search: a part of a name, in any case; empty for any.
     :param wanted_id: a topic id; rows that have it are chosen, too.
     :param sort: the column by which they are sorted, empty for the order of the table. What is not known comes last.
     :param descending: whether the largest comes first.

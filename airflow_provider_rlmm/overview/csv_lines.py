@@ -52,9 +52,9 @@ def csv_lines(rows: pa.Table, *, ids: Collection[str], names: Mapping[str, Mappi
 def as_cell(text: str | None) -> str | None:
     """
     Return a text as no spreadsheet calculates it: with an apostrophe before a sign that begins a formula, wide ones and
-    others that mean the same included, and before whatever a spreadsheet may leave out in front of one.
+    others that mean the same included, and before all that a spreadsheet may leave out in front of one.
 
-    :param text: chosen by somebody else.
+    :param text: chosen by others.
     """
     if not text:
         return text

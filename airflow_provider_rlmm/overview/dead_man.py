@@ -2,7 +2,7 @@
 """
 The alarm for what does not happen: no run of the cleaner has ended green for some time.
 
-It goes by the summaries that runs keep. Whatever cannot be read, is another connection's or comes from the future counts as
+It goes by the summaries that runs keep. What cannot be read, is another connection's or comes from the future counts as
 no run: a doubt rings the alarm, and never silences it.
 """
 
@@ -60,7 +60,7 @@ class Alarm:
     """
     What the alarm says.
 
-    :param rings: whether somebody has to look.
+    :param rings: whether a person has to look.
     :param why: in one sentence.
     """
 

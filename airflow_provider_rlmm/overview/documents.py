@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The documents that the pages show, read from the work folder with care: whoever can write there chooses what lies there.
+The documents that the pages show, read from the work folder with care: any program that can write there chooses what lies
+there.
 
 A local document is a regular file below the work folder once all links are followed. It is opened component by component and
-without waiting, so a link that is put in the way meanwhile leads nowhere, and a named pipe keeps nobody waiting.
+without waiting, so a link that is put in the way meanwhile leads nowhere, and a named pipe keeps no reader waiting.
 """
 
 from __future__ import annotations

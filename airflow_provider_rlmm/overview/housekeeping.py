@@ -2,7 +2,7 @@
 """
 What the last task of a run does for the work folder: it puts the run's files of the audit log together, and removes old runs.
 
-It deletes nothing but documents of this package. Whatever goes wrong is a line in the log: the next run tries again.
+It deletes nothing but documents of this package. An error is a line in the log: the next run tries again.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def tidy_up(
 
 
 def _time_of_storage(uri: str, otherwise_ms: int) -> int:
-    """Return the time that whoever stores the run's newest document has: a worker in the future must remove nothing."""
+    """Return the time that the store of the run's newest document has: a worker in the future must remove nothing."""
     times = [modified_ms(f"{uri}/{name}") for name in (REPORT_DOCUMENT, SCRUB_DOCUMENT) if name in list_files(uri)]
     return max(times, default=otherwise_ms)
 
@@ -117,7 +117,7 @@ def prune(
     Remove folders and summaries of old runs, and old days of the audit log.
 
     What stays: the newest run of each DAG, the scrub that the next one compares with, plans that have not expired, and
-    whatever is not recognised. Of a DAG without a newer run nothing is removed.
+    all that is not recognised. Of a DAG without a newer run nothing is removed.
 
     :param work_uri: the work folder.
     :param cluster_id: whose runs; those of other clusters stay.

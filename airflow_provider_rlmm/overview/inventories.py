@@ -149,7 +149,7 @@ def topics(
 
     :param work_uri: the work folder.
     :param folder: of the cluster.
-    :param search: part of a name as it is written, whatever its case, or a whole topic id; empty for any.
+    :param search: part of a name as it is written, in any case, or a whole topic id; empty for any.
     :param state: which state they have, empty for any.
     :param sort: one of :data:`SORTS`; empty for the largest first. What is not known comes last.
     :param descending: whether the largest comes first.

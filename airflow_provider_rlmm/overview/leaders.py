@@ -16,7 +16,7 @@ from airflow_provider_rlmm.overview.documents import document_of_cluster
 
 def leaders_of(work_uri: str, folder: str) -> ReportedLeaders | None:
     """
-    Return what was told last of a cluster, ``None`` if nobody has asked.
+    Return what was told last of a cluster, ``None`` if they were not asked.
 
     :param work_uri: the work folder.
     :param folder: of the cluster.

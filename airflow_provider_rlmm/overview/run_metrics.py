@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What a run says in numbers to whoever collects metrics: their names, units and meaning, and how they come from its summary.
+What a run says in numbers to a collector of metrics: their names, units and meaning, and how they come from its summary.
 
 Names, units and labels are a contract with dashboards and alert rules of others: ``docs/metrics.md`` lists them.
 """
@@ -43,9 +43,9 @@ METRICS: Mapping[str, Description] = {
     **_sizes("orphaned", _CLUSTER, "of topic ids that the cluster lacks"),
     **_sizes("waiting", _CLUSTER, "of these that were marked and wait for `min_absence`"),
     **_sizes("deleting", _CLUSTER, "of user partitions whose deletion was started and has not finished"),
-    **_sizes("unseen", _CLUSTER, "of which nobody can tell whether they are orphaned: no part of those that are"),
+    **_sizes("unseen", _CLUSTER, "of which it cannot be told whether they are orphaned: no part of those that are"),
     "unsized_segments": _gauge(
-        _CLUSTER, "Segments of whatever topic of which the log tells no size: no other number has them or their bytes"
+        _CLUSTER, "Segments of any topic of which the log tells no size: no other number has them or their bytes"
     ),
     "oldest_orphan_age_seconds": _gauge(
         _CLUSTER,
@@ -63,10 +63,10 @@ METRICS: Mapping[str, Description] = {
     ),
     "hanging_partitions": _gauge(_CLUSTER, "User partitions of living topics whose leaders have stopped copying"),
     "unresolved_partitions": _gauge(
-        _CLUSTER, "User partitions of living topics of which nobody can tell what their leaders delete"
+        _CLUSTER, "User partitions of living topics of which it cannot be told what their leaders delete"
     ),
     "not_judged_partitions": _gauge(
-        _CLUSTER, "User partitions of living topics of which nobody can tell whether anything is overdue or hangs"
+        _CLUSTER, "User partitions of living topics of which it cannot be told whether anything is overdue or hangs"
     ),
     "leaders_asked_timestamp_seconds": _gauge(
         _CLUSTER, "When leaders were last asked what they delete next, in seconds since the epoch"
@@ -117,7 +117,7 @@ def metrics_of(summary: RunSummary) -> tuple[Metric, ...]:
 
 def survey_metrics(inventory: Inventory) -> tuple[Metric, ...]:
     """
-    Return what a survey says of its cluster in numbers, whatever run it is a part of.
+    Return what a survey says of its cluster in numbers, as a part of any run.
 
     :param inventory: what it has written.
     """
@@ -134,7 +134,7 @@ def survey_metrics(inventory: Inventory) -> tuple[Metric, ...]:
 
 def leader_metrics(report: ReportedLeaders) -> tuple[Metric, ...]:
     """
-    Return what leaders delete next in numbers; what nobody could tell is left out, never 0.
+    Return what leaders delete next in numbers; what could not be told is left out, never 0.
 
     :param report: what was told.
     """

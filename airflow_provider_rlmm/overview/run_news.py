@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The message about a run that somebody reads at night: what, where, since when, what to do first, and where to look.
+The message about a run that a person reads at night: what, where, since when, what to do first, and where to look.
 
 It goes to mail, chat and pagers. Nothing in it that others wrote (names of topics, for one) can be markup there, or call a
 whole channel.
@@ -173,7 +173,7 @@ def _for_how_long(news: RunNews) -> str:
     before = news.red_before
     if not news.red or not before:
         return ""
-    # The page has the rest: nobody counts beyond that at night.
+    # The page has the rest: no person counts beyond that at night.
     begun = before[-1].ended_at_ms
     at_least = "at least " if len(before) == len(news.earlier) else ""
     return f" since {at_least}{since(begun)}, {len(before) + 1} runs in a row"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class RunFacts:
     """
-    What whoever runs the steps knows of a run.
+    What the caller of the steps knows of a run.
 
     :param connection: by which the cluster is reached: an Airflow connection id, or what the command was told.
     :param dag_id: of the run; of the command, ``rlmm``.

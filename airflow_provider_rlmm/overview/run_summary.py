@@ -76,7 +76,7 @@ class RunSummary:
     :param refusals: how many things it refused or left, waits not among them.
     :param stored: all segments that are not finished, ``None`` where the run does not know.
     :param orphaned: those of topic ids that the cluster lacks, ``None`` where the run does not know.
-    :param unseen: those of which nobody can tell whether they are orphaned, ``None`` where the run does not know.
+    :param unseen: those of which it cannot be told whether they are orphaned, ``None`` where the run does not know.
     :param waiting: those that wait for ``min_absence``, ``None`` where the run does not know.
     :param deleting: those of user partitions whose deletion was started, ``None`` where the run does not know.
     :param oldest_orphan_ms: time of the oldest orphaned segment's newest record, ms since the epoch.
@@ -130,7 +130,7 @@ class RunSummary:
         """
         Return the document.
 
-        :raises DocumentError: if it contradicts itself: nobody would read it.
+        :raises DocumentError: if it contradicts itself: it could not be read.
         """
         return sealed_text(
             self, RUN_SUMMARY_FORMAT, self.from_json, DocumentError, f"the summary of run {self.artifact}"

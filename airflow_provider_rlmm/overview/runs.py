@@ -96,7 +96,7 @@ class RunProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the slowest task that works will take at the pace that it had; ``None`` where nobody can tell."""
+        """How long the slowest task that works will take at the pace that it had; ``None`` where it cannot be told."""
         times = [_seconds_left(task) for task in self.tasks if task.state is ProgressState.RUNNING]
         known = [time for time in times if time is not None]
         return max(known, default=None) if len(known) == len(times) else None

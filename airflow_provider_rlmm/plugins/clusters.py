@@ -33,7 +33,7 @@ class Cluster:
     :param inventory: what was surveyed last, ``None`` if nothing ever was, or it cannot be read.
     :param runs: past ones, the oldest first.
     :param unreadable: why the inventory cannot be read, empty if it can.
-    :param leaders: what was told last of what its leaders delete next, ``None`` if nobody has asked, or it cannot be read.
+    :param leaders: what was told last of what its leaders delete next, ``None`` if they were not asked, or it cannot be read.
     :param leaders_unreadable: why that cannot be read, empty if it can.
     :param told_runs: those of ``runs``, and those among them whose summaries cannot be read.
     """
@@ -55,7 +55,7 @@ class Cluster:
     @property
     def connections(self) -> tuple[str, ...]:
         """
-        The connections of Airflow that it was reached by, the latest first; none if nobody has told of one.
+        The connections of Airflow that it was reached by, the latest first; none if none was told.
 
         The command writes into the same folder, too, and knows no connection.
         """
@@ -64,13 +64,13 @@ class Cluster:
 
     @property
     def connection(self) -> str:
-        """By which it was reached, one of Airflow's if there is any; empty if nobody has told."""
+        """By which it was reached, one of Airflow's if there is any; empty if that was not told."""
         told = self.inventory or (self.runs[-1] if self.runs else None)
         return next(iter(self.connections), told.connection if told else "")
 
     @property
     def stoppable(self) -> tuple[str, ...]:
-        """The connections whose kill switch may concern it: where nobody has told of one it may be any."""
+        """The connections whose kill switch may concern it: where none was told it may be any."""
         return self.connections or connections()
 
 
@@ -86,7 +86,7 @@ def readable_cluster(rights: Rights, cluster_id: str, *, with_runs: bool = True)
     :param rights: of the user.
     :param cluster_id: its id.
     :param with_runs: whether its past runs are shown.
-    :raises HTTPException: 404 if nobody has told of it, 403 if the user may not see it.
+    :raises HTTPException: 404 if it was not told of, 403 if the user may not see it.
     """
     folder = cluster_folder(cluster_id)
     if folder not in inventories.clusters(work_uri()):
@@ -115,7 +115,7 @@ def _known(folder: str, *, with_runs: bool = True) -> Cluster:
         inventory = inventories.inventory(work_uri(), folder)
     except DocumentError as e:
         unreadable = str(e)
-    # Where nobody has surveyed it, or the command has, a run says by which connection it was reached.
+    # Where it was not surveyed, or the command did it, a run says by which connection it was reached.
     told = inventory is not None and inventory.connection in connections()
     told_runs = runs(work_uri(), folder, rows=CHARTED_RUNS).rows[::-1] if with_runs or not told else ()
     readable = [run for run in told_runs if isinstance(run, RunSummary)]

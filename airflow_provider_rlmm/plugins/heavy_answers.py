@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Large answers: few at a time, and none that nobody takes.
+Large answers: few at a time, and none that is not taken.
 
-Whoever asks for a file and reads it slowly, or not at all, keeps what is made of it in memory. So a user gets two of these at
-a time and a process gives out four, and every answer is sent in small pieces, each of which is taken in time.
+A client that asks for a file and reads it slowly, or not at all, keeps what is made of it in memory. So a user gets two of
+these at a time and a process gives out four, and every answer is sent in small pieces, each of which is taken in time.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Answer:
     async def send(self, message: Message) -> None:
         for part in _in_pieces(message):
             left = self._ends - time.monotonic()
-            # Ended in the midst of an answer, the connection is closed, and whoever reads sees that it is not whole.
+            # Ended in the midst of an answer, the connection is closed, and the reader sees that it is not whole.
             async with asyncio.timeout(max(0.0, min(STALLED_S, left))):
                 await self._send(part)
 

@@ -62,11 +62,11 @@ class ClusterView:
     A cluster as the overview shows it.
 
     :param cluster_id: its id.
-    :param connection: by which it was reached, empty where nobody has said so.
+    :param connection: by which it was reached, empty where that was not told.
     :param surveyed_at_ms: when it was looked at, ms since the epoch; ``None`` if it never was.
     :param age_ms: how long ago that was, ms.
     :param tiles: its figures.
-    :param price: by which costs are reckoned, ``None`` where nobody has said one.
+    :param price: by which costs are reckoned, ``None`` where none is set.
     :param folded: the generation of the Spark job that the survey began with; ``None`` where there was none.
     """
 
@@ -87,7 +87,7 @@ def view_of(cluster: Cluster, *, shell: Shell, now_ms: int, otherwise: int | Non
     :param shell: leads to other pages.
     :param now_ms: ms since the epoch.
     :param otherwise: what storing 2^30 bytes costs in a month where its survey has not told of a price, in millionths;
-        ``None`` if nobody has said it.
+        ``None`` if it was not told.
     """
     inventory, runs = cluster.inventory, cluster.runs
     price = price_of(inventory, otherwise)
@@ -103,7 +103,7 @@ def view_of(cluster: Cluster, *, shell: Shell, now_ms: int, otherwise: int | Non
 
 def price_of(inventory: Inventory | None, otherwise: int | None) -> StoragePrice | None:
     """
-    Return by which price what was surveyed is reckoned, ``None`` where nobody has said one.
+    Return by which price what was surveyed is reckoned, ``None`` where none is set.
 
     :param inventory: what was surveyed last, ``None`` if nothing ever was.
     :param otherwise: what storing 2^30 bytes costs in a month where the survey has not told of a price, in millionths.

@@ -108,7 +108,7 @@ SCRUB_CLASSES = {
     ScrubClass.NOT_OF_THIS_LAYOUT: "no key of this layout",
     ScrubClass.IN_USE: "the segment is not finished: counted only",
 }
-"""What a class of a scrub means, in the words of the page; those that need somebody first."""
+"""What a class of a scrub means, in the words of the page; those that need a person first."""
 
 
 LEADER_REASONS = {
@@ -126,7 +126,7 @@ def leaders_page(name: str, leaders: ReportedLeaders | None, shell: Shell = NO_S
     Return the page of what leaders delete next.
 
     :param name: name of the run that has asked them; empty for the newest answer of a cluster.
-    :param leaders: its document, ``None`` where nobody has asked.
+    :param leaders: its document, ``None`` where they were not asked.
     :param shell: what stands around the page.
     """
     return render("leaders.html", shell, name=name, leaders=leaders, reasons=LEADER_REASONS)

@@ -33,10 +33,10 @@ def parquet_chunks(work_uri: str, plan: str, file: PlanFile) -> Iterator[bytes]:
 def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[bytes]:
     """
     Yield the rows of a plan as CSV, the names of the columns first; ids are in Kafka's text form. The last column says
-    whether the row is an estimate of what the leader of a living topic deletes: nobody could tell.
+    whether the row is an estimate of what the leader of a living topic deletes: it could not be told.
 
-    A text that a spreadsheet would calculate has an apostrophe before it: whoever can write to the metadata topic chooses the
-    names of topics.
+    A text that a spreadsheet would calculate has an apostrophe before it: any program that can write to the metadata topic
+    chooses the names of topics.
 
     :param work_uri: the work folder.
     :param plan: name of the plan.
@@ -60,7 +60,7 @@ def csv_chunks(work_uri: str, plan: str, summary: PlanSummary) -> Iterator[bytes
 
 
 def _estimated(rows: Any) -> Any:
-    """Return of each row whether nobody knows if a leader does that; each different reason is asked once."""
+    """Return of each row whether it is not known if a leader does that; each different reason is asked once."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -46,7 +46,7 @@ class PlannedTopicRow:
     segments: int
     bytes: int
     oldest_ms: int
-    estimated: bool  # whether nobody knows if the leader of a living topic does that
+    estimated: bool  # whether it is not known if the leader of a living topic does that
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class PlannedSegmentRow:
     bytes: int
     reason: str
     metadata_partition: int
-    estimated: bool  # whether nobody knows if the leader of a living topic does that
+    estimated: bool  # whether it is not known if the leader of a living topic does that
 
 
 def planned_topics(

@@ -70,7 +70,7 @@ class Shell:
         """
         Return the address of another page.
 
-        :param steps: its path below the application; whatever a step holds, it stays one step.
+        :param steps: its path below the application; with any text in it, it stays one step.
         """
         return "/".join([self.root, *(quote(str(step), safe="", errors="replace") for step in steps)])
 

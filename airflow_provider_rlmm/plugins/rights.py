@@ -3,8 +3,8 @@
 Who may see a page, and who gets its buttons: Airflow's auth manager says so, DAG by DAG.
 
 A cluster's pages are for those who may read one of the DAGs of its connection, its buttons for those who may trigger its
-cleaner, a run and its documents for those who may read its DAG. What belongs to no DAG is for those who may read DAGs
-whatever they are called.
+cleaner, a run and its documents for those who may read its DAG. What belongs to no DAG is for those who may read
+every DAG.
 
 The auth manager is never asked without the id of a DAG: that would be the right to a list of those that one may read, and
 FAB gives it to everybody who may read a single one.
@@ -136,7 +136,7 @@ def _passes(check: Callable[[], None]) -> bool:
 
 def rights_of(request: Request, user: GetUserDep) -> Rights:
     """
-    Return the rights of whoever makes a request; without a login the request is refused before.
+    Return the rights of the user who makes a request; without a login the request is refused before.
 
     :param request: the request.
     :param user: who made it.
@@ -149,7 +149,7 @@ RightsDep = Annotated[Rights, Depends(rights_of)]
 
 def require_reader(rights: RightsDep) -> None:
     """
-    Refuse whoever may read none of the DAGs that this package has.
+    Refuse a user who may read none of the DAGs that this package has.
 
     :raises HTTPException: 403.
     """

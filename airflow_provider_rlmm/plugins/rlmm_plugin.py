@@ -18,7 +18,7 @@ from airflow_provider_rlmm.links.artifacts import URL_PREFIX
 
 
 class _OnFirstUse:
-    """A class attribute that is made when somebody reads it."""
+    """A class attribute that is made when it is read."""
 
     def __init__(self, make: Callable[[], list[dict[str, Any]]]) -> None:
         self._make = make
@@ -62,7 +62,7 @@ def _views() -> list[dict[str, Any]]:
 
 
 class RlmmPlugin(AirflowPlugin):
-    """Shows remote logs, plans, reports and runs to whoever may read the DAGs."""
+    """Shows remote logs, plans, reports and runs to users who may read the DAGs."""
 
     name = "rlmm"
     fastapi_apps = _OnFirstUse(_apps)

@@ -52,7 +52,7 @@ class RunView:
     :param progress: of its cleaning tasks.
     :param tasks: the same, row by row.
     :param pages: kind and name of the pages of its documents.
-    :param asked: which plan a person was asked to approve, ``None`` if nobody was.
+    :param asked: which plan a person was asked to approve, ``None`` if no person was.
     :param answer: what was answered, ``None`` if nothing was.
     :param problems: what needs a person.
     :param refused: what its cleaning tasks have refused or left, the first of each metadata partition.
@@ -71,7 +71,7 @@ class RunView:
 
     @property
     def is_dry(self) -> bool | None:
-        """Whether it changes nothing, ``None`` as long as nobody has said so."""
+        """Whether it changes nothing, ``None`` as long as that was not said."""
         if self.summary is not None:
             return self.summary.dry_run
         return any(row.task.dry_run for row in self.tasks) if self.tasks else None
@@ -83,7 +83,7 @@ class RunView:
 
     @property
     def left(self) -> str:
-        """How long it takes yet, in words; empty where nobody can tell."""
+        """How long it takes yet, in words; empty where that is not known."""
         seconds = self.progress.seconds_left
         return "" if seconds is None else human_duration(round(seconds * 1000))
 

@@ -75,7 +75,7 @@ def readable_document(rights: Rights, name: str, file: str) -> dict[str, Any]:
 @contextmanager
 def shown(name: str, file: str) -> Iterator[None]:
     """
-    Say of whatever a page cannot show that it is the document's fault: the pages are pure functions of it.
+    Say of all that a page cannot show that it is the document's fault: the pages are pure functions of it.
 
     :param name: of the run that wrote it.
     :param file: its file.

@@ -29,8 +29,8 @@ from airflow_provider_rlmm.plugins.rights import RightsDep, rights_of
 from airflow_provider_rlmm.plugins.serving import readable_document, shell_of, shell_of_run, shown
 
 _HEADERS = {
-    # The pages need one style sheet, one script and this server, nothing else: whatever slips through the escaping stays
-    # inert. Nobody else's page may frame them and lure a click.
+    # The pages need one style sheet, one script and this server, nothing else: what slips through the escaping stays
+    # inert. No other page may frame them and lure a click.
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
@@ -97,7 +97,7 @@ def _add_routes(app: FastAPI, page: str) -> None:
             return HTMLResponse(shown_as.show(name, document, shell))
 
     def show_json(rights: RightsDep, name: str) -> Response:
-        # ASCII only: no mark of direction reaches whoever looks at it.
+        # ASCII only: no mark of direction reaches the reader.
         return Response(
             json.dumps(readable_document(rights, name, DOCUMENT_PAGES[page].file)), media_type="application/json"
         )
@@ -127,7 +127,7 @@ def _not_showable(request: Request, error: Exception) -> Response:
 
 
 def _failed(request: Request, error: Exception) -> Response:
-    """Answer what nobody thought of; the error itself goes to the log only."""
+    """Answer an unforeseen error; the error itself goes to the log only."""
     what = f"the page cannot be made ({type(error).__name__})"
     return _failure(request, HTTPStatus.INTERNAL_SERVER_ERROR, what, "look into the log of the API server", None)
 

@@ -41,8 +41,8 @@ class RemoteLogCopiedSensor(ProvingSensor[_CopiedArguments, "CopiesLook"]):
 
     The leaders say at which offset each partition reaches the time, or ends before it. All offsets from the partition's
     first one to there must lie in copied segments of the leader's history. A broker copies a segment after it has rolled,
-    and has waited for the topic's copy lag (Kafka 4.4), which the log names: the end of a partition to which nobody writes
-    any more comes only by ``segment.ms``.
+    and has waited for the topic's copy lag (Kafka 4.4), which the log names: the end of a partition without writers
+    comes only by ``segment.ms``.
 
     Deferred, it takes no worker slot between two looks. The return value has ``topic_id``, ``up_to_ms`` and
     ``end_offsets``, which fit as ``end_offsets`` of

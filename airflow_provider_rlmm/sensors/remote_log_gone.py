@@ -48,7 +48,7 @@ class RemoteLogGoneSensor(ProvingSensor[_GoneArguments, "TopicGone"]):
       segment came after it, and no segment is unfinished;
     - the cluster calls the topic deleted;
     - the storage root is proved to be this cluster's and up to date, and a listing of all its places shows no object of the
-      id, under whatever name;
+      id, under any name;
     - the bucket keeps no hidden versions of what was deleted.
 
     What time may heal is waited for: brokers or a store that do not answer never count as gone. What it cannot heal fails the

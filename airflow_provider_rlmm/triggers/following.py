@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following the metadata topic beside an event loop, whatever becomes of the brokers meanwhile."""
+"""Following the metadata topic beside an event loop, also while brokers come and go."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 """
 Markers that others write, as an event trigger: KIP-405 gives the controller the role to write DELETE_PARTITION_MARKED.
 
-What is written while nobody watches (the triggerer is down, the DAG is paused) is found on Airflow 3.3 and later, which keeps
-how far the topic was read; on older ones the watch begins at the end of the topic. Nothing is lost by that but time: the
-cleaner's own marker and planner read the whole topic at every run, so a daily run finds what no event told of.
+What is written while no trigger watches (the triggerer is down, the DAG is paused) is found on Airflow 3.3 and later, which
+keeps how far the topic was read; on older ones the watch begins at the end of the topic. Nothing is lost by that but time:
+the cleaner's own marker and planner read the whole topic at every run, so a daily run finds what no event told of.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _WHILE_IT_FAILS: Final = "markers of others are not seen until this is solved, t
 
 class RemoteLogMarkersTrigger(BaseEventTrigger):
     """
-    Fires when somebody else than this package marks user partitions as deleted.
+    Fires when another program than this package marks user partitions as deleted.
 
     Markers that come within ``gather_s`` become one event: a deleted topic has a marker for each of its partitions, and many
     topics may be deleted at once. Its payload names the ``connection`` and the ``cluster_id``, counts ``markers`` and
@@ -91,14 +91,14 @@ class RemoteLogMarkersTrigger(BaseEventTrigger):
         return TriggerEvent(payload)  # type: ignore[no-untyped-call]  # Airflow says no types of it
 
     async def _kept_position(self) -> WatchPosition | None:
-        """Return how far an earlier triggerer has read, ``None`` where nobody knows."""
+        """Return how far an earlier triggerer has read, ``None`` where that is not known."""
         if (store := self._store()) is None:
             return None
         try:
             plain = await store.aget(_POSITION_KEY)
             return None if plain is None else WatchPosition.from_dict(plain)
         except Exception:
-            # Whatever keeps it: to begin at the end is harmless, see above.
+            # With any store of it: to begin at the end is harmless, see above.
             logger.exception("how far the topic was read is not known: it is followed from its end on")
             return None
 

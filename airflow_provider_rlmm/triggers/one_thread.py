@@ -19,7 +19,7 @@ class OneThread:
     The threads of the event loop are few and shared by all triggers: one whose broker is silent would hold up the others.
 
     :param at_end: the last call of the thread, after the one that may be running when the block is left: it closes clients.
-        Nobody waits for it, as a triggerer ends its triggers all at once.
+        It is not waited for, as a triggerer ends its triggers all at once.
     """
 
     def __init__(self, at_end: Callable[[], None] | None = None) -> None:

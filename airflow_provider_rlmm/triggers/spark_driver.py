@@ -48,7 +48,7 @@ class SparkDriverTrigger(BaseTrigger):
         yield TriggerEvent(await self._wait())  # type: ignore[no-untyped-call]  # Airflow says no types of it
 
     async def on_kill(self) -> None:
-        """End the driver: somebody has ended the task that waits for it."""
+        """End the driver: the task that waits for it was ended."""
         master = SparkMaster(tuple(self.addresses))
         with OneThread() as thread:
             await thread.call(lambda: master.kill(self.driver_id))

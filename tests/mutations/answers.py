@@ -32,7 +32,7 @@ ANSWERS = [
     ),
     Mutation(
         "I21",
-        "what nobody can tell is no row of the orphans",
+        "what cannot be told is no row of the orphans",
         ORPHANS,
         'if row["state"] != SurveyedState.LIVING.value',
         'if row["state"] not in (SurveyedState.LIVING.value, SurveyedState.UNSEEN.value)',
@@ -66,7 +66,7 @@ ANSWERS = [
     # -- figures of one run
     Mutation(
         "figures",
-        "what nobody has visited is not left",
+        "what was not visited is not left",
         RUN_REPORT,
         "    return Count.sum([*(_planned(run, number) for number in run.absent), *unseen])",
         "    return Count.sum(_planned(run, number) for number in run.absent)",
@@ -162,7 +162,7 @@ ANSWERS = [
     ),
     Mutation(
         "I21",
-        "the command ends green beside segments of deleted topics of which nobody knows the size",
+        "the command ends green beside segments of deleted topics of unknown size",
         READING_COMMANDS,
         "unsized.orphaned + unsized.unseen > 0),",
         "False),",

@@ -25,7 +25,7 @@ _DAGS = "airflow/dag_factory/test_dags.py"
 APPROVALS = [
     Mutation(
         "decision",
-        "a scheduled run goes by the parameters, whatever the connection says",
+        "a scheduled run goes by the parameters, against the connection",
         TASKS,
         "    automatic = by_connection and run_type in AUTOMATIC",
         "    automatic = False",
@@ -41,7 +41,7 @@ APPROVALS = [
     ),
     Mutation(
         "decision",
-        "a run that an asset has started is taken for one that somebody has started",
+        "a run that an asset has started is taken for one that a user has started",
         DECISION,
         'AUTOMATIC = frozenset({"scheduled", "asset_triggered"})',
         'AUTOMATIC = frozenset({"scheduled"})',
@@ -171,7 +171,7 @@ APPROVALS = [
     ),
     Mutation(
         "approval",
-        "the answer for a plan of this name approves whatever it has become",
+        "the answer for a plan of this name approves all that it has become",
         APPROVAL,
         "        return (self.plan_id, self.plan_sha256) == (summary.plan_id, summary.sha256)",
         "        return self.plan_id == summary.plan_id",
@@ -186,7 +186,7 @@ APPROVALS = [
     ),
     Mutation(
         "approval",
-        "nobody approves",
+        "no person approves",
         APPROVAL,
         "        return self.decision == APPROVE and self.decided_by is not None",
         "        return self.decision == APPROVE",
@@ -202,7 +202,7 @@ APPROVALS = [
     ),
     Mutation(
         "approval",
-        "a large number of small segments asks nobody",
+        "a large number of small segments asks no person",
         APPROVAL,
         "            planned.segments > self.approve_above_segments or planned.bytes > self.approve_above_bytes",
         "            planned.segments > self.approve_above_segments and planned.bytes > self.approve_above_bytes",

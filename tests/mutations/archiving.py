@@ -257,7 +257,7 @@ ARCHIVING = [
     ),
     Mutation(
         RESTORE,
-        "half an archive that somebody takes needs nobody",
+        "half an archive that a person takes needs no person",
         RESTORING,
         "        return bool(self.problems)\n",
         "        return False\n",

@@ -118,7 +118,7 @@ NEEDS_A_PERSON = [
     ),
     Mutation(
         "I12",
-        "one acknowledgement covers whatever storage refuses for a partition",
+        "one acknowledgement covers all that storage refuses for a partition",
         ATTENTION,
         "        vague = self.kind in _VAGUE",
         "        vague = False",

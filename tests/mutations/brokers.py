@@ -77,7 +77,7 @@ BROKERS = [
     ),
     Mutation(
         "I21",
-        "the copier's records without a key are nobody's",
+        "the copier's records without a key are no program's",
         PREFLIGHT,
         "_OURS: Final = (OWN_BROKER_ID, COPIER_BROKER_ID)\n",
         "_OURS: Final = (OWN_BROKER_ID,)\n",

@@ -28,7 +28,7 @@ CATALOGUED = [
     switched_off(
         LEAVE,
         _LEAVE,
-        "reads a topic id of which nobody says that it was not deleted",
+        "reads a topic id of which no person says that it was not deleted",
         "        if topic_id not in self.was_not_deleted:",
         _TESTS + "test_a_person_says_of_each_topic_that_it_was_not_deleted",
     ),

@@ -120,7 +120,7 @@ COMMAND = [
     ),
     Mutation(
         "the command",
-        "waits for brokers where nobody listens",
+        "waits for brokers where none listens",
         "cli/access.py",
         "            watched=True,\n",
         "",
@@ -136,7 +136,7 @@ COMMAND = [
     ),
     Mutation(
         "the command",
-        "takes a host for nobody's because one of its addresses refuses",
+        "takes a host for one without a broker because one of its addresses refuses",
         LISTENING,
         "        others = [e for e in errors.exceptions if not isinstance(e, ConnectionRefusedError)]",
         "        others = [e for e in errors.exceptions if not isinstance(e, OSError)]",

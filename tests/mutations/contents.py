@@ -196,7 +196,7 @@ CONTENTS = [
     ),
     Mutation(
         "I21",
-        "ends green where the log names segments of which nobody knows what they hold",
+        "ends green where the log names segments whose contents are not known",
         _STEPS,
         "(unknown > 0, ",
         "(False, ",

@@ -97,7 +97,7 @@ COPYING = [
         "    if segment is None:\n        return\n    if False:",
         _HARM,
     ),
-    _guard("takes back what somebody else copies", "    if not state.is_ours(segment_id):"),
+    _guard("takes back what another program copies", "    if not state.is_ours(segment_id):"),
     _guard("writes what does not follow", "    if segment.state is not _BEFORE[event.state]:"),
     _guard("takes back a finished copy", "    if state.was_copied(segment_id):"),
     _guard(
@@ -179,7 +179,7 @@ COPYING = [
         RULES,
         "        return self.leader_epochs[0][1]\n",
         "        return self.base_offset\n",
-        f"{_COPIER}test_offsets_that_the_directorys_lineage_does_not_know_are_a_gap",
+        f"{_COPIER}test_offsets_that_the_lineage_of_the_directory_does_not_know_are_a_gap",
     ),
     switched_off(
         RULES,
@@ -254,7 +254,7 @@ COPYING = [
     ),
     Mutation(
         "no hole",
-        "is green though nobody could tell how far it came",
+        "is green though it could not be told how far it came",
         COPIER,
         '            ends.append(_End(f"how far it is copied cannot be told: {e}", needs_person=not e.retriable))\n',
         "",
@@ -329,7 +329,7 @@ COPYING = [
     switched_off(
         SITUATION,
         "one copier",
-        "finishes a copy of what somebody else has copied meanwhile",
+        "finishes a copy of what another program has copied meanwhile",
         "        if metadata.end_offset < next_offset and not self._expires(metadata):",
         "features/copying/test_copying.py::test_what_is_in_remote_storage_is_not_copied_again",
     ),
@@ -501,7 +501,7 @@ COPYING = [
     ),
     Mutation(
         "doubt",
-        "passes over a record that nobody can read",
+        "passes over a record that cannot be read",
         COPY_REPLAY,
         "        if record.topic_id_partition in (None, tip):",
         "        if False:",
@@ -532,7 +532,7 @@ COPYING = [
     ),
     Mutation(
         "roll-back",
-        "takes for its own what somebody else has written about, too",
+        "takes for its own what another program has written about, too",
         COPY_REPLAY,
         "        return self._writers.get(segment_id.id) == {COPIER_BROKER_ID}",
         "        return COPIER_BROKER_ID in self._writers.get(segment_id.id, ())",
@@ -555,7 +555,7 @@ COPYING = [
     ),
     Mutation(
         "roll-back",
-        "takes back somebody else's copy",
+        "takes back another program's copy",
         COPY_REPLAY,
         "            and self.is_ours(metadata.remote_log_segment_id)\n",
         "",

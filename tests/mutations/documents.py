@@ -133,7 +133,7 @@ FORMS = [
     ),
     Mutation(
         "documents",
-        "a note that nobody understands is passed over",
+        "a note that cannot be understood is passed over",
         DERIVED,
         "    if len(named) > 1 or len(named) + len(bounds) < len(notes) or ",
         "    if len(named) > 1 or ",
@@ -157,7 +157,7 @@ FORMS = [
     ),
     Mutation(
         "documents",
-        "a field without a reader reads whatever there is",
+        "a field without a reader reads all that there is",
         DERIVED,
         '    raise TypeError(f"{where} is {hint!r}, which has no strict reader of its own: annotate it with one")',
         "    return lambda value, what: value",
@@ -180,7 +180,7 @@ FORMS = [
     ),
     Mutation(
         "documents",
-        "whatever a field holds is written",
+        "anything that a field holds is written",
         DERIVED,
         '    raise TypeError(f"{where} holds {strict.shown(value)}, which no reader of a document returns")',
         "    return value",
@@ -196,7 +196,7 @@ FORMS = [
     ),
     Mutation(
         "documents",
-        "whatever names a value is written as a text",
+        "all that names a value is written as a text",
         DERIVED,
         '    raise TypeError(f"{where} has the name {strict.shown(name)}, which no reader of a document returns")',
         "    return str(name)",

@@ -51,7 +51,7 @@ COMPACTED = [
     ),
     Mutation(
         "I18",
-        "the cleaner takes a segment whose deletion was finished and not started for one that nobody deletes",
+        "the cleaner takes a segment whose deletion was finished and not started for one without a deletion",
         "core/records/history.py",
         "state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED and update.end_offset != NOT_SAID",
         "state is None",
@@ -59,7 +59,7 @@ COMPACTED = [
     ),
     Mutation(
         "I18",
-        "the plan takes a segment whose deletion was finished and not started for one that nobody deletes",
+        "the plan takes a segment whose deletion was finished and not started for one without a deletion",
         "core/records/fold/unresolved.py",
         "    skipping = _skipping(part, api_state)\n",
         "    skipping = np.empty(0, np.int64)\n",
@@ -131,7 +131,7 @@ COMPACTED = [
     switched_off(
         REPLAY,
         "I18",
-        "a compacted log puts nobody in doubt",
+        "a compacted log puts nothing in doubt",
         "        if self.era.era is Era.COMPACTED:",
         _NO_GAP,
     ),
@@ -196,7 +196,7 @@ SPARK = [
     switched_off(
         "features/retention/spark/log_refusals.py",
         "I18",
-        "the word of a person covers offsets that nobody knows any more",
+        "the word of a person covers offsets that are no longer known",
         "        if part.more_holes and not unsaid:",
         f"{_GAPS}test_nobodys_word_covers_gaps_that_are_not_named",
     ),
@@ -252,7 +252,7 @@ HOLES = [
     ),
     Mutation(
         "I18",
-        "offsets without a record put nobody in doubt",
+        "offsets without a record put nothing in doubt",
         REPLAY,
         "        if self.holes:\n            return Doubt(self.holes[0].why, number, self.holes[0].end)\n",
         "",
@@ -324,13 +324,13 @@ ERAS = [
     switched_off(
         WRITE_GUARD,
         "I22",
-        "the guard writes whatever the era is",
+        "the guard writes in every era",
         "        if (why := era.why_not_written()) is not None:",
         f"{_GUARD}test_nothing_is_changed_where_records_have_keys_or_may_be_compacted",
     ),
     Mutation(
         "I22",
-        "a log that nobody remembers is plain",
+        "a log that is not remembered is plain",
         WRITE_GUARD,
         "era_of_policy(self._log.cleanup_policy()) if",
         'era_of_policy({"delete"}) if',
@@ -400,7 +400,7 @@ ERAS = [
     ),
     Mutation(
         "I22",
-        "a run for real goes on though nobody can tell whether the topic may be compacted",
+        "a real run goes on though it cannot be told whether the topic may be compacted",
         FLOORED_LOG,
         '    except EventLogAccessError as e:\n        if not dry_run:\n            raise\n        logger.warning("whether',
         '    except EventLogAccessError as e:\n        logger.warning("whether',
@@ -488,7 +488,7 @@ ERAS = [
     ),
     Mutation(
         "I22",
-        "a null value with whatever key is no poison pill",
+        "a null value with any key is no poison pill",
         DECODE,
         "        if key is None:\n            continue\n        if num_partitions",
         "        if num_partitions",
@@ -513,7 +513,7 @@ ERAS = [
     ),
     Mutation(
         "I22",
-        "where the log cleaner takes steps a missing one of a segment is somebody's fault",
+        "where the log cleaner takes steps a missing one of a segment is a writer's fault",
         "features/doctor/examine.py",
         "        compacted = pc.and_(finishing, self._compacted)\n",
         "        compacted = pc.and_(finishing, False)\n",
@@ -521,7 +521,7 @@ ERAS = [
     ),
     Mutation(
         "I22",
-        "where the log cleaner takes steps a missing one of a partition's deletion is somebody's fault",
+        "where the log cleaner takes steps a missing one of a partition's deletion is a writer's fault",
         "features/doctor/watches.py",
         "            if self._compacted:\n",
         "            if False:\n",
@@ -529,7 +529,7 @@ ERAS = [
     ),
     Mutation(
         "I22",
-        "a step that is missing in a log that is not compacted was taken by nobody",
+        "a step that is missing in a log that is not compacted is no writer's fault",
         "features/doctor/examine.py",
         "        compacted = pc.and_(finishing, self._compacted)\n",
         "        compacted = finishing\n",

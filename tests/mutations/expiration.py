@@ -165,7 +165,7 @@ EXPIRATION = [
         f"{_TESTS}::test_copies_of_a_lost_leader_go_as_soon_as_the_log_begins_behind_its_epoch",
     ),
     _mutation(
-        "a log start that nobody can tell makes epochs unreferenced for certain",
+        "a log start that cannot be told makes epochs unreferenced for certain",
         "exact=last < for_certain",
         "exact=True",
         f"{_TESTS}::test_what_nobody_can_tell_cuts_no_lineage_for_certain",
@@ -238,7 +238,7 @@ EXPIRATION = [
     ),
     # -- what nobody can tell
     _mutation(
-        "an order that nobody can tell is certain",
+        "an order that cannot be told is certain",
         "in unreferenced for segment in segments) > 1",
         "in unreferenced for segment in segments) > 9",
         _ORDER,
@@ -280,7 +280,7 @@ EXPIRATION = [
     # -- what is asked of the world
     Mutation(
         "expiration",
-        "a record of whatever leader epoch confirms a lineage",
+        "a record of any leader epoch confirms a lineage",
         LINEAGE,
         "isinstance(answer, ServedRecord) and answer.leader_epoch == last_epoch_of(metadata)",
         "isinstance(answer, ServedRecord)",
@@ -361,7 +361,7 @@ EXPIRATION = [
     # -- many leaders at once
     Mutation(
         "expiration",
-        "a lineage stands whoever leads",
+        "a lineage stands under any leader",
         KEPT,
         "    if kept is None or leader_epoch is None or kept.leader_epoch != leader_epoch:\n",
         "    if kept is None or leader_epoch is None:\n",
@@ -369,7 +369,7 @@ EXPIRATION = [
     ),
     Mutation(
         "expiration",
-        "a kept lineage is good enough whatever newer segments tell",
+        "a kept lineage is good enough against newer segments",
         KEPT,
         "    if kept.is_whole or not candidates:\n",
         "    if True:\n",
@@ -469,7 +469,7 @@ EXPIRATION = [
     ),
     Mutation(
         "expiration",
-        "what nobody has judged is told as nothing overdue",
+        "what was not judged is told as nothing overdue",
         "overview/run_metrics.py",
         "    if report.judged:\n",
         "    if True:\n",
@@ -477,7 +477,7 @@ EXPIRATION = [
     ),
     Mutation(
         "expiration",
-        "a page takes what nobody has judged for nothing overdue",
+        "a page takes what was not judged for nothing overdue",
         "plugins/overview.py",
         "    if not found.judged:\n",
         "    if False:\n",
@@ -493,7 +493,7 @@ EXPIRATION = [
     ),
     Mutation(
         "expiration",
-        "what is not listed needs nobody",
+        "what is not listed needs no person",
         "features/retention/leader_document.py",
         "(more := self.overdue_partitions - len(self.listed_overdue)) > 0",
         "(more := self.overdue_partitions - len(self.listed_overdue)) < 0",
@@ -509,9 +509,9 @@ EXPIRATION = [
     ),
     Mutation(
         "expiration",
-        "the doctor takes leaders whom nobody has asked for good ones",
+        "the doctor takes leaders that were not asked for good ones",
         "features/doctor/living_leaders.py",
-        '        yield FindingKind.LEADERS_UNTOLD, _row(), f"nobody knows whether a leader is stuck: {why}"\n',
+        '        yield FindingKind.LEADERS_UNTOLD, _row(), f"it is not known whether a leader is stuck: {why}"\n',
         "",
         "features/doctor/test_living_leaders.py::test_what_nobody_knows_is_a_finding_and_no_zero",
     ),

@@ -132,7 +132,7 @@ GENERATIONS = [
     ),
     Mutation(
         "generations",
-        "removes the generation that somebody may still read",
+        "removes the generation that a page may still read",
         STORE,
         "int(found[1]) <= newest - KEPT:",
         "int(found[1]) < newest:",
@@ -164,7 +164,7 @@ GENERATIONS = [
     ),
     Mutation(
         "generations",
-        "tries settings of a topic that nobody has",
+        "tries settings of a topic that is not there",
         "features/retention/spark/what_if.py",
         "        if not any(fnmatchcase(topic.name, self.topics) for topic in state.topics):",
         "        if False:",
@@ -172,7 +172,7 @@ GENERATIONS = [
     ),
     Mutation(
         "generations",
-        "starts Spark for settings of a topic that nobody has",
+        "starts Spark for settings of a topic that is not there",
         "operators/retention.py",
         "            Scenario.parse(settings).applied(state)\n",
         "            Scenario.parse(settings)\n",

@@ -291,7 +291,7 @@ INVARIANTS = [
     ),
     Mutation(
         "I4",
-        "commits the end of the log, whatever is unsettled",
+        "commits the end of the log with unsettled markers below it",
         REPLAY,
         "        return min((o for o in offsets if o is not None), default=self.end)",
         "        return self.end",

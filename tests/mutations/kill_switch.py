@@ -117,7 +117,7 @@ KILL_SWITCH = [
     ),
     Mutation(
         PROMISE,
-        "a page shows none where nobody has told of a connection",
+        "a page shows none where it was not told of a connection",
         "plugins/clusters.py",
         "        return self.connections or connections()\n",
         "        return self.connections\n",

@@ -53,7 +53,7 @@ LEADER_WALK = [
         f"{_JUDGED}::test_of_segments_that_no_leader_writes_nothing_is_told",
     ),
     _mutation(
-        "within an epoch segments come by start offset, whatever the epoch lists",
+        "within an epoch segments come by start offset, not as the epoch lists them",
         WALK,
         " | (same & (begins[1:] < begins[:-1]))",
         "",
@@ -67,7 +67,7 @@ LEADER_WALK = [
         _WORLDS,
     ),
     _mutation(
-        "what lies below the log start goes whatever its epochs are",
+        "what lies below the log start goes with any epochs",
         WALK,
         "    reason[below & standing.within_start] = LOG_START_OFFSET",
         "    reason[below] = LOG_START_OFFSET",

@@ -11,7 +11,7 @@ TESTS = "core/log/kafka/test_leader.py"
 LIVING_LEADER = [
     Mutation(
         "copying",
-        "a moment between two leaders passes for a partition that nobody leads",
+        "a moment between two leaders passes for a partition without a leader",
         LEADER,
         "if leaders[partition] is not None or time.monotonic() >= deadline:",
         "if True:",

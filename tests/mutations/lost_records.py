@@ -48,7 +48,7 @@ LOST_RECORDS = [
     switched_off(
         FLOORED_LOG,
         "I18",
-        "a run for real goes on without knowing what earlier runs have read",
+        "a real run goes on without knowing what earlier runs have read",
         "            if not dry_run:",
         f"{_FLOOR}test_a_run_for_real_needs_to_know_and_to_remember_and_a_reading_command_says_so",
     ),
@@ -101,7 +101,7 @@ LOST_RECORDS = [
     ),
     Mutation(
         "I19",
-        "a run for real goes on though the stamps cannot be read",
+        "a real run goes on though the stamps cannot be read",
         METADATA_TOPIC,
         "_told(stamps.named, dry_run=dry_run)",
         "_told(stamps.named, dry_run=True)",
@@ -200,7 +200,7 @@ LOST_RECORDS = [
     ),
     Mutation(
         "I18",
-        "a topic is archived though nobody knows what earlier runs have read",
+        "a topic is archived though it is not known what earlier runs have read",
         "core/runs/cleaner_session.py",
         "        only_said = dry_run and not must_know_floors\n",
         "        only_said = dry_run\n",

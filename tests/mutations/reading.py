@@ -62,7 +62,7 @@ READING = [
     ),
     Mutation(
         _WHOLE,
-        "begins where an index leads, whatever lies there",
+        "begins where an index leads, with anything there",
         _SEGMENT_READING,
         "        if (first and headers.base_offset[0] > offset) or (headers.last_offset[named] != offset).any():\n",
         "        if False:\n",

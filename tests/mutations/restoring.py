@@ -35,7 +35,7 @@ RESTORED = [
     switched_off(
         RULES,
         _LEAVE,
-        "restores a partition whose start nobody names",
+        "restores a partition whose start is not named",
         "        if open_ones and not self.beginning and self.time_ms is None:",
         _CATALOGUES + "test_a_start_names_every_partition_and_no_other",
     ),
@@ -111,7 +111,7 @@ RESTORED = [
     switched_off(
         PROGRESS,
         _RESUMED,
-        "waits for ever for a topic that somebody else writes into",
+        "waits for ever for a topic that another producer writes into",
         "        if clock() - began > MOST_WAITS * rest_s:",
         _RESUMING + "test_a_topic_that_goes_on_to_grow_is_another_writers",
     ),
@@ -163,7 +163,7 @@ RESTORED = [
     ),
     Mutation(
         _OPEN,
-        "a transaction without an end that nobody has decided needs nobody",
+        "a transaction without an end that is not decided needs no person",
         STEPS,
         "        unasked = self.transactions if self.undecided is None else []\n",
         "        unasked: list[str] = []\n",

@@ -324,7 +324,7 @@ RULES = [
     ),
     Mutation(
         "absence",
-        "nobody needs to have observed it",
+        "no run needs to have observed it",
         ABSENCE,
         "    if first is None:",
         "    if first is None:\n        return Settlement(True)\n    if False:",
@@ -794,14 +794,14 @@ RULES = [
     switched_off(
         DELETION_PLAN,
         "I11",
-        "a plan that nobody judged is applied",
+        "a plan that was not judged is applied",
         "        if self.blast_radius is None:",
         "core/plans/test_plan.py::test_a_plan_says_whether_it_is_within_its_limit",
     ),
     switched_off(
         STRICT_JSON,
         "I11",
-        "fields that nobody knows are ignored",
+        "unknown fields are ignored",
         "        if unknown := [] if further else sorted(value.keys() - readers.keys()):",
         "core/plans/test_plan.py::test_bad_documents_are_refused_though_their_checksum_fits",
     ),

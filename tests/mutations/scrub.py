@@ -126,7 +126,7 @@ SCRUBS = [
     ),
     Mutation(
         "I10",
-        "measures the wait by the time of a scrub that nobody proves",
+        "measures the wait by the time of a scrub that nothing proves",
         PLANNER,
         "    scrubbed_at_ms = summary.began_at_ms if summary.time_is_proven else None",
         "    scrubbed_at_ms = summary.began_at_ms",
@@ -134,7 +134,7 @@ SCRUBS = [
     ),
     Mutation(
         "I10",
-        "begins the wait at a time that nobody proves",
+        "begins the wait at a time that nothing proves",
         FILES,
         "FirstSeen(earlier, scrub.began_at_ms if origin.time_is_proven else None)",
         "FirstSeen(earlier, scrub.began_at_ms)",
@@ -190,7 +190,7 @@ SCRUBS = [
     ),
     Mutation(
         "I20",
-        "plans what no record names of a topic that nobody marked",
+        "plans what no record names of a topic without a marker",
         UNNAMED,
         "        return Kept.UNMARKED",
         "        return None",
@@ -451,7 +451,7 @@ SCRUBS = [
     ),
     Mutation(
         "I21",
-        "takes folders that nobody has looked into for ones of no topic",
+        "takes folders that were not looked into for ones of no topic",
         "core/storage/walk.py",
         '            return Folder(directory, FolderState.UNSEEN, f"no more than {MAX_PEEKS} of them are looked into")',
         "            return Folder(directory, FolderState.FOREIGN)",

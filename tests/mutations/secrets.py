@@ -439,7 +439,7 @@ SECRETS = [
     ),
     Mutation(
         "pages",
-        "an answer that nobody takes lasts",
+        "an answer that is not taken lasts",
         HEAVY_ANSWERS,
         "asyncio.timeout(max(0.0, min(STALLED_S, left)))",
         "asyncio.timeout(max(0.0, left))",

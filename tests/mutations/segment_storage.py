@@ -123,7 +123,7 @@ SEGMENT_STORAGE = [
     ),
     Mutation(
         "listings",
-        "believes that what an early look has not shown is gone, whatever the store",
+        "believes of any store that what an early look has not shown is gone",
         LISTING_ORDER,
         "(only_seen or self.is_trusted or not (to_the_end or unseen))",
         "True",
@@ -263,7 +263,7 @@ SEGMENT_STORAGE = [
     switched_off(
         "core/storage/key_fields.py",
         "own keys",
-        "builds a key of whatever a function of others returns",
+        "builds a key of anything that a function of others returns",
         "        if not re.fullmatch(self.expression, found):",
         f"{_PATTERNS}test_key_functions_of_others_are_found_by_their_entry_points",
     ),

@@ -134,7 +134,7 @@ SPARK = [
     ),
     Mutation(
         "Spark",
-        "asks for other memory than somebody has said",
+        "asks for other memory than the settings say",
         _MEMORY,
         "if any(self.conf.get(name) for name in _SAID) or not self.lacks(task):",
         "if not self.lacks(task):",

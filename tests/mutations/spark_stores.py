@@ -19,7 +19,7 @@ _ON_CLUSTER = "airflow/operators/test_spark_on_cluster.py::"
 SPARK_STORES = [
     Mutation(
         "I11",
-        "writes over an object that somebody else has created",
+        "writes over an object that another program has created",
         OBJECTS,
         '            store.put(name, data, mode="create", use_multipart=False)\n        except AlreadyExistsError:\n            _proven',
         "            store.put(name, data, use_multipart=False)\n        except AlreadyExistsError:\n            _proven",

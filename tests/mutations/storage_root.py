@@ -77,7 +77,7 @@ STORAGE_ROOT = [
     ),
     Mutation(
         "I2",
-        "takes a stamp that nobody has recorded for a proof",
+        "takes a stamp that no run has recorded for a proof",
         ROOT,
         "        if root_id in expectation.recorded:",
         "        if root_id is not None:",
@@ -187,7 +187,7 @@ STORAGE_ROOT = [
     switched_off(
         CURRENT_ROOT,
         "I2",
-        "takes the wait away below a root that nobody has named",
+        "takes the wait away below a root that no person has named",
         "    if hasty := sorted(WAIT_OVERRIDES.intersection(overrides)):",
         "cli/test_current_root.py::test_who_takes_the_wait_away_names_the_root_whatever_was_copied_since",
     ),
@@ -278,7 +278,7 @@ STORAGE_ROOT = [
     ),
     Mutation(
         "I2",
-        "replaces the stamp of somebody who was faster",
+        "replaces the stamp of a run that was faster",
         STAMPING,
         "replace=look.raw_stamp is not None)",
         "replace=True)",
@@ -434,7 +434,7 @@ STORAGE_ROOT = [
     ),
     Mutation(
         "I21",
-        "takes a copy lag that nobody can tell for none",
+        "takes a copy lag that cannot be told for none",
         "core/log/copy_lag.py",
         "        return not self.why_unknown and 0 in",
         "        return 0 in",

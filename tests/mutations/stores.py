@@ -181,7 +181,7 @@ STORES = [
     ),
     Mutation(
         "hidden copies",
-        "takes objects of Google's that nobody may list for objects that nobody holds",
+        "takes objects of Google's that may not be listed for objects without a hold",
         BUCKET_SETTINGS,
         '        return f"whether objects are held is not known ({type(e).__name__}): it needs storage.objects.list", ""\n',
         '        return "", ""\n',

@@ -34,7 +34,7 @@ WATCHING = [
     ),
     Mutation(
         _PROMISE,
-        "calls gone what has segments that nobody knows",
+        "calls gone what has unknown segments",
         GONE,
         "        if self.unfinished or self.uncertain:",
         "        if self.unfinished:",
@@ -122,7 +122,7 @@ WATCHING = [
     ),
     Mutation(
         _PROMISE,
-        "overlooks a record that nobody can read",
+        "overlooks a record that cannot be read",
         PROOF,
         "            if record.code not in wanted.allowed_quarantine and",
         "            if False and",

@@ -244,7 +244,7 @@ def test_no_answer_in_time_is_a_rejection_that_is_red(scene: Scene) -> None:
     assert airflow.wait(west.dag_id, run_id) == "failed"
     (entry,) = scene.needs(west, run_id)
     assert entry["kind"] == "NOT_APPROVED"
-    assert "nobody had answered the request" in entry["why"]
+    assert "no answer came to the request" in entry["why"]
     assert scene.states(west, run_id)["approve"] == {"failed"}
     assert (west.objects, ends_of(west.kafka)) == (kept, ends)
 
@@ -273,7 +273,7 @@ def test_neither_marking_the_task_nor_an_answer_for_an_earlier_plan_approves_any
     airflow.answer(west.dag_id, run_id, "approve", "Approve")
     assert airflow.wait(west.dag_id, run_id) == "failed"
     log = airflow.task_log(west.dag_id, run_id, "approve", try_number=try_of(scene, west, run_id, "approve"))
-    assert "has changed since somebody was asked to approve it" in log
+    assert "has changed since a person was asked to approve it" in log
     assert (west.objects, ends_of(west.kafka)) == (kept, ends)
 
 

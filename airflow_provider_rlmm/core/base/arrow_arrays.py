@@ -3,7 +3,7 @@
 Arrow arrays from Python's and numpy's values, and numpy's of Arrow's, without pandas.
 
 Whenever pyarrow is given such a value, it asks whether that is one of pandas', and imports pandas to know: half a second
-of CPU time in each process that has it, and nobody here uses it. What is made of buffers asks nothing. So this is how
+of CPU time in each process that has it, and nothing here uses it. What is made of buffers asks nothing. So this is how
 arrays are made, and the constants that columns are compared with.
 """
 
@@ -212,7 +212,7 @@ def _numbers(values: list[Any], arrow_type: Any) -> Array:
         pa.types.is_floating: (int, float, np.number),
     }
     of_type = next((kind for is_kind, kind in kinds.items() if is_kind(arrow_type)), ())
-    # numpy takes what it is given for whatever is wanted: 1.5 for 1, "5" for 5.
+    # numpy takes what it is given for any type that is wanted: 1.5 for 1, "5" for 5.
     if odd := {type(value).__name__ for value in values if value is not None and not isinstance(value, of_type)}:
         raise TypeError(f"{sorted(odd)} are no values of an array of {arrow_type}")
     return np.array([0 if value is None else value for value in values], arrow_type.to_pandas_dtype())

@@ -3,7 +3,7 @@
 Ids of 16 bytes by the million: which of them are known, and in which rows of a table they are.
 
 Both remember 8 bytes of each id, the exclusive or of its halves. So two ids may be taken for one another, once in 10^12
-looks at ten million of them: what is found this way is a hint, and whoever needs to be sure compares the ids.
+looks at ten million of them: what is found this way is a hint, and a caller that needs to be sure compares the ids.
 """
 
 from __future__ import annotations

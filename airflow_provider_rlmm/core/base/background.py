@@ -15,7 +15,7 @@ def begun(work: Callable[[], T], name: str) -> Future[T]:
     """
     Begin work in a thread of its own; what goes wrong is raised where its result is asked for.
 
-    A thread that hangs in a store cannot be ended: this one ends with the process, and nobody waits for it, as the threads
+    A thread that hangs in a store cannot be ended: this one ends with the process, and no call waits for it, as the threads
     of a pool would be waited for.
 
     :param work: what to do.

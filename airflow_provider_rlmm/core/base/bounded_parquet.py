@@ -221,7 +221,7 @@ def _short(texts: Any) -> Any:
 
 
 def _holds(chunk: Chunk, value: Any) -> bool | None:
-    """Tell whether all rows of a chunk have a value (``True``), none (``False``), or nobody knows."""
+    """Tell whether all rows of a chunk have a value (``True``), none (``False``), or that is not known."""
     if chunk.lowest is None or chunk.highest is None:
         return None
     if value < chunk.lowest or chunk.highest < value:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time as an argument: whoever needs it takes a ``Clock``, so that tests can turn the hands."""
+"""Time as an argument: what needs it takes a ``Clock``, so that tests can turn the hands."""
 
 from __future__ import annotations
 
@@ -43,6 +43,16 @@ def duration_in_words(duration_ms: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
+def elapsed_in_words(elapsed_ms: int) -> str:
+    """
+    Return for people how long ago something was; it is rounded down, so that a wait is not over before it says so.
+
+    :param elapsed_ms: ms, 0 or more.
+    """
+    unit_ms = 60_000 if elapsed_ms >= 60_000 else 1000
+    return duration_in_words(elapsed_ms // unit_ms * unit_ms)
+
+
 def monotonic_clock() -> int:
     """Return a time that only ever grows, ms since any moment."""
     return time.monotonic_ns() // 1_000_000
@@ -50,7 +60,7 @@ def monotonic_clock() -> int:
 
 def time_text(time_ms: int) -> str:
     """
-    Say a time in words, whatever its value is.
+    Say a time in words, at any value.
 
     :param time_ms: ms since the epoch.
     """
@@ -89,7 +99,7 @@ def difference_text(difference_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimeReading:
-    """What somebody else's clock said just now."""
+    """What the clock of another machine said just now."""
 
     source: str  # whose clock, and how it was read: a noun, as in "LogAppendTime of topic 'clock'"
     time_ms: int  # what it said, ms since the epoch
@@ -98,7 +108,7 @@ class TimeReading:
 
 @dataclass(frozen=True, slots=True)
 class TimeBound:
-    """What somebody else's clock said at some earlier moment: now cannot be before that."""
+    """What the clock of another machine said at some earlier moment: now cannot be before that."""
 
     source: str  # whose clock, and how it was read: a noun
     not_before_ms: int  # what it said, ms since the epoch
@@ -114,7 +124,7 @@ class TimeProof:
     :param source: whose time it is: a noun.
     :param proven: whether anybody but this worker says so.
     :param remarks: sentences without a full stop: what it was compared with, and why nothing better was to be had.
-    :param not_before_ms: a time that has passed, as somebody but this worker says, ms since the epoch; ``None`` where nobody
+    :param not_before_ms: a time that has passed by a clock other than this worker's, ms since the epoch; ``None`` where none
         does.
     """
 
@@ -142,7 +152,7 @@ class TimeProof:
 
 class ProvenClock:
     """
-    A :data:`Clock` that goes by proven time, whatever this worker's own clock says.
+    A :data:`Clock` that goes by proven time, never by this worker's own clock.
 
     The time is proven when the clock is built; after that the monotonic clock carries it on. It is proven anew when the
     proof is old, and when wall clock and monotonic clock have drifted apart: one of them was set, or the machine slept.
@@ -173,8 +183,8 @@ class ProvenClock:
 
     def not_before_ms(self) -> int | None:
         """
-        Return a time that has passed whatever this worker's own clock says, ms since the epoch: the time itself where it is
-        proven, ``None`` where nobody but this worker says anything.
+        Return a time that has passed, also where this worker's own clock is wrong, ms since the epoch: the time itself where
+        it is proven, ``None`` where only this worker's clock is known.
         """
         now_ms = self()
         return now_ms if self.proof.proven else self.proof.not_before_ms

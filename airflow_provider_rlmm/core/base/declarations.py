@@ -60,7 +60,7 @@ class Texts:
     """A list of texts, each of a form of its own."""
 
     read: Callable[[str, object], tuple[str, ...]]  # takes name and list, refuses what is not of the form
-    pattern: str = ""  # of each, for forms that check it while somebody types
+    pattern: str = ""  # of each, for forms that check it while a user types
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Declared(Generic[Value]):
     sentence: str  # what it means, without a full stop
     title: str = ""  # in forms
     absent: str = ""  # what it means that it is not set
-    example: str = ""  # as somebody would write it
+    example: str = ""  # as a user would write it
 
     def __post_init__(self) -> None:
         self.check(self.default)
@@ -125,7 +125,7 @@ class Declared(Generic[Value]):
 
 def read_spelled(declared: Declared[Value], value: object) -> Value:
     """
-    Read what somebody has written into a connection, a file or Airflow's configuration, which may be the text of a value.
+    Read what a person has written into a connection, a file or Airflow's configuration, which may be the text of a value.
 
     :param declared: the value; of its forms only the kind of number, flag or text is judged here.
     :param value: what was written; blanks around a text do not count.

@@ -3,8 +3,8 @@
 The strict reader of a document, derived from the data class that the document is made of, and what writes it: its form is
 said once.
 
-What is written is what the fields hold, in their order (:func:`plain_of`). Whoever writes plans, manifests and archives reads
-them back first; a document for people is written in any case, and whoever cannot read it says so.
+What is written is what the fields hold, in their order (:func:`plain_of`). The writer of plans, manifests and archives reads
+them back first; a document for people is written in any case, and a reader that fails says so.
 
 The module of a data class derives the reader once, when it is imported, so that a field without a reader of its own is found
 then and not when the first document is read. These types have one:
@@ -46,7 +46,7 @@ Number = Annotated[float, strict.number]
 """A finite number from 0 on."""
 
 PlainJson = Annotated[Mapping[str, Any], strict.by_name(strict.any_json)]
-"""An object with whatever plain JSON, of bounded depth and without floats."""
+"""An object with any plain JSON, of bounded depth and without floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def sealed_text(
     indent: int | None = 2,
 ) -> str:
     """
-    Return a document as sealed text, once it was read back: nobody would read what contradicts itself.
+    Return a document as sealed text, once it was read back: what contradicts itself cannot be read later.
 
     :param document: a data class.
     :param version: its ``format_version``.

@@ -145,7 +145,10 @@ class UnhealthyTopicError(MetadataError):
 
 
 class TopicNeverNamedError(MetadataError):
-    """Raised when somebody waits for a topic id that the metadata topic has never named, or names under another name."""
+    """
+    Raised when a sensor or a caller waits for a topic id that the metadata topic has never named, or names under another
+    name.
+    """
 
 
 class TopicInDoubtError(MetadataError):
@@ -205,20 +208,20 @@ class LogBehindError(EventLogError):
 
 class LostRecordsError(EventLogError):
     """
-    Raised when something would be changed where the log has lost what an earlier run had read of it, and nobody has confirmed
-    that; or when a confirmation names what is not lost.
+    Raised when something would be changed where the log has lost what an earlier run had read of it, and no person has
+    confirmed that; or when a confirmation names what is not lost.
     """
 
 
 class MetadataTopicReplacedError(EventLogError):
     """
-    Raised when the metadata topic is another one than earlier runs have worked with, and nobody has confirmed that; or when a
-    confirmation names another id than it has.
+    Raised when the metadata topic is another one than earlier runs have worked with, and no person has confirmed that; or
+    when a confirmation names another id than it has.
     """
 
 
 class FloorError(EventLogError):
-    """Raised when a run for real cannot read, or write down, up to where runs have read the log."""
+    """Raised when a real run cannot read, or write down, up to where runs have read the log."""
 
 
 class NotReadyError(EventLogError):
@@ -305,11 +308,11 @@ class BlastRadiusError(DeletionRefusedError):
 
 
 class NotApprovedError(DeletionRefusedError):
-    """Raised when a plan needs a person's approval, and nobody has approved exactly this plan."""
+    """Raised when a plan needs a person's approval, and no person has approved exactly this plan."""
 
 
 class StoppedError(DeletionRefusedError):
-    """Raised when the kill switch is on, or nobody can tell whether it is; the message says where it is put back."""
+    """Raised when the kill switch is on, or cannot be read; the message says where it is put back."""
 
 
 class PlanError(DeletionRefusedError):
@@ -359,7 +362,7 @@ class StorageUnavailableError(StorageError):
 
 
 class StorageFullError(StorageError):
-    """Raised when the store has no room left, or none for this user: it does not pass before somebody makes room."""
+    """Raised when the store has no room left, or none for this user: it does not pass before room is made."""
 
 
 class RemoteObjectNotFoundError(StorageError):

@@ -25,8 +25,8 @@ def require_airflow() -> None:
     """
     Refuse to load what is made for Airflow where there is none, or one of another range.
 
-    A later minor version than the tests have seen is loaded: Airflow's own providers name a lower bound only, and whoever
-    updates Airflow must not lose every DAG for it.
+    A later minor version than the tests have seen is loaded: Airflow's own providers name a lower bound only, and a user who
+    updates Airflow must not lose every DAG by it.
 
     :raises ModuleNotFoundError: naming the extra.
     :raises RuntimeError: naming both versions, as Airflow's own providers do.
@@ -47,7 +47,7 @@ def require_airflow() -> None:
     if found is None or not lowest <= found < above:
         raise RuntimeError(
             f"airflow-provider-rlmm works with Apache Airflow >={_dotted(lowest)},<{_dotted(above)}, and {installed} is "
-            "installed: take the one or the other in another version"
+            "installed: install another version of one of them"
         )
     if found >= AIRFLOW_TESTED_BELOW:
         _warn_of_untested(installed)

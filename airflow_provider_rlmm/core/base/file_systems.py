@@ -4,10 +4,10 @@ Files in object stores and local folders, by URI: what plans, reports and snapsh
 
 A URI is a path, a ``file://`` one, or an object store's: ``s3://`` (Spark's ``s3a://`` means the same), ``gs://``, ``az://``,
 ``abfs://``. obstore reaches object stores, as it does the remote storage; endpoint, region and credentials come from the
-environment (such as ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``) or the role of the machine, unless somebody says otherwise
+environment (such as ``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``) or the role of the machine, unless the caller says otherwise
 (:mod:`~airflow_provider_rlmm.core.base.object_stores`).
 
-Whatever is written replaces the old whole or not at all. A local file is written beside the old one, brought to the disk
+What is written replaces the old whole or not at all. A local file is written beside the old one, brought to the disk
 and given its name; an object store shows an object once all of it has arrived. What a killed process leaves beside a local
 file is removed by the next one that writes the same file.
 """
@@ -65,7 +65,7 @@ def local_path(uri: str) -> Path | None:
 
 def absolute(uri: str) -> str:
     """
-    Return the URI by which another process finds the same folder, whatever it works in; without a slash at the end.
+    Return the URI by which another process finds the same folder, from any folder of its own; without a slash at the end.
 
     :param uri: a path or a URI.
     :raises ConfigurationError: if it is not understood.
@@ -114,7 +114,7 @@ def writing(uri: str) -> Iterator[IO[bytes]]:
     Return a file to write to, which is there once the block has ended well, and not at all after an error.
 
     What is kept in memory does not grow with it. A local one is seen while it is written and is not brought to the disk, so
-    this is for what counts only together with a hash, under a name that nobody else takes.
+    this is for what counts only together with a hash, under a name that no other writer takes.
 
     :param uri: of the file; directories are made.
     :raises ConfigurationError: if the URI is not understood.
@@ -380,7 +380,7 @@ def open_object(uri: str) -> Iterator[IO[bytes]]:
 
 def modified_ms(uri: str) -> int:
     """
-    Return when a file was written last, by the clock of whoever stores it; ms since the epoch.
+    Return when a file was written last, by the clock of its store; ms since the epoch.
 
     :raises ConfigurationError: if the URI is not understood.
     :raises OSError: if it cannot be told.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Local files that are there whole or not at all, whatever ends their writer, and after a power failure, too.
+Local files that are there whole or not at all, however their writer ends, and after a power failure, too.
 
 A file is written beside the place that it is to have, brought to the disk and given its name. What a killed process leaves
 there is removed by the next one that writes the same file.
@@ -31,7 +31,7 @@ _NO_HARD_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENO
 @contextmanager
 def beside(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
     """
-    Open a file beside another one; while the block lasts it is nobody else's, afterwards it is gone.
+    Open a file beside another one; while the block lasts no other process has it, afterwards it is gone.
 
     :param path: the other one, whose place it may take; directories are made, and are durable as the file is.
     :raises OSError: if it cannot be made.
@@ -53,7 +53,7 @@ def beside(path: Path) -> Iterator[tuple[IO[bytes], Path]]:
 @contextmanager
 def telling_of_full_disks(path: Path) -> Iterator[None]:
     """
-    Name the file and what helps where the disk is full: a write does not know its path, and nobody knows a passing file's.
+    Name the file and what helps where the disk is full: a write does not know its path, and a passing file's is of no use.
 
     :param path: of the file that is written in the block.
     :raises OSError: that one, in the place of another one.
@@ -108,7 +108,7 @@ def _lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        # A file system without locks: nobody else can lock and remove it either.
+        # A file system without locks: no other process can lock and remove it either.
         return True
     return True
 

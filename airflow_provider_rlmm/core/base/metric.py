@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A number that is said to whoever collects metrics: its name, unit and meaning."""
+"""A number that is told to a collector of metrics: its name, unit and meaning."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _RETRY: Final[RetryConfig] = {"max_retries": 3, "retry_timeout": timedelta(minutes=1)}
 _PART: Final = 8 * 2**20
 _PARTS_AT_ONCE: Final = 2
-"""Together they bound what a writer keeps in memory, whatever it is given; a part of S3 has 5 MiB at least."""
+"""Together they bound what a writer keeps in memory, with input of any size; a part of S3 has 5 MiB at least."""
 
 _ADDRESSES: Final = (
     "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT",
@@ -50,7 +50,7 @@ _openers: list[Callable[[str], OpenedStore | None]] = []
 
 def open_stores_by(opener: Callable[[str], OpenedStore | None]) -> None:
     """
-    Have object stores opened by somebody who knows their credentials.
+    Have object stores opened by code that knows their credentials.
 
     :param opener: takes the URI of a folder; ``None`` from it leaves a store to the environment. It raises
         :class:`ConfigurationError` or :class:`StorageError`.
@@ -154,7 +154,7 @@ def _require_refusal(uri: str, store: ObjectStore, name: str, data: bytes) -> No
     """Write what was just created once more: the same bytes, so no right but to write is needed and nothing is left over."""
     from obstore.exceptions import AlreadyExistsError, BaseError
 
-    # Twice: between the first time and this one somebody else may have removed it.
+    # Twice: between the first time and this one another process may have removed it.
     for _ in range(2):
         try:
             store.put(name, data, mode="create", use_multipart=False)

@@ -39,9 +39,9 @@ class Chunk(NamedTuple):
     kind: Any  # its physical type: BOOLEAN 0, INT32 1, INT64 2, FLOAT 4, DOUBLE 5, BYTE_ARRAY 6
     place: int  # where its first page begins
     compressed_bytes: int  # of all its pages
-    lowest: bytes | int | None  # value, ``None`` where nobody knows
+    lowest: bytes | int | None  # value, ``None`` where it is not known
     highest: bytes | int | None
-    has_nulls: bool  # or nobody knows
+    has_nulls: bool  # or it is not known
 
 
 class RowGroup(NamedTuple):

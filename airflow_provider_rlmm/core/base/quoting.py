@@ -2,7 +2,7 @@
 """
 Text that others wrote, as it may stand in a log line, an error, a report or a page.
 
-A topic name in ``__remote_log_metadata`` is whatever its writer put there: a line break would begin a log line of the
+A topic name in ``__remote_log_metadata`` is any text that its writer put there: a line break would begin a log line of the
 writer's own, a right-to-left mark would turn the words around it, a name of 32 KB would bury them.
 """
 

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 
 HIDDEN = "***"
 
-# Whatever is not here is hidden: a list of secret names would miss the next new one.
+# What is not here is hidden: a list of secret names would miss the next new one.
 _PUBLIC = re.compile(
     r"bootstrap\.servers|metadata\.broker\.list|client\.(id|rack|dns\.lookup)|group\..*|security\.protocol"
     r"|sasl\.(mechanisms?|username|oauthbearer\.method|oauthbearer\.scope|kerberos\.(service\.name|principal|keytab))"
@@ -88,7 +88,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """
     Return a text with three asterisks in the place of each secret.
 
-    :param text: what somebody else wrote.
+    :param text: what another program wrote.
     :param secrets: from :func:`secrets_of`; those of less than four characters are hidden where they stand alone.
     """
     hidden = _pattern(frozenset(secrets))
@@ -98,7 +98,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
 def without_stores_secrets(text: str, secrets: Iterable[str] = ()) -> str:
     """
     Return what an object store, or its client, says without secrets: also those of the environment, by which a store is
-    opened that nobody gives credentials for, and what a store repeats of a request that it refuses.
+    opened that is given no credentials, and what a store repeats of a request that it refuses.
 
     :param text: what it says.
     :param secrets: those that are known besides.
@@ -115,7 +115,7 @@ def without_addresses(text: str) -> str:
     """
     Return a text in which of each URL only its scheme and its host are left: a token may be in any other part.
 
-    :param text: what somebody else wrote.
+    :param text: what another program wrote.
     """
     return _ADDRESS.sub(rf"\g<scheme>\g<host>/{HIDDEN}", text)
 
@@ -134,7 +134,7 @@ def _pattern(secrets: frozenset[str]) -> re.Pattern[str] | None:
 def _secrets_in(name: str, value: str) -> Iterator[str]:
     if name in _WORDS and not _WORDS[name].fullmatch(value.strip()):
         yield from (value, value.strip())
-    # A short word of a property that nobody knows is rather a mode than a secret.
+    # A short word of an unknown property is rather a mode than a secret.
     if not _PUBLIC.fullmatch(name) and (_SURELY_SECRET.match(name) or len(value) > _SHORT_WORD):
         yield from (value, value.strip())
         yield from _PEM_LINE.findall(value) if "-----BEGIN" in value else ()

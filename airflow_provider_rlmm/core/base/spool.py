@@ -3,7 +3,7 @@
 Rows on the local disk: as many as there are, while memory holds some thousands of them.
 
 A spool is written once and then read as often as it is asked for. Its file has no name, so it is gone with its process,
-whatever ends that. It lies where Python puts temporary files, which ``TMPDIR`` says.
+however that ends. It lies where Python puts temporary files, which ``TMPDIR`` says.
 """
 
 from __future__ import annotations

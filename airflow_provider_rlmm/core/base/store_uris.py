@@ -83,8 +83,8 @@ def refuse_secrets_in_uri(what: str, uri: str, instead: str) -> None:
     """
     Refuse a URI that holds credentials, a query or a fragment: URIs are logged, shown and handed to other programs.
 
-    :param what: the setting, for the message. The value is not repeated: whoever put a secret into it must not find it in a
-        log.
+    :param what: the setting, for the message. The value is not repeated: a person who put a secret into it must not find it
+        in a log.
     :param uri: with or without a scheme.
     :param instead: what to do, for the message.
     :raises ConfigurationError: naming the setting.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Checks of single values that somebody set: exactly the kind, within bounds, and a message that says what is allowed.
+Checks of single values that a user set: exactly the kind, within bounds, and a message that says what is allowed.
 
 A boolean is no number, and a number with a point is no count.
 """

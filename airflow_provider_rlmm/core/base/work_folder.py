@@ -21,8 +21,8 @@ def cluster_folder(cluster_id: str) -> str:
     """
     Return the name of the folder of what runs remember of a cluster.
 
-    :param cluster_id: of the cluster; Kafka's own ids have letters, digits, dashes and underscores. Whatever is read from the
-        folder says its cluster id, and is compared with it.
+    :param cluster_id: of the cluster; Kafka's own ids have letters, digits, dashes and underscores. Each document that is
+        read from the folder says its cluster id, and is compared with it.
     """
     return _CLUSTER + _NO_NAME.sub("-", cluster_id).lstrip("._-")
 

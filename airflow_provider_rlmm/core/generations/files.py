@@ -28,7 +28,7 @@ class HashedFile:
     A file that is being written, with the hash of what was.
 
     :param name: below the URI of a folder.
-    :param stream: where its bytes go; whoever has opened it ends it.
+    :param stream: where its bytes go; the caller that has opened it ends it.
     """
 
     def __init__(self, name: str, stream: IO[bytes]) -> None:
@@ -132,7 +132,7 @@ class _HashedReading:
         self.size, self.sha256 = 0, hashlib.sha256()
 
     def read(self, size: int) -> pa.Buffer:
-        """Return the next bytes, none at the end. Whatever a file says of itself, no more is made room for than it has."""
+        """Return the next bytes, none at the end. No more is made room for than the file has, even if it claims more."""
         buffer = pa.allocate_buffer(min(size, self._behind - self.size))
         data = buffer.slice(0, self._stream.readinto(memoryview(buffer)))  # type: ignore[attr-defined]  # files have it
         self.size += data.size
@@ -140,5 +140,5 @@ class _HashedReading:
         return data
 
     def close(self) -> None:
-        """Do nothing: whoever has opened the stream closes it."""
+        """Do nothing: the caller that has opened the stream closes it."""
         self.closed = True

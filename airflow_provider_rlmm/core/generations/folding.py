@@ -54,7 +54,7 @@ _CHANGES = pa.schema(
     [("offset", pa.int64()), ("timestamp_ms", pa.int64()), ("key", pa.binary()), ("value", pa.binary())],
     metadata=_FORMAT,
 )
-"""Of the records behind a state, as the log has them: whoever applies them comes to the state behind them."""
+"""Of the records behind a state, as the log has them: to apply them leads to the state behind them."""
 _NO_PART = GenerationPart(0)
 
 SHARE_OF_CHANGES = 1 / 4

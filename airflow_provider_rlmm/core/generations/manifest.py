@@ -7,7 +7,7 @@ Parquet file of what there is to say of some segments, with the columns of
 :data:`~airflow_provider_rlmm.features.retention.spark.columns.SEGMENT_COLUMNS`, and what the next task goes on from: a state,
 or, where an earlier one is known and little is new, the records since. Files are named by the attempt that wrote them. The
 manifest, ``_manifest.json``, comes last and alone says which of them count, those of earlier generations among them. A
-generation only saves work: whoever deletes reads the log itself.
+generation only saves work: a run that deletes reads the log itself.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def unexplained(
     metadata_partition: int, holes: Iterable[HistoryGap], explained: Iterable[HistoryGap]
 ) -> list[HistoryGap]:
     """
-    Return the gaps of a metadata partition of which nobody has said why they hold no record.
+    Return the gaps of a metadata partition of which no person has said why they hold no record.
 
     :param metadata_partition: which one.
     :param holes: its gaps.
-    :param explained: the offsets that people have explained, of whatever metadata partition.
+    :param explained: the offsets that people have explained, of any metadata partition.
     """
     said = [gap for gap in explained if gap.metadata_partition == metadata_partition]
     return [hole for hole in holes if not any(hole.within(gap.start, gap.end) for gap in said)]
@@ -102,7 +102,7 @@ class GenerationPart:
     keyed_at: int | None = None  # offset of the first record whose key names it; ``None`` where none was read
     keyed: int = 0  # records that are applied, as brokers do, whose key contradicts what they say
     routed: int = 0  # records that are good: each of them lies where our partitioner puts it
-    begin: int = 0  # where the log began when it was read from there, inclusive; nobody has read what was below it
+    begin: int = 0  # where the log began when it was read from there, inclusive; what was below it was not read
     rows: GenerationFile | None = None  # the Parquet file; ``None`` where no record was ever read
     state: GenerationFile | None = None  # the state; ``None`` where no record was ever read
     changes: GenerationFile | None = None  # the records since; ``None`` where the state has all below ``next_offset``
@@ -209,7 +209,7 @@ class Generation:
         """
         Return the document; keys of JSON objects are strings.
 
-        :raises SnapshotRefusedError: if it contradicts itself: nobody would read it.
+        :raises SnapshotRefusedError: if it contradicts itself: it could not be read.
         """
         return sealed_text(
             self,

@@ -21,7 +21,7 @@ from airflow_provider_rlmm.core.generations.manifest import MANIFEST_NAME, MAX_M
 log = logging.getLogger(__name__)
 
 KEPT = 2
-"""Generations that stay: the newest, and the one before it for whoever still reads it."""
+"""Generations that stay: the newest, and the one before it for runs that still read it."""
 
 _FILE = re.compile(r"generation=(\d{1,18})/(.+)")
 
@@ -122,7 +122,7 @@ class GenerationStore:
 
 def newest_readable(store: GenerationStore) -> Generation | None:
     """
-    Return the newest generation, ``None`` where there is none that can be read: for whoever reckons with its sizes.
+    Return the newest generation, ``None`` where there is none that can be read: for a caller that reckons with its sizes.
 
     :param store: the data set.
     """

@@ -15,7 +15,8 @@ from airflow_provider_rlmm.core.segments.read_range import OffsetRange
 @dataclass(frozen=True, slots=True)
 class CopyConfigs:
     """
-    The configs of a topic that decide whether somebody else may copy its segments (Kafka: ``TopicConfig``, effective values).
+    The configs of a topic that decide whether a program other than its brokers may copy its segments (Kafka: ``TopicConfig``,
+    effective values).
 
     :param remote_storage_enable: ``remote.storage.enable``.
     :param remote_log_copy_disable: ``remote.log.copy.disable``.
@@ -64,8 +65,8 @@ class LeaderAnswer:
     :param is_internal: whether Kafka calls the topic internal.
     :param configs: the topic's configs.
     :param offsets: how far the leader's log reaches, ``None`` where the partition has no leader.
-    :param local_size_in_bytes: bytes of the leader's local log, all its segments; ``None`` where nobody can tell.
-    :param leader: id of the broker that leads it, ``None`` where it has no leader, or nobody has told.
+    :param local_size_in_bytes: bytes of the leader's local log, all its segments; ``None`` where it cannot be told.
+    :param leader: id of the broker that leads it, ``None`` where it has no leader, or it was not told.
     """
 
     topic_id_partition: TopicIdPartition

@@ -112,7 +112,7 @@ def _check_announcement(event: RemoteLogSegmentMetadata, state: ReplayedCopies) 
     if state.was_announced(segment_id):
         raise UnsafeEventError(f"segment {segment_id} is known already: a copy has an id of its own")
     if event.custom_metadata is not None:
-        raise UnsafeEventError(f"first event of {segment_id} has custom metadata, which nobody can know yet")
+        raise UnsafeEventError(f"first event of {segment_id} has custom metadata, which no copier can know yet")
     if not 0 <= event.start_offset <= event.end_offset or event.segment_size_in_bytes < 1:
         raise UnsafeEventError(
             f"segment {segment_id} of {event.segment_size_in_bytes} bytes from offset {event.start_offset} to "
@@ -144,7 +144,7 @@ def _check_update(event: RemoteLogSegmentMetadataUpdate, state: ReplayedCopies) 
     if segment is None:
         raise UnsafeEventError(f"segment {segment_id} is not in the replayed state: nothing follows")
     if not state.is_ours(segment_id):
-        raise UnsafeEventError(f"segment {segment_id} is somebody else's: a copier never touches it")
+        raise UnsafeEventError(f"segment {segment_id} belongs to another writer: a copier never touches it")
     if segment.state is not _BEFORE[event.state]:
         raise UnsafeEventError(f"segment {segment_id} is in {segment.state.name}, {event.state.name} does not follow")
     if state.was_copied(segment_id):

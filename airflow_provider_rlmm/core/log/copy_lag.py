@@ -34,7 +34,7 @@ class CopyLag:
 
     :param ms: ``remote.copy.lag.ms``, ms since a segment's latest record.
     :param size_in_bytes: ``remote.copy.lag.bytes``, bytes of newer local log behind a segment.
-    :param why_unknown: why nobody can tell the two, empty where they are known.
+    :param why_unknown: why the two cannot be told, empty where they are known.
     """
 
     ms: int = 0
@@ -58,7 +58,7 @@ class CopyLag:
 
 
 NO_LAG: Final = CopyLag()
-"""What brokers have that do not know the settings, and others unless somebody has set them."""
+"""What brokers have that do not know the settings, and others unless they were set."""
 
 
 def copy_lag_of(settings: Mapping[str, int | bool | str | None]) -> CopyLag:
@@ -98,7 +98,7 @@ def due_after_ms(lag: CopyLag, local_retention_ms: int, retention_ms: int | None
     :param lag: of the topic.
     :param local_retention_ms: ``local.retention.ms``.
     :param retention_ms: ``retention.ms``, ``None`` where it is not known.
-    :return: ``None`` where time alone makes no copy due, or nobody knows.
+    :return: ``None`` where time alone makes no copy due, or that is not known.
     """
     if lag.why_unknown:
         return None

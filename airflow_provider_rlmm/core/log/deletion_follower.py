@@ -28,7 +28,7 @@ class DeletionEvent:
 
     metadata_partition: int  # where its record lies
     offset: int  # of its record
-    event: RemotePartitionDeleteMetadata  # the event, whoever wrote it
+    event: RemotePartitionDeleteMetadata  # the event, of any writer
 
 
 class DeletionFollower:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The segments of all user partitions of some topics, by the rules of a broker's cache, and of which user partitions nobody
-knows whether that is all.
+The segments of all user partitions of some topics, by the rules of a broker's cache, and the user partitions of which it is
+not known whether that is all.
 
 :class:`~airflow_provider_rlmm.core.log.known_segments.PartitionSegments` refuses what is in doubt. This one says so of each
 user partition: the others are told all the same.
@@ -110,7 +110,7 @@ class DoubtedSegments:
 
     def doubt(self, tip: TopicIdPartition) -> str | None:
         """
-        Say why nobody knows all segments of a user partition, ``None`` where they are known.
+        Say why not all segments of a user partition are known, ``None`` where they are known.
 
         :param tip: the user partition, of a metadata partition that is read.
         """
@@ -123,7 +123,7 @@ class DoubtedSegments:
         offset = min(history.without_add.values())
         return (
             f"{len(history.without_add)} of its segments have an incomplete history, see offset {offset} of metadata "
-            f"partition {number}: nobody knows which records they hold. Have the doctor look at it"
+            f"partition {number}: it is not known which records they hold. Have the doctor look at it"
         )
 
 

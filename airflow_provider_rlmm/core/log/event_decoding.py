@@ -34,7 +34,7 @@ BATCH_ROWS = 10_000
 """Most rows of one batch: large enough that the cost per batch does not count, a few MiB at most."""
 
 KEYED_KEPT = 1_000
-"""Records whose key contradicts their value that are kept whatever they are about, the first ones; all are counted."""
+"""Records whose key contradicts their value that are kept, of any topic, the first ones; all are counted."""
 
 
 @cache
@@ -140,9 +140,10 @@ class Quarantine:
     """
     Records that cannot be applied: all of them, but of ``KEYED`` ones a sample.
 
-    Who writes keys of his own writes them with every record, and such a record is about its own user partition only. So the
-    first :data:`KEYED_KEPT` are kept, and besides of each user partition the first and the last one: whether one lies at or
-    behind some offset the last one tells. The others are counted by the one behind them (:attr:`QuarantinedRecord.alike`).
+    A program that writes keys of its own writes them with every record, and such a record is about its own user partition
+    only. So the first :data:`KEYED_KEPT` are kept, and besides of each user partition the first and the last one: whether one
+    lies at or behind some offset the last one tells. The others are counted by the one behind them
+    (:attr:`QuarantinedRecord.alike`).
 
     :param records: what is there to begin with, by offset within a metadata partition.
     """
@@ -216,7 +217,7 @@ class DecodedBatch:
     """What a batch of one metadata partition says."""
 
     events: list[LocatedEvent]  # the events of the wanted topics, by offset; keyed ones too, as brokers look at no key
-    quarantined: list[QuarantinedRecord]  # the records that are not good, of whatever topic; of keyed ones a sample
+    quarantined: list[QuarantinedRecord]  # the records that are not good, of any topic; of keyed ones a sample
     routed: int  # number of records that prove our partitioner
 
 
@@ -255,7 +256,7 @@ def written_by_brokers(decoded: Any) -> Any:
     """
     Tell of each record whether a broker wrote it, as far as it says: an event of a segment that has a broker's id.
 
-    Brokers write no partition-delete events, whatever id these have.
+    Brokers write no partition-delete events, not even those with a broker's id.
 
     :param decoded: what :func:`decode_records` returned.
     :return: one boolean per row, null where the record is none that can be read.
@@ -268,7 +269,7 @@ def written_by_brokers(decoded: Any) -> Any:
 
 def quarantined_records(decoded: Any) -> list[QuarantinedRecord]:
     """
-    Return the records that nobody believes, by offset; of ``KEYED`` ones what a :class:`Quarantine` needs.
+    Return the records that are not believed, by offset; of ``KEYED`` ones what a :class:`Quarantine` needs.
 
     :param decoded: what :func:`decode_records` returned.
     """

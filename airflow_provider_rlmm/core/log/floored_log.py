@@ -4,7 +4,7 @@ The metadata log beside what any run of a work folder has read of it, so that a 
 
 A log that lost its end has the same topic id and begins at the same offset; only who has read it before can tell. So each
 run remembers the last records that it read of each metadata partition, before it changes anything, and the next one
-compares (:meth:`FlooredLog.open`). What was lost is :attr:`FlooredLog.losses`: whoever holds the log can ask it.
+compares (:meth:`FlooredLog.open`). What was lost is :attr:`FlooredLog.losses`: every holder of the log can ask it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class FlooredLog:
     """
     A log, and what earlier runs have read of it: a :class:`~airflow_provider_rlmm.core.log.protocol.MetadataLogReader`.
 
-    Whatever is read through it raises the floor of its metadata partition, at the latest when :meth:`keep` is called.
+    All that is read through it raises the floor of its metadata partition, at the latest when :meth:`keep` is called.
 
     :param log: the log itself.
     :param store: where floors are remembered; ``None`` where that cannot be done, and nothing is.
@@ -82,7 +82,7 @@ class FlooredLog:
     :param fixed: metadata partitions whose floors stay as they are.
     :param era: the era of the log, as its configuration and earlier runs show it.
     :param kept_era: the era that is remembered already.
-    :param explained: offsets that hold no record and of which somebody has said why.
+    :param explained: offsets that hold no record and of which a person has said why.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class FlooredLog:
             return cls(log, None, era=now)
         era = now.or_later(before)
         if era.era is not Era.PLAIN:
-            logger.warning("the metadata topic is %s: a run for real would write nothing", era)
+            logger.warning("the metadata topic is %s: a real run would write nothing", era)
         lost = _lost(log, floors, sleep, may_lack=era.era is not Era.PLAIN)
         known = {loss.metadata_partition: loss for loss in confirmed}
         said = _required(confirmation, lost, known)
@@ -269,7 +269,7 @@ class FlooredLog:
 
     def require_unbroken(self, metadata_partitions: Collection[int]) -> None:
         """
-        Refuse to change anything in metadata partitions that have lost records, unless somebody has confirmed it.
+        Refuse to change anything in metadata partitions that have lost records, unless a person has confirmed it.
 
         :raises LostRecordsError: naming the first of them, and what to do.
         """
@@ -286,7 +286,7 @@ def _era_of(log: MetadataLogReader, *, dry_run: bool) -> LogEra:
     except EventLogAccessError as e:
         if not dry_run:
             raise
-        logger.warning("whether the metadata topic may be compacted is not known, a run for real would end here: %s", e)
+        logger.warning("whether the metadata topic may be compacted is not known, a real run would end here: %s", e)
         return not_known(e)
 
 
@@ -295,7 +295,7 @@ def _lost(
 ) -> dict[int, LostRecords]:
     """
     Return the metadata partitions that do not hold what was read of them. Where a log cleaner may have taken the newest
-    record nobody knows whether they do, and that counts as a loss.
+    record it is not known whether they do, and that counts as a loss.
     """
     if not floors:
         return {}

@@ -73,7 +73,7 @@ class Floor:
 @dataclass(frozen=True, slots=True)
 class ConfirmedLoss:
     """
-    Somebody's word that a metadata partition has lost records.
+    A person's word that a metadata partition has lost records.
 
     :param topic_id: of the metadata topic.
     :param metadata_partition: which one.
@@ -93,7 +93,7 @@ class ConfirmedLoss:
     by: str
 
     def as_lost(self) -> LostRecords:
-        """Return it as whoever reads the log is told of it."""
+        """Return it as readers of the log are told of it."""
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.at_ms / 1000))
         return LostRecords(self.metadata_partition, self.read_until, self.end, f"on {when} by {self.by}")
 
@@ -101,7 +101,7 @@ class ConfirmedLoss:
 @dataclass(frozen=True, slots=True)
 class ExplainedGap:
     """
-    Somebody's word why offsets of a metadata partition hold no record.
+    A person's word why offsets of a metadata partition hold no record.
 
     :param topic_id: of the metadata topic.
     :param gap: the offsets.
@@ -142,7 +142,7 @@ class FloorStore(Protocol):
 
     def explained(self, topic_id: UUID) -> list[HistoryGap]:
         """
-        Return the offsets that hold no record and of which somebody has said why, by metadata partition.
+        Return the offsets that hold no record and of which a person has said why, by metadata partition.
 
         :param topic_id: of the metadata topic.
         :raises FloorError: if they cannot be read.
@@ -325,7 +325,7 @@ class FloorFiles:
             create_file(f"{self._uri}/{name}", [json.dumps(document, sort_keys=True).encode()])
         except _WRONG as e:
             raise FloorError(
-                f"{self._uri}/{name} cannot be written: {e}; a run for real remembers what it has read of the log before it "
+                f"{self._uri}/{name} cannot be written: {e}; a real run remembers what it has read of the log before it "
                 "changes anything: give it a work folder that can be written to"
             ) from e
 

@@ -98,7 +98,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ReadSoFar:
-    """What somebody has read of metadata partitions, from where they begin: another follower goes on from there."""
+    """What was read of metadata partitions, from where they begin: another follower goes on from there."""
 
     positions: Mapping[int, int]  # metadata partition → first offset that was not read, inclusive
     tails: Mapping[int, Sequence[tuple[int, bytes]]]  # see LogFollower
@@ -109,7 +109,7 @@ class LogFollower:
     """
     Reads metadata partitions on, each time up to the high watermarks of that moment.
 
-    What counts as read is what was taken (:meth:`take`): until then nothing has moved, so whatever is kept by the records
+    What counts as read is what was taken (:meth:`take`): until then nothing has moved, so what is kept by the records
     and the positions belong together, after an error too.
 
     :param log: the log.
@@ -141,7 +141,7 @@ class LogFollower:
         """What was gone before it could be read."""
         self.holes = holes
         """
-        Offsets that held no record and had records before them, whoever has said why. Nobody can tell the marker of a
+        Offsets that held no record and had records before them, explained or not. No client can tell the marker of a
         transaction from a record that was removed.
         """
         self._begins: Mapping[int, int] = self.positions.copy()
@@ -158,7 +158,7 @@ class LogFollower:
 
         :param log: the log.
         :param metadata_partitions: which ones.
-        :param read: what was read of them by somebody else, ``None`` where nothing was.
+        :param read: what another reader has read of them, ``None`` where nothing was.
         """
         begins = log.beginning_offsets()
         begins = {number: begins[number] for number in metadata_partitions}
@@ -180,7 +180,8 @@ class LogFollower:
         Refuse to follow what has lost records, before anything is read.
 
         :param otherwise: what would come of it, and what to do.
-        :param or_compacted: whether a compacted log is followed all the same: whoever does says that nobody knows all of it.
+        :param or_compacted: whether a compacted log is followed all the same: the caller then says that not all of it is
+            known.
         :raises TopicInDoubtError: naming the first metadata partition that has, and why. Who follows on is told so of records
             that are missing further on as well.
         """
@@ -199,7 +200,7 @@ class LogFollower:
             )
 
     def open_holes(self) -> tuple[HistoryGap, ...]:
-        """Return the offsets that held no record and had records before them, and of which nobody has said why."""
+        """Return the offsets that held no record and had records before them, and of which no person has said why."""
         said = self._log.explained_gaps
         found = tuple(h for h in self.holes if not any(h.within(*gap) for gap in said.get(h.metadata_partition, ())))
         # Where the log is compacted every offset may be missing: that is said of the whole log.

@@ -3,7 +3,7 @@
 Public fakes: the metadata event log, in plain Python lists, and the store of committed offsets.
 
 Every effect passes two hooks, ``on_effect(name, detail)`` before it and ``after_effect(name, detail)`` after it. Both
-may raise whatever the test wants; an exception leaves the fake as it was at that moment, so a batch can be cut in the
+may raise what the test wants; an exception leaves the fake as it was at that moment, so a batch can be cut in the
 middle. What they return steers the effect, ``None`` lets it happen:
 
 - ``publish``, :class:`PublishEffect`, once per record: ``Failed`` or ``Unknown`` from ``on_effect`` becomes the outcome

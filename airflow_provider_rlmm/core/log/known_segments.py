@@ -145,14 +145,15 @@ class PartitionSegments(KnownSegments):
     :class:`RemoteLogSegments` of a few user partitions, by the rules of a broker's cache, read from the metadata topic.
 
     Only their own metadata partitions are read, up to the high watermarks. A broker passes over what it cannot read, and over
-    an update whose add is missing; here that is an error, because a segment that nobody names looks like the end of the log.
+    an update whose add is missing; here that is an error, because a segment that no record names looks like the end of the
+    log.
 
     :param log: the log; it is read by :meth:`advance`, for the first time at once.
     :param partitions: which user partitions.
     :param allowed_quarantine: names of error codes that raise no doubt, as the cleaner's parameter has them.
-    :param or_compacted: whether a compacted log is read for what it still names: :attr:`why_not_whole` then says that nobody
-        knows whether that is all.
-    :param read: what somebody has just read of them from the beginning of this log; ``None`` where nobody has.
+    :param or_compacted: whether a compacted log is read for what it still names: :attr:`why_not_whole` then says that it
+        is not known whether that is all.
+    :param read: what was just read of them from the beginning of this log; ``None`` where nothing was.
     :raises TopicInDoubtError: if records about these user partitions may be missing.
     """
 
@@ -202,7 +203,8 @@ class PartitionSegments(KnownSegments):
 
     def unknown_segments(self, tip: TopicIdPartition) -> int:
         """
-        Return how many segments of a user partition are named, and nobody knows what they hold, or whether they are there.
+        Return how many segments of a user partition are named of which it is not known what they hold, or whether they are
+        there.
 
         :param tip: one that is known.
         """
@@ -227,11 +229,11 @@ class PartitionSegments(KnownSegments):
 
 
 def _require_complete(history: UserPartitionHistory) -> None:
-    """Refuse a user partition of which a segment is named, and nobody knows what it holds, or whether it serves reads."""
+    """Refuse a user partition that names a segment of which it is not known what it holds, or whether it serves reads."""
     if history.without_add:
         offset, number = min(history.without_add.values()), len(history.without_add)
         raise TopicInDoubtError(
             f"{number} segments of {history.topic_id_partition} have an incomplete history, see offset {offset} of its "
-            "metadata partition: nobody knows which records they hold, and all of them would be left out. Have the doctor "
+            "metadata partition: it is not known which records they hold, and all of them would be left out. Have the doctor "
             "look at it, and read the objects of the topic from storage by hand"
         )

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Final
 
 from airflow_provider_rlmm.core.base.clock import DAY_MS, time_text
+from airflow_provider_rlmm.core.base.values import duration_text
 from airflow_provider_rlmm.core.log.broker_versions import BrokerVersion, Version, brokers_in_text, version_in_text
 from airflow_provider_rlmm.core.records.era import COMPACT, policy_of
 
 _FOR_EVER: Final = -1
 MARGIN_MS: Final = 30 * DAY_MS
-"""How long before the oldest record that is needed may be deleted somebody has to act."""
+"""How long before the oldest record that is needed may be deleted a person has to act."""
 
 _NO_KEYS_BELOW: Final[Version] = (4, 4)
 """Every release of an older line writes records without keys. So does 4.4.0, which settings do not tell from a later one."""
@@ -57,7 +58,7 @@ class TieredRetention:
     @property
     def kept(self) -> str:
         """How long, in words."""
-        return "for ever" if self.retention_ms == _FOR_EVER else f"for {self.retention_ms} ms"
+        return "for ever" if self.retention_ms == _FOR_EVER else f"for {duration_text(self.retention_ms)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,8 @@ class MetadataWriters:
     """
     What is known of those who write to the metadata topic.
 
-    :param key_seen: where a record with a key of theirs was read, in words; ``None`` where none was, or nobody has read.
-    :param versions: broker → its version; empty where nobody has asked.
+    :param key_seen: where a record with a key of theirs was read, in words; ``None`` where none was, or none was looked for.
+    :param versions: broker → its version; empty where they were not asked.
     """
 
     key_seen: str | None = None
@@ -84,7 +85,7 @@ class MetadataWriters:
 
 @dataclass(frozen=True, slots=True)
 class NeededRecord:
-    """The oldest record about a segment that is not deleted, or of a deletion under way: whoever replays the log needs it."""
+    """The oldest record about a segment that is not deleted, or of a deletion under way: each replay of the log needs it."""
 
     metadata_partition: int
     offset: int
@@ -147,7 +148,7 @@ def setting_findings(
     """
     if is_compacted(settings):
         yield _compacted(topic, str(settings["cleanup.policy"]), writers)
-    lost = "brokers forget remote segments whose data still exist, and nobody deletes these any more"
+    lost = "brokers forget remote segments whose data still exist, and no broker deletes these any more"
     retention_ms = retention_ms_of(settings)
     if retention_ms != _FOR_EVER and longest and not 0 <= longest.retention_ms <= retention_ms:
         found = (
@@ -166,7 +167,7 @@ def needed_findings(
     """
     Yield what the retention of a plain metadata topic means for the oldest record that is still needed.
 
-    However long data are kept: a segment whose deletion fails, and a marker that nobody finishes, outlive them.
+    However long data are kept: a segment whose deletion fails, and a marker without an end, outlive them.
 
     :param topic: its name.
     :param settings: its settings.
@@ -183,7 +184,7 @@ def needed_findings(
     yield HealthFinding(
         HealthSeverity.ERROR if late else HealthSeverity.WARNING,
         f"topic {topic} has retention.ms={retention_ms}, and the oldest record that is still needed is {needed}",
-        f"brokers may delete it from {time_text(gone_ms)} on, and then nobody knows what lies in storage; "
+        f"brokers may delete it from {time_text(gone_ms)} on, and then no record says what lies in storage; "
         + ("that is too soon" if late else f"this is too soon from {time_text(too_short_ms)} on"),
         f"set retention.ms=-1 on {topic}",
     )

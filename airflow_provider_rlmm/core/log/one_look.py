@@ -2,7 +2,7 @@
 """
 One look at the metadata log: what it holds now, decoded, for those who keep nothing current by it.
 
-Whoever goes on where an earlier look has ended follows the log instead (:mod:`~airflow_provider_rlmm.core.log.follower`).
+What goes on where an earlier look has ended follows the log instead (:mod:`~airflow_provider_rlmm.core.log.follower`).
 """
 
 from __future__ import annotations

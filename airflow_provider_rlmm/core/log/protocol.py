@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seam to ``__remote_log_metadata``: what a log of metadata events can do, whoever keeps it."""
+"""The seam to ``__remote_log_metadata``: what a log of metadata events can do, wherever it is kept."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class MetadataLogReader(MetadataTopic, Protocol):
         :return: batches with the columns ``offset`` int64, ``timestamp_ms`` int64, ``key`` binary, ``value`` binary.
         :raises MetadataPartitionOutOfRangeError: if there is no such partition.
         :raises OffsetOutOfRangeError: if the log no longer has the whole range: ``start`` lies below the beginning, or
-            ``end`` above the high watermark. Whoever was told of the range has to do with a log that lost records.
+            ``end`` above the high watermark. A caller that was told of the range has to do with a log that lost records.
         :raises EventLogUnavailableError: if the range could not be read whole; what was yielded before is valid.
         """
 
@@ -182,7 +182,7 @@ class EventStream(Protocol):
     """
     What is appended to the assigned metadata partitions, in order and once.
 
-    Not thread-safe: whoever polls also uses the handle, and closes.
+    Not thread-safe: the thread that polls also uses the handle, and closes.
     """
 
     def poll(self, timeout_s: float) -> list[pa.RecordBatch]:
@@ -259,7 +259,7 @@ class ProvenLook:
     """Which topic ids a look at the cluster found absent, and by which cluster that was said."""
 
     metadata_topic_id: UUID  # id of the metadata topic in the same answers
-    absent: frozenset[UUID]  # topic ids that were found absent; whatever is not in here counts as living
+    absent: frozenset[UUID]  # topic ids that were found absent; an id that is not in here counts as living
 
 
 class ClusterTopics(Protocol):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A snapshot of the replayed metadata topic, so that whoever comes later reads on where it stopped."""
+"""A snapshot of the replayed metadata topic, so that a later run reads on where it stopped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Snapshot:
     :param quarantined: the records below these offsets that are not good.
     :param routed: metadata partition → number of its good records.
     :param late_updates: (metadata partition, offset) of an update of a segment that the state does not know → whether it came
-        after the segment was finished, as somebody has looked up in the log.
+        after the segment was finished, as was looked up in the log.
     :param key_prefixes: below which copies were made, as the records below these offsets name them.
     :param folded: the generation of the Spark job that it was made of, ``None`` where a task has read the log; of one no key
         prefixes are known.
@@ -96,7 +96,7 @@ class Snapshot:
             if beginning_offsets[metadata_partition] > offset:
                 raise SnapshotRefusedError(
                     f"metadata partition {metadata_partition}: it was read up to offset {offset}, and begins at "
-                    f"{beginning_offsets[metadata_partition]} now: nobody has read what lay in between"
+                    f"{beginning_offsets[metadata_partition]} now: no run has read what lay in between"
                 )
 
 

@@ -4,7 +4,7 @@ A snapshot in one file.
 
 The file: a fixed head (:data:`_HEAD`), a description in JSON, the state as ``ColumnarState.write_ipc`` writes it, a fixed
 end (:data:`_END`). The description is padded so that the state begins at a multiple of 64 bytes, where Arrow uses it
-without a copy; sizes and checksum of what was written come last, so that nobody needs a copy of it to know them. Nothing
+without a copy; sizes and checksum of what was written come last, so that no copy of it is needed to know them. Nothing
 in the file is believed before its checksum fits, and nothing of it is used before cluster, topic, partition count and offsets
 fit the log.
 """
@@ -76,7 +76,7 @@ class _Checked:
     """
     A file that is being written, with size and checksum of what was.
 
-    :param file: where the bytes go; whoever has opened it closes it.
+    :param file: where the bytes go; the caller that has opened it closes it.
     """
 
     closed = False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The histories of one topic, kept by the way while somebody else reads all of the metadata topic."""
+"""The histories of one topic, kept by the way while another reader reads all of the metadata topic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReadHistories:
     What was read of user partitions: all that the log has said of them.
 
     :param histories: of those that it names; of any other one it says nothing.
-    :param quarantined: the records that cannot be applied, of whatever metadata partition; of keyed ones a sample.
+    :param quarantined: the records that cannot be applied, of any metadata partition; of keyed ones a sample.
     :param read: how far.
     """
 

@@ -76,7 +76,7 @@ class TopicState:
     :param clock: time.
     :param chunk_rows: records that are decoded and applied at once.
     :param keep_finished: remember finished segments of a topic that is read from its beginning, 100 bytes each, so that what
-        is said of them later is not taken for news of segments that nobody knows. No snapshot keeps them.
+        is said of them later is not taken for news of unknown segments. No snapshot keeps them.
     :raises MetadataTopicNotFoundError: if the metadata topic does not exist.
     :raises ClusterMismatchError: if log and topics are of different clusters.
     """
@@ -112,9 +112,9 @@ class TopicState:
         self.routed: Counter[int] = Counter(snapshot.routed if snapshot else ())
         """Good records per metadata partition: each of them lies where our partitioner puts it."""
         self.late_updates: dict[tuple[int, int], bool] = dict(snapshot.late_updates) if snapshot else {}
-        """See :class:`~airflow_provider_rlmm.core.log.snapshot.Snapshot`; whoever looks something up adds it here."""
+        """See :class:`~airflow_provider_rlmm.core.log.snapshot.Snapshot`; a look-up adds its answer here."""
         self.key_prefixes: set[str] = set(snapshot.key_prefixes) if snapshot else set()
-        """See :class:`~airflow_provider_rlmm.core.log.snapshot.Snapshot`; whoever can read them adds them here."""
+        """See :class:`~airflow_provider_rlmm.core.log.snapshot.Snapshot`; a layout that can read them adds them here."""
         self.folded = snapshot.folded if snapshot else None
         """The generation of the Spark job that this began with, ``None`` where there was none."""
         self.known_from: str | None = None
@@ -150,7 +150,7 @@ class TopicState:
             state = fresh
             fresh.refusal = str(e)
             if snapshot is not None and snapshot.identity.cluster_id == fresh.identity.cluster_id:
-                # What the log has lost may have named them; whoever looks there finds something, or does not.
+                # What the log has lost may have named them; a look there finds something, or does not.
                 fresh.key_prefixes |= snapshot.key_prefixes
             _say_why_not(e, "snapshot %s is not used, the topic is replayed from its beginning: %s", snapshots)
         if folded is None:
@@ -186,7 +186,7 @@ class TopicState:
 
     @property
     def holes(self) -> tuple[HistoryGap, ...]:
-        """Offsets below these that held no record and had records before them, and of which nobody has said why."""
+        """Offsets below these that held no record and had records before them, and of which no person has said why."""
         return self._follower.open_holes()
 
     def read_so_far(self) -> ReadSoFar:

@@ -26,7 +26,7 @@ _FIELDS: Final = {"cluster_id", "metadata_topic_id", "offsets"}
 @dataclass(frozen=True, slots=True)
 class WatchPosition:
     """
-    How far somebody has read the metadata topic, and which topic that was.
+    How far a watcher has read the metadata topic, and which topic that was.
 
     :param cluster_id: the verified cluster.
     :param metadata_topic_id: id of the topic that was read.
@@ -50,7 +50,7 @@ class WatchPosition:
         """
         Read what :meth:`to_dict` returned.
 
-        :param plain: plain JSON types, kept by somebody else.
+        :param plain: plain JSON types, kept by the caller.
         :raises ValueError: naming the field that is missing, unknown or of another kind.
         """
         if not isinstance(plain, Mapping) or plain.keys() != _FIELDS or not isinstance(plain["offsets"], Mapping):
@@ -87,7 +87,7 @@ def _number(text: object) -> int:
 
 @dataclass(slots=True)
 class MarkerNews:
-    """Markers that others wrote since the last time that somebody was told of them."""
+    """Markers that others wrote since the last time that they were told."""
 
     markers: int = 0  # DELETE_PARTITION_MARKED records
     topic_ids: dict[UUID, None] = field(default_factory=dict)  # whose they are, in the order of their first ones

@@ -113,7 +113,7 @@ class GuardedPublisher:
         :raises WritesNotAllowedError: if ``allow_writes`` is off.
         :raises LogEraError: if records of the log have keys, or may be compacted.
         :raises FloorError: if what this run has read of the log cannot be written down.
-        :raises EventLogError: if nobody remembers the log, and its configuration cannot be read.
+        :raises EventLogError: if no memory of the log is there, and its configuration cannot be read.
         """
         if not self._allow_writes:
             raise WritesNotAllowedError(

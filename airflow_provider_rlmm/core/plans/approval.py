@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Whether a person must have approved a plan before anything of it is deleted, and whether somebody has.
+Whether a person must have approved a plan before anything of it is deleted, and whether one has.
 
-An answer is worth something for one plan: the one whose checksum was asked for. Whoever cleans asks for the answer itself, so
-that a task which was skipped, or marked as successful, has approved nothing.
+An answer is worth something for one plan: the one whose checksum was asked for. Each cleaning task asks for the answer
+itself, so that a task which was skipped, or marked as successful, has approved nothing.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ApprovalRequest:
         """
         if (summary.plan_id, summary.sha256) != (self.plan_id, self.plan_sha256):
             raise NotApprovedError(
-                f"plan {summary.plan_id} has changed since somebody was asked to approve it (its checksum was "
+                f"plan {summary.plan_id} has changed since a person was asked to approve it (its checksum was "
                 f"{self.plan_sha256[:12]}…, now it is {summary.sha256[:12]}…): nothing is approved; {_ASK_AGAIN}"
             )
 
@@ -112,7 +112,7 @@ class Approval:
     :param plan_id: the plan.
     :param plan_sha256: of that plan, as its summary says, lower-case hex.
     :param decision: :data:`APPROVE` or :data:`REJECT`.
-    :param decided_by: name of the user, ``None`` where nobody answered in time.
+    :param decided_by: name of the user, ``None`` where no answer came in time.
     :param decided_at_ms: ms since the epoch.
     :param asked_at_ms: ms since the epoch.
     """
@@ -141,7 +141,7 @@ class Approval:
         """Say it in words that fit behind "the plan"."""
         when = time_text(self.decided_at_ms)
         if self.decided_by is None:
-            return f"was not approved: nobody had answered the request of {time_text(self.asked_at_ms)} at {when}"
+            return f"was not approved: no answer came to the request of {time_text(self.asked_at_ms)} by {when}"
         what = "was approved" if self.decision == APPROVE else "was rejected"
         return f"{what} by {in_quotes(self.decided_by)} at {when}"
 
@@ -179,7 +179,7 @@ def approval_needed(
     :param summary: the plan.
     :param limits: the largest plan that needs none.
     :param read: returns the recorded answer, ``None`` where there is none.
-    :raises NotApprovedError: if one is needed, and nobody has approved exactly this plan.
+    :raises NotApprovedError: if one is needed, and no person has approved exactly this plan.
     """
     if not limits.ask_for(summary.planned):
         return None

@@ -217,7 +217,7 @@ class Catalogue:
             )
 
     def _rows(self, kind: RowKind) -> int:
-        # One of before a kind was there has no rows of it.
+        # One that is older than a kind has no rows of it.
         return self.kinds[kind].rows if kind in self.kinds else 0
 
 

@@ -30,7 +30,7 @@ class LeadersTold:
 
     :param all: user partitions of which all is told that their leaders delete.
     :param at_least: those whose leaders may delete more.
-    :param unresolved: those of which nobody can tell; their rows, if any, are estimates.
+    :param unresolved: those of which it cannot be told; their rows, if any, are estimates.
     :param goes: segments that leaders delete for certain: the rows that are exact.
     :param not_tiered: segments of living topics that are not tiered any more: no leader deletes them.
     :param why: why nothing is told → of how many user partitions.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.clock import elapsed_in_words
 from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -82,9 +83,9 @@ class DeletionPlan(ABC):
     :param hold: topic names, patterns and ids that were not to be touched.
     :param era: the era of the log that it was made from, ``None`` where its maker did not say: earlier releases did not.
     :param only: topic names, patterns and ids that the plan is for; for all topics without any.
-    :param price: by which costs are reckoned, ``None`` where nobody has said one; earlier releases knew of none.
-    :param early: what of it goes before its storage class's minimum duration, and what that costs; ``None`` where nobody can
-        tell whether it costs anything.
+    :param price: by which costs are reckoned, ``None`` where no price is set; earlier releases knew of none.
+    :param early: what of it goes before its storage class's minimum duration, and what that costs; ``None`` where it cannot
+        be told whether it costs anything.
     """
 
     plan_id: Text
@@ -117,7 +118,7 @@ class DeletionPlan(ABC):
 
     @property
     def cost_in_words(self) -> str:
-        """What it saves in a month, and what it costs as it comes early; empty where nobody has said a price."""
+        """What it saves in a month, and what it costs as it comes early; empty where no price is set."""
         if self.price is None:
             return ""
         saved = self.price.month(self.planned.bytes, self.planned.segments)
@@ -139,7 +140,9 @@ class DeletionPlan(ABC):
         :raises PlanError: naming the plan and what to do.
         """
         if now_ms >= self.expires_at_ms:
-            raise PlanError(f"plan {self.plan_id} expired {now_ms - self.expires_at_ms} ms ago; {self.FORM.again}")
+            raise PlanError(
+                f"plan {self.plan_id} expired {elapsed_in_words(now_ms - self.expires_at_ms)} ago; {self.FORM.again}"
+            )
 
     def judged_by(self, blast_radius: BlastRadius) -> Self:
         """
@@ -190,7 +193,7 @@ class DeletionPlan(ABC):
         """
         Return the document; keys of JSON objects are strings.
 
-        :raises PlanError: if it contradicts itself or is too large: nobody would read it.
+        :raises PlanError: if it contradicts itself or is too large: it could not be read.
         """
         what = f"the document of plan {self.plan_id}"
         return sealed_text(self, self.FORM.version, self.from_json, PlanError, what, plain=self._plain())

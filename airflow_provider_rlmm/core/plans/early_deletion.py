@@ -29,7 +29,7 @@ class EarlyDeletion:
     :param count: objects that are too young; segments, where only the log was read.
     :param bytes: their sizes, summed.
     :param micros: what their days that are left cost, in millionths of a unit of money.
-    :param unknown: those of which nobody can tell how old they are; no part of the others.
+    :param unknown: those of unknown age; no part of the others.
     :param unknown_bytes: their sizes, summed.
     """
 
@@ -53,7 +53,7 @@ class EarlyDeletion:
             told.append(f"{self.count:,} {what}, {size}, go {minimum}: that costs {money(self.micros)}.")
         if self.unknown:
             size = human_bytes(self.unknown_bytes)
-            told.append(f"Cannot tell whether {self.unknown:,} {what}, {size}, go {minimum}: nobody knows their age.")
+            told.append(f"Cannot tell whether {self.unknown:,} {what}, {size}, go {minimum}: their age is not known.")
         return " ".join(told) or f"Nothing goes {minimum}."
 
 
@@ -63,10 +63,10 @@ def early_deletion(
     """
     Reckon what it costs to delete something now.
 
-    :param price: by which it is reckoned, ``None`` where nobody has said one.
-    :param sizes: of each, its bytes and when it was uploaded, ms since the epoch, ``None`` where nobody can tell.
+    :param price: by which it is reckoned, ``None`` where none is set.
+    :param sizes: of each, its bytes and when it was uploaded, ms since the epoch, ``None`` where it is not known.
     :param now_ms: ms since the epoch.
-    :return: ``None`` where nobody can tell whether it costs anything: no price is known, or no minimum duration.
+    :return: ``None`` where it cannot be told whether it costs anything: no price is known, or no minimum duration.
     """
     storage_class = price.storage_class if price is not None else None
     if price is None or storage_class is None or storage_class.min_days is None:
@@ -90,9 +90,9 @@ def early_deletion(
 
 def early_in_words(price: StoragePrice | None, early: EarlyDeletion | None, what: str) -> str:
     """
-    Return what a deletion costs because it comes early, or why nobody can tell.
+    Return what a deletion costs because it comes early, or why that cannot be told.
 
-    :param price: by which costs are reckoned, ``None`` where nobody has said one.
+    :param price: by which costs are reckoned, ``None`` where none is set.
     :param early: what :func:`early_deletion` returned.
     :param what: is counted: objects or segments.
     :return: empty where there is nothing to say: without a price, and in a class without a minimum.

@@ -25,7 +25,8 @@ def refusal_of_lost(lost: LostRecords) -> Refusal:
 
 def refusals_of_holes(holes: Sequence[HistoryGap], more: int = 0) -> list[Refusal]:
     """
-    Return what is refused where offsets of a metadata partition hold no record, and nobody has said why: the first of them.
+    Return what is refused where offsets of a metadata partition hold no record, and no person has said why: the first of
+    them.
 
     :param holes: the offsets, of one metadata partition.
     :param more: how many more such gaps there are.

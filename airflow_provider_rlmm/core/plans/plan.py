@@ -36,7 +36,7 @@ PLAN_FORM = PlanForm(
 )
 SUMMARY_NAME = "summary.json"
 ROW_GROUP_ROWS = 20_000
-"""Rows of a row group of plans and of the audit log: whoever shows a few of them reads no more than that at a time."""
+"""Rows of a row group of plans and of the audit log: a page that shows a few of them reads no more than that at a time."""
 
 MAX_PLAN_FILE_BYTES = 2 * 2**30
 MAX_REFUSALS = 2_000
@@ -139,7 +139,7 @@ class PlanFile:
 class PlanSummary(DeletionPlan):
     """
     The small JSON document beside a plan. It was made when its reading began; what it knows are all segments not yet
-    finished, whatever the plan says of them.
+    finished, planned or not.
 
     :param read_until: metadata partition → offset, exclusive, up to which the topic was read.
     :param tails: metadata partition → the last records that were read there, where there were any.
@@ -191,7 +191,7 @@ class PlanSummary(DeletionPlan):
 
     @property
     def estimated_of_leaders(self) -> Count:
-        """Those of living topics of which nobody can tell whether their leaders delete them."""
+        """Those of living topics of which it cannot be told whether their leaders delete them."""
         expected, certain = self.expected_of_leaders, NOTHING if self.leaders is None else self.leaders.goes
         return Count(expected.segments - certain.segments, expected.bytes - certain.bytes)
 

@@ -3,7 +3,7 @@
 What a run has archived of its plan: the document that allows to delete it.
 
 It is bound to one plan by its checksum, and names for each user partition the manifest of its archive by the checksum of its
-bytes. Whoever deletes reads both, and deletes nothing that they do not name.
+bytes. A run that deletes reads both, and deletes nothing that they do not name.
 """
 
 from __future__ import annotations

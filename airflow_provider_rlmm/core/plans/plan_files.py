@@ -86,7 +86,7 @@ def write_plan(uri: str, rows: pa.Table, summary: PlanSummary) -> PlanSummary:
     :param rows: with the columns of :data:`~airflow_provider_rlmm.core.plans.plan.PLAN_COLUMNS`.
     :param summary: its summary, still without files.
     :return: the summary with its files, as it was written.
-    :raises PlanError: if rows and summary do not fit each other, or somebody else writes a plan there.
+    :raises PlanError: if rows and summary do not fit each other, or another program writes a plan there.
     :raises OSError: if it cannot be written; there is no plan then.
     """
     try:

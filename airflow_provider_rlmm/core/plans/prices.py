@@ -54,9 +54,9 @@ class StorageClass:
     In which storage class objects are reckoned, as a person has named it.
 
     :param name: as the store calls it.
-    :param min_days: for how many days an object is paid for at least, 0 for no minimum, ``None`` where nobody has said.
+    :param min_days: for how many days an object is paid for at least, 0 for no minimum, ``None`` where none is set.
     :param min_object_bytes: as how large an object is paid for at least, bytes.
-    :param micros_per_1000_requests: what 1,000 requests that list cost, in millionths; ``None`` where nobody has said.
+    :param micros_per_1000_requests: what 1,000 requests that list cost, in millionths; ``None`` where none is set.
     """
 
     name: Text
@@ -71,7 +71,7 @@ class StoragePrice:
     By which price storage is reckoned.
 
     :param micros_per_gb_month: what storing 2^30 bytes costs in a month, in millionths of a unit of money.
-    :param storage_class: of the objects, ``None`` where nobody has named one: the price holds for any then.
+    :param storage_class: of the objects, ``None`` where none is named: the price holds for any then.
     """
 
     micros_per_gb_month: int
@@ -98,7 +98,7 @@ class StoragePrice:
 
     def listing(self, objects: int) -> int | None:
         """
-        Return what one listing of objects costs at least, in millionths; ``None`` where nobody has said what requests cost.
+        Return what one listing of objects costs at least, in millionths; ``None`` where it is not set what requests cost.
 
         :param objects: how many were listed.
         """
@@ -113,7 +113,7 @@ class StoragePrice:
         """By which price, as a sentence without a full stop."""
         price = f"{spelled(self.micros_per_gb_month)} for 2^30 bytes in a month"
         if self.storage_class is None:
-            return f"reckoned at {price}, whatever the storage class: no storage_class is named"
+            return f"reckoned at {price} for every storage class, as no storage_class is named"
         smallest = self.storage_class.min_object_bytes
         small = f"; smaller objects than {human_bytes(smallest)} are paid for as such, so it is at least what is told"
         named = f"reckoned as {self.storage_class.name}, the storage class that the connection names"
@@ -239,7 +239,7 @@ def storage_price(
     :param storage_class: that the connection names; ``None``: the one that has a price, if it is the only one.
     :param of_run: what storing 2^30 bytes costs in a month by what this run was told, in millionths.
     :param otherwise: the same for classes without a price of their own, in millionths.
-    :return: ``None`` where nobody has said a price.
+    :return: ``None`` where no price is set.
     :raises ConfigurationError: if prices cannot be read.
     """
     named = {} if prices is None else read_prices("prices", prices)
@@ -268,7 +268,7 @@ def _storage_class(name: str, said: ClassPrice | None) -> StorageClass:
 
 def check_prices(prices: str | None, storage_class: str | None) -> None:
     """
-    Refuse prices of which nobody can tell which counts.
+    Refuse prices of which it is not clear which counts.
 
     :param prices: of the connection.
     :param storage_class: that it names.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run refused or left, and whether somebody has to look at it."""
+"""What a run refused or left, and whether a person has to look at it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RefusalKind(StrEnum):
     HELD = "HELD"  # a hold names it: a person has said that it is not to be touched
     UNKNOWN_HOLD = "UNKNOWN_HOLD"  # a hold names a topic that neither log nor cluster knows: nothing is held by it
     BLAST_RADIUS = "BLAST_RADIUS"  # more than one run may delete
-    STOPPED = "STOPPED"  # the kill switch is on, or nobody can tell whether it is
+    STOPPED = "STOPPED"  # the kill switch is on, or cannot be read
     CLOCK = "CLOCK"  # times contradict each other, or cannot be proven
     ARCHIVE = "ARCHIVE"  # what was to be archived before its deletion is not in the archive, or did not compare
     AUDIT = "AUDIT"  # the audit log lacks what became of a deletion
@@ -39,7 +39,7 @@ class RefusalKind(StrEnum):
 
     @property
     def needs_person(self) -> bool:
-        """Whether it stays until somebody does something."""
+        """Whether it stays until a person acts."""
         return self not in (RefusalKind.WAITING, RefusalKind.NEXT_RUN, RefusalKind.HELD)
 
 

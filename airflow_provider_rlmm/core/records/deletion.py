@@ -21,12 +21,12 @@ _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 @dataclass(frozen=True, slots=True)
 class AbsenceObservation:
     """
-    A marker (or a repeated start): somebody says that the user partition is deleted.
+    A marker (or a repeated start): a program says that the user partition is deleted.
 
     :param offset: offset of its record in the metadata partition.
     :param time_ms: when it was written, ms since the epoch: the later of the event's and the record's timestamps, and of
-        ``bounded`` ones that somebody else wrote, the later of that and of the time of the record that bounds them.
-    :param bounded: whether the time may be relied on: we write proven times, and what somebody else wrote is bounded by
+        ``bounded`` ones that another program wrote, the later of that and of the time of the record that bounds them.
+    :param bounded: whether the time may be relied on: we write proven times, and what another program wrote is bounded by
         the next record of a broker, or of ours, in the metadata partition. Until there is one its writer's clock is the
         only witness.
     """
@@ -58,7 +58,7 @@ class PartitionDeletion:
         return self.delete_state in (_MARKED, _STARTED)
 
     def forget_observations(self) -> None:
-        """Note that somebody else wrote about a segment: absence must be observed anew."""
+        """Note that another program wrote about a segment: absence must be observed anew."""
         self.observations.clear()
 
     def apply_deletion(
@@ -104,14 +104,14 @@ class PartitionDeletion:
             self.observations.append(observation)
 
     def awaits_bound(self) -> bool:
-        """Tell whether somebody else's observation stands of which nothing but its own clock says when it was made."""
+        """Tell whether a foreign observation stands of which nothing but its own clock says when it was made."""
         return any(not o.bounded for o in self.observations)
 
     def bound_observations(self, time_ms: int) -> None:
         """
-        Note that a record with a time to rely on followed: whatever stands here was written before it, or then.
+        Note that a record with a time to rely on followed: all that stands here was written before it, or then.
 
-        How long before nobody knows, so the later of the two times counts.
+        How long before is not known, so the later of the two times counts.
 
         :param time_ms: time of the first such record, ms since the epoch.
         """

@@ -114,7 +114,7 @@ def era_of_policy(policy: Iterable[str]) -> LogEra:
 def not_known(error: EventLogAccessError) -> LogEra:
     """
     Return what is known of a log whose topic's configuration may not be described: nothing shows that it is compacted, and it
-    says that nobody could look. Whoever changes anything asks for himself and refuses.
+    says that no look was possible. A run that changes anything asks by itself and refuses.
 
     :param error: what the brokers said.
     """

@@ -10,7 +10,7 @@ from airflow_provider_rlmm.core.base.clock import duration_in_words
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The generation that an answer began with, for whoever reads the answer."""
+    """The generation that an answer began with, for readers of the answer."""
 
     generation: int  # its number
     created_at_ms: int  # when it was written, ms since the epoch

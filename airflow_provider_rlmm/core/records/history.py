@@ -48,7 +48,7 @@ class UserPartitionHistory(PartitionDeletion):
     known_segments: set[UUID] = field(default_factory=set)  # every segment whose add was seen, finished ones included
     # segment id → offset of an update whose add was never seen: incomplete history
     without_add: dict[UUID, int] = field(default_factory=dict)
-    # offset of the last segment event that marker and cleaner did not write; a copier's counts, whatever id it has
+    # offset of the last segment event that marker and cleaner did not write; a copier's counts, with any id
     last_foreign_offset: int | None = None
     # segment id → offset of the DELETE_SEGMENT_FINISHED that finished it, the first one where several came
     finished_at: dict[UUID, int] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class UserPartitionHistory(PartitionDeletion):
 
     def _note_update_without_add(self, segment_id: UUID, state: RemoteLogSegmentState, offset: int) -> None:
         if state == RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-            # Whatever it was, it is deleted: nothing is left to resolve.
+            # It is deleted now: nothing is left to resolve.
             self.without_add.pop(segment_id, None)
         else:
             self.without_add[segment_id] = offset
@@ -122,7 +122,7 @@ class UserPartitionHistory(PartitionDeletion):
         """
         Apply a partition-delete event.
 
-        :param event: the event, whoever wrote it.
+        :param event: the event, of any writer.
         :param offset: its offset in the metadata partition.
         :param timestamp_ms: the record's timestamp, ms since the epoch; the later of it and the event's counts as the
             time of observation, so that a wrong clock can only lengthen the wait.

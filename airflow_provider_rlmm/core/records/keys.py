@@ -3,7 +3,7 @@
 Keys of records of the metadata topic, as the two designs of KIP-1266 write them. Kafka up to 4.4 writes none.
 
 A key says what compaction may put in the place of what: of all records with one key the log need only keep the last. So a
-record whose key names something else than its value does is believed by nobody, and a record without a value says that
+record whose key names something else than its value does is not believed, and a record without a value says that
 another one was removed, and nothing of what was deleted.
 """
 

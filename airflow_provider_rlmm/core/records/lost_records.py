@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a metadata partition is known to have lost of what somebody had read of it."""
+"""What a metadata partition is known to have lost of what a run had read of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class LostRecords:
     :param metadata_partition: which one.
     :param read_until: offset up to which an earlier run had read it, exclusive.
     :param end: offset at which it ended when that was noticed, exclusive.
-    :param confirmed: in words, when and by whom it was confirmed; ``None`` where nobody has: no real run does anything then.
+    :param confirmed: in words, when and by whom it was confirmed; ``None`` where no person has: no real run does anything
+        then.
     :param replaced: why, and what to do, where the whole topic is another one than earlier runs have read; else ``None``.
     """
 
@@ -36,7 +37,7 @@ class LostRecords:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has confirmed it."""
+        """Whether it is not confirmed yet."""
         return self.confirmed is None
 
     @property
@@ -208,7 +209,7 @@ def holes_of(
 
 
 NOTHING_LOST: Mapping[int, LostRecords] = MappingProxyType({})
-"""What is known of a log that nobody compares with anything."""
+"""What is known of a log that is compared with nothing."""
 
 NOTHING_EXPLAINED: Mapping[int, Sequence[tuple[int, int]]] = MappingProxyType({})
-"""Why offsets of a log hold no record, where nobody has said so."""
+"""Why offsets of a log hold no record, where no person has said so."""

@@ -21,7 +21,7 @@ class ErrorCode(IntEnum):
     and it says nothing of what was deleted. Whether one ends a broker's consumer depends on the broker's version.
 
     ``BEYOND_LIMITS`` ends a consumer of Kafka 4.4 and newer, which read so many tagged fields and leader epochs and no more;
-    older brokers apply it. It is applied here: it says what happened, whoever reads it.
+    older brokers apply it. It is applied here: it says what happened, to any reader.
     """
 
     GOOD = 0
@@ -43,7 +43,7 @@ DECODED_CODES = APPLIED_CODES | {ErrorCode.MISROUTED}
 """Of records that say for certain whom they are about."""
 
 QUARANTINED_CODES = frozenset(ErrorCode) - {ErrorCode.GOOD, ErrorCode.FORGOTTEN}
-"""Of records that somebody has to look at. One that asks to forget others says nothing that could be believed, or not."""
+"""Of records that a person has to look at. One that asks to forget others says nothing that could be believed, or not."""
 
 
 class EventFate(IntEnum):

@@ -32,7 +32,7 @@ OWN_BROKER_ID = -1
 
 COPIER_BROKER_ID = -2
 """
-The ``broker_id`` of the copier's events, which are about living topics: marker and cleaner take them for somebody else's.
+The ``broker_id`` of the copier's events, which are about living topics: marker and cleaner take them for another program's.
 """
 
 NOT_SAID = -1

@@ -28,7 +28,7 @@ class RemoteLogSegmentState(IntEnum):
 
 
 COPYING = frozenset({RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_FINISHED})
-"""The states that only somebody who copies sets: marker and cleaner take whoever does for somebody else."""
+"""The states that only a copier sets: marker and cleaner take it for another program."""
 
 
 class RemotePartitionDeleteState(IntEnum):

@@ -37,7 +37,7 @@ class ToldEra:
 
 def without_unsaid_era(document: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Leave out an era that nobody has told: a sealed document of an earlier release has no such field, and keeps the checksum
+    Leave out an era that was not told: a sealed document of an earlier release has no such field, and keeps the checksum
     by which others name it.
 
     :param document: with a field ``era``, as plain JSON types.

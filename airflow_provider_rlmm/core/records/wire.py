@@ -192,7 +192,7 @@ class Reader:
         """
         Return a string that must not be null.
 
-        Java replaces bytes that are no UTF-8. They are refused here: the replaced name is one that nobody has written,
+        Java replaces bytes that are no UTF-8. They are refused here: the replaced name is one that was never written,
         two different names could become the same, and we could not write the record back as it was.
         """
         size = self.length(what)

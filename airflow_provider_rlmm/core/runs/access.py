@@ -54,8 +54,8 @@ class RemoteLogSource:
     :param read_stop: see :meth:`RemoteLogAccess.read_stop`.
     :param storage: see :meth:`RemoteLogAccess.get_storage`.
     :param naming: see :meth:`RemoteLogAccess.naming_connection`.
-    :param watched: whether somebody waits in front of a terminal: it is said after some seconds which brokers do not answer,
-        and those where nobody listens are not waited for. A task waits, as nobody would start it again at once.
+    :param watched: whether a person waits in front of a terminal: it is said after some seconds which brokers do not answer,
+        and those where no broker listens are not waited for. A task waits, as it would not be started again at once.
     """
 
     settings: Callable[[], RemoteLogSettings]
@@ -98,7 +98,7 @@ class RemoteLogAccess:
 
     @property
     def stop_switch(self) -> str:
-        """Where somebody sets the kill switch, in words."""
+        """Where a person sets the kill switch, in words."""
         return self._source.stop_switch
 
     def read_stop(self) -> str | None:
@@ -106,13 +106,13 @@ class RemoteLogAccess:
         Read the kill switch as it is now.
 
         :return: why nothing may be written or deleted, ``None`` where it may.
-        :raises Exception: if it cannot be read, whatever reads it raises; that stops as well.
+        :raises Exception: if it cannot be read, of the reader's kind; that stops as well.
         """
         return self._source.read_stop()
 
     def read_client_config(self) -> KafkaClientConfig:
         """
-        Return the properties of every client as somebody has written them down.
+        Return the properties of every client as they were written down.
 
         :raises ConfigurationError: if they cannot be used, or name a file that is not there.
         """
@@ -259,9 +259,9 @@ class RemoteLogAccess:
         Prove what time it is, say so in the log, and return a clock that goes by it.
 
         Where the settings allow writes a broker's clock is read: by a record in ``clock_topic`` if they name one, else by an
-        offset commit of a group that serves nothing else. A dry run does the same: nobody reads either.
-        Without leave to write, or in a dry run that the brokers let do neither, the time is this worker's own, and the clock
-        says that it is unproven.
+        offset commit of a group that serves nothing else. A dry run does the same: no program reads either.
+        Without permission to write, or in a dry run that the brokers let do neither, the time is this worker's own, and the
+        clock says that it is unproven.
 
         :param log: what :meth:`get_event_log` returned: no time may be before what a broker has written there.
         :param dry_run: nothing will be written or deleted by this time.

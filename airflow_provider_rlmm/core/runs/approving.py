@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 def keep_request(uri: str, summary: DeletionPlan, now_ms: int) -> ApprovalRequest:
     """
-    Write down which plan somebody is asked to approve.
+    Write down which plan a person is asked to approve.
 
     :param uri: of the folder of the run.
     :param summary: of the plan.
@@ -45,10 +45,10 @@ def keep_request(uri: str, summary: DeletionPlan, now_ms: int) -> ApprovalReques
 
 def read_request(uri: str) -> ApprovalRequest:
     """
-    Return which plan somebody was asked to approve.
+    Return which plan a person was asked to approve.
 
     :param uri: of the folder of the run.
-    :raises NotApprovedError: if nobody was asked.
+    :raises NotApprovedError: if no person was asked.
     :raises PlanError: if it cannot be read.
     """
     request = _read(uri, REQUEST_DOCUMENT, ApprovalRequest.of_json)
@@ -66,7 +66,7 @@ def keep_approval(
     :param uri: of the folder of the run.
     :param request: what was asked.
     :param decision: ``Approve`` or ``Reject``.
-    :param decided_by: name of the user, ``None`` where nobody answered in time.
+    :param decided_by: name of the user, ``None`` where no answer came in time.
     :param decided_at_ms: ms since the epoch.
     :raises OSError: if it cannot be written.
     """
@@ -92,7 +92,7 @@ def require_approval(uri: str, summary: DeletionPlan, limits: ApprovalLimits) ->
     :param uri: of the folder of the run.
     :param summary: of the plan.
     :param limits: the largest plan that needs none.
-    :raises NotApprovedError: if one is needed, and nobody has approved exactly this plan.
+    :raises NotApprovedError: if one is needed, and no person has approved exactly this plan.
     :raises PlanError: if the answer cannot be read.
     """
     return approval_needed(summary, limits, lambda: read_approval(uri))
@@ -179,7 +179,7 @@ def request_body(
 
 
 def age_in_words(topics: list[PlannedTopic]) -> str:
-    """Say how old the oldest segment of these topics is; empty where nobody knows."""
+    """Say how old the oldest segment of these topics is; empty where it is not known."""
     oldest = [topic.oldest_ms for topic in topics if topic.oldest_ms > 0]
     return f", the oldest of {_day(min(oldest))}" if oldest else ""
 

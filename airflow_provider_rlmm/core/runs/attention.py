@@ -35,7 +35,7 @@ class RunProblem(StrEnum):
     TASK_FAILED = "TASK_FAILED"  # a task before the report failed
     NO_PLAN = "NO_PLAN"  # the run made no plan, or it cannot be read
     NOT_APPROVED = (
-        "NOT_APPROVED"  # a person has rejected the plan, or nobody answered in time: nothing of it was applied
+        "NOT_APPROVED"  # a person has rejected the plan, or no answer came in time: nothing of it was applied
     )
     BLAST_RADIUS = "BLAST_RADIUS"  # the plan is larger than the limit that it was judged by: nothing of it was applied
     UNREADABLE = "UNREADABLE"  # a document of the run cannot be read
@@ -128,7 +128,7 @@ def _bounded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """Somebody's word that a problem is known."""
+    """A person's word that a problem is known."""
 
     cluster_id: str  # the cluster in which the problem is
     key: ProblemKey  # the problem
@@ -310,7 +310,7 @@ class JudgedAttention:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What fails a run, and what would have failed it if nobody had acknowledged it."""
+    """What fails a run, and what would have failed it without an acknowledgement."""
 
     failing: tuple[JudgedAttention, ...] = ()  # what needs a person now
     acknowledged: tuple[JudgedAttention, ...] = ()  # what a person has seen; it is shown and fails nothing
@@ -339,7 +339,7 @@ def judge(
     Tell what fails a run from what a person has seen.
 
     :param problems: what needs a person, in the order of a report; of those with one key the first is kept.
-    :param acknowledged: acknowledgements, of whatever cluster.
+    :param acknowledged: acknowledgements, of any cluster.
     :param cluster_id: the cluster in which the problems are.
     :param now_ms: ms since the epoch.
     """

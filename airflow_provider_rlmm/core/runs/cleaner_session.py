@@ -115,7 +115,7 @@ class CleanerSession:
 
         :param dry_run: whether nothing will be changed: then it is only said.
         :return: whether it is on, in one sentence.
-        :raises StoppedError: if it is on, or nobody can tell, and the run is for real.
+        :raises StoppedError: if it is on or cannot be read, and the run is for real.
         """
         if (why := self.should_stop()) is None:
             return f"off: {self.access.stop_switch} would stop a run"
@@ -126,7 +126,7 @@ class CleanerSession:
 
     @property
     def _layout(self) -> Layout | None:
-        """Where objects of segments lie, ``None`` where nobody has said where storage is."""
+        """Where objects of segments lie, ``None`` where no storage is set."""
         from airflow_provider_rlmm.core.storage.layouts import layout_named
 
         settings = self.access.get_connection_settings()
@@ -159,7 +159,7 @@ class CleanerSession:
         try:
             yield topic
         finally:
-            # What was read is worth keeping whatever came of it.
+            # What was read is worth keeping even where an error came of it.
             topic.keep()
 
     def work_of(self, uri: str | None) -> frozenset[tuple[UUID, int]] | None:
@@ -322,7 +322,7 @@ def cleaner_session(
         known: what is kept for good, such as an archive, must hold all that the log had named.
     :param hold: topics that this run must not touch, besides those that the settings name.
     :param only: topics that this run is for.
-    :param began: when the run began, by the clock of whoever started it, ``None`` where that is nobody else's clock.
+    :param began: when the run began, by the clock of what started it, ``None`` where that is this worker's clock.
     :param confirmation: what a person has confirmed to be lost of the metadata topic.
     :param on_progress: told how far the reading of the metadata topic is.
     :raises FloorError: if what earlier runs have read of the metadata topic is not known, or cannot be remembered, and the
@@ -330,7 +330,7 @@ def cleaner_session(
     :raises LogBehindError: if the metadata topic ends below what was read of it, and is growing.
     :raises LostRecordsError: if the confirmation names what is not lost.
     :raises MetadataTopicReplacedError: if the metadata topic is another one than runs of the work folder, or below the
-        storage, have worked with, the run is for real and nobody has confirmed it.
+        storage, have worked with, the run is for real and that is not confirmed.
     :raises StorageError: if the stamps of the storage cannot be read, and the run is for real.
     :raises ClusterMismatchError: if the settings do not lead to one cluster, the expected one.
     :raises ClockSkewError: if clocks contradict each other.
@@ -381,6 +381,6 @@ def _why_stopped(access: RemoteLogAccess) -> str | None:
     except ConfigurationError as e:
         return cannot_be_told(access.stop_switch, str(e))
     except Exception as e:
-        # Whatever a secrets backend or a store raises: its words stay in the log, where Airflow masks secrets.
+        # A secrets backend or a store may raise anything: its words stay in the log, where Airflow masks secrets.
         logger.exception("the kill switch cannot be read")
         return cannot_be_told(access.stop_switch, f"{type(e).__name__}, see the log")

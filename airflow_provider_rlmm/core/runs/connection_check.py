@@ -108,7 +108,7 @@ class ConnectionCheck:
                 f"topic {settings.metadata_topic} may not be used as needed: {', '.join(missing)} is missing from the ACLs "
                 f"of {self._access.login_owner}"
             )
-        may = "nobody says what one may do with it" if allowed is None else f"one may {', '.join(sorted(allowed))}"
+        may = "its permissions are not told" if allowed is None else f"one may {', '.join(sorted(allowed))}"
         return f"Topic {settings.metadata_topic} has {topic.partition_count} partitions, {may}."
 
     def _health(self, description: MetadataTopicDescription) -> list[ConnectionFinding]:
@@ -166,7 +166,7 @@ def finding(subject: str, look: Callable[[], str]) -> ConnectionFinding:
     except KeyboardInterrupt:
         raise
     except BaseException as e:
-        # Whatever is wrong belongs into the form, the panic of a Rust library too, which is no Exception. Text that this
+        # Every error belongs into the form, the panic of a Rust library too, which is no Exception. Text that this
         # package did not write may hold a secret, and so may a log of it; where it happened cannot.
         where = "".join(format_tb(e.__traceback__))
         logger.warning("%s cannot be checked: %s at\n%s", subject, type(e).__name__, where)

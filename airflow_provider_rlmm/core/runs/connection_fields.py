@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.plans import limits
 
 
 class ScheduledRuns(StrEnum):
-    """What a run does that nobody has started by hand: the connection's field ``scheduled_runs``."""
+    """What a run does that was not started by hand: the connection's field ``scheduled_runs``."""
 
     DRY = "dry"
     REAL = "real"
@@ -129,7 +129,7 @@ SCHEDULED_RUNS: Final[Declared[str]] = Declared(
     kind=Text(words=tuple(word.value for word in ScheduledRuns)),
     default=ScheduledRuns.DRY.value,
     title="Scheduled runs",
-    sentence="What a run of the cleaner does that nobody started by hand: dry or real",
+    sentence="What a run of the cleaner does that was not started by hand: dry or real",
 )
 DELETION_WINDOW: Final = replace(limits.DELETION_WINDOW, title="Deletion window")
 HOLD: Final = _text(
@@ -138,7 +138,7 @@ HOLD: Final = _text(
 SOLE_OWNER: Final = _switch(
     "sole_owner",
     "Sole owner",
-    "Nobody else keeps objects here: a scrub may delete those of topic ids that the log never named",
+    "No other cluster or program keeps objects here: a scrub may delete those of unknown topic ids",
 )
 ARCHIVE_URI: Final = _text(
     "archive_uri", "Archive URI", "Folder of archives, such as s3://archives/rlmm: outside of the storage root"

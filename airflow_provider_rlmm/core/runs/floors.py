@@ -47,7 +47,7 @@ def floored(
     :raises LogBehindError: if the log ends below what was read of it, and is growing.
     :raises LostRecordsError: if the confirmation names what is not lost.
     :raises MetadataTopicReplacedError: if the metadata topic is another one than earlier runs have worked with, the run is
-        for real and nobody has confirmed it; or if the confirmation names another id than it has.
+        for real and that is not confirmed; or if the confirmation names another id than it has.
     :raises StorageError: if the stamps cannot be read, or not be written once it is confirmed, and the run is for real.
     :raises EventLogError: if the log cannot be read.
     """
@@ -59,7 +59,7 @@ def floored(
     try:
         yield opened
     except BaseException:
-        # Whatever becomes of the floor, this error is the one to be raised.
+        # Even where the floor fails, this error is the one to be raised.
         _keep(opened, dry_run=True)
         raise
     _keep(opened, dry_run=dry_run)

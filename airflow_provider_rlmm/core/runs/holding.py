@@ -25,7 +25,7 @@ def require_known_hold(session: CleanerSession, topic: TopicReplay) -> list[Refu
     """
     Refuse a run whose own hold names a topic that there is not; say the same of the hold of the settings.
 
-    Who starts a run sees its refusal at once. The settings are of all runs: these go on, and a person has to look.
+    The user who starts a run sees its refusal at once. The settings are of all runs: these go on, and a person has to look.
 
     :param session: of the run.
     :param topic: the metadata topic; it is read if nothing of it was yet.

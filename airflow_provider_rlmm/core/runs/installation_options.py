@@ -69,7 +69,7 @@ ALLOWED_PLAN_ROOTS: Final = _text(
     "allowed_plan_roots",
     "s3://my-bucket/plans,/mnt/plans",
     "Where a plan may lie that a run of ``remote_log_cleaner`` takes work from\n"
-    "(``source_plan``), besides ``work_uri``: paths and URIs, comma-separated. Whoever can write\n"
+    "(``source_plan``), besides ``work_uri``: paths and URIs, comma-separated. A user who can write\n"
     "there decides what is marked and planned for deletion",
 )
 CONNECTIONS: Final = _text(
@@ -84,7 +84,7 @@ CLEANER_SCHEDULE: Final = _text(
     "0 22 * * *",
     "When ``remote_log_cleaner`` runs by itself: a cron expression, a preset such as\n"
     "``@daily``, ``none`` for never, ``plan``: after each plan of ``remote_log_retention``, or\n"
-    "``markers``: daily, and when somebody else has marked partitions as deleted",
+    "``markers``: daily, and when another program has marked partitions as deleted",
     default="@daily",
 )
 RETENTION_SCHEDULE: Final = _text(
@@ -127,7 +127,7 @@ NOTIFIER: Final = _text(
     "Import path of what is called when a run of one of this package's DAGs ends red: a notifier of\n"
     "any provider, a function that takes the context of a callback, or a list of these. In the\n"
     "context ``rlmm`` is the message, so templates may say ``{{ rlmm.subject }}``. The DAG processor\n"
-    "must be able to import it. Empty means that nobody is told",
+    "must be able to import it. Empty means that no message is sent",
 )
 
 OPTIONS: Final[tuple[Declared[Any], ...]] = (

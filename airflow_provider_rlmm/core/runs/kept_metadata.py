@@ -27,7 +27,7 @@ class KeptMetadata:
 
     :param topic: its name.
     :param findings: what its retention means for the oldest record that is needed.
-    :param unknown: why nobody can tell, empty where somebody can.
+    :param unknown: why it cannot be told, empty where it can.
     """
 
     topic: str

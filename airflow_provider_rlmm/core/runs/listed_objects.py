@@ -89,7 +89,7 @@ class ListedObjects:
         self.foreign: list[str] = []
         """Folders of no topic, which were not looked into."""
         self.unseen: dict[str, str] = {}
-        """Those of them of which nobody knows whether they hold folders of topics → why."""
+        """Those of them of which it is not known whether they hold folders of topics → why."""
 
     def add(self, found: StoredObject | Folder) -> None:
         """
@@ -233,7 +233,7 @@ class ListedObjects:
         is_whole = [self.is_whole(key) for key in keys]
         kept = []
         for number, (key, whole) in enumerate(zip(keys, is_whole, strict=True)):
-            # Of a folder that was listed whole at last, everything; of another one, whatever was seen of it, once.
+            # Of a folder that was listed whole at last, everything; of another one, all that was seen of it, once.
             again = first is not None and any(a.holds(first + number, key) for a in self._again)
             kept.append(not again if whole else hash(key) not in doubled)
             if not whole:

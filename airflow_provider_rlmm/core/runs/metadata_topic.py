@@ -44,7 +44,7 @@ class StampedTopics(Protocol):
 
 
 class NoStamps:
-    """Where nobody asks the storage."""
+    """Where the storage is not asked."""
 
     def named(self) -> Mapping[str, UUID]:
         """See :class:`StampedTopics`."""
@@ -96,7 +96,7 @@ def why_replaced(
     :param clock: time.
     :param dry_run: whether nothing will be changed.
     :return: why it is another one and what to do; ``None`` where it is not, or a person has confirmed it.
-    :raises MetadataTopicReplacedError: if it is another one, the run is for real and nobody has confirmed it; or if the
+    :raises MetadataTopicReplacedError: if it is another one, the run is for real and that is not confirmed; or if the
         confirmation names another id than it has.
     :raises RlmmError: if what is remembered cannot be read or written, and the run is for real.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Spark job is told of the cluster, made in one way by whoever starts it: the operator, and the command."""
+"""What the Spark job is told of the cluster, made in one way by both that start it: the operator, and the command."""
 
 from __future__ import annotations
 

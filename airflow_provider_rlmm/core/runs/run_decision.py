@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 
 AUTOMATIC = frozenset({"scheduled", "asset_triggered"})
-"""Airflow's types of the runs that nobody starts."""
+"""Airflow's types of the runs that start by themselves."""
 
 DECISION = "decision"
 """The field of ``check.json`` that holds it."""
@@ -43,7 +43,7 @@ class RunDecision:
     :param run_id: the run; the decision of another one counts for nothing.
     :param connection: connection of type ``rlmm``.
     :param run_type: why it runs, as Airflow names it.
-    :param triggered_by: user who started it; where nobody did, the same as ``run_type``.
+    :param triggered_by: user who started it; where no user did, the same as ``run_type``.
     :param dry_run: whether nothing is written or deleted.
     :param source_plan: name or URI of the plan that it takes its work from, ``None`` for all that there is.
     :param by_connection: whether the connection has said so, and not the parameters of the run.

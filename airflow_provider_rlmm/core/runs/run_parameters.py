@@ -26,7 +26,7 @@ def read_topic_id(name: str, value: object) -> UUID:
     Return the topic id that a text spells, in Kafka's form or as a UUID with hyphens.
 
     :param name: what the error calls it.
-    :param value: what somebody wrote.
+    :param value: what a user wrote.
     :raises ConfigurationError: for anything else.
     """
     spelled = value.strip() if isinstance(value, str) else ""
@@ -92,7 +92,8 @@ CONFIRM_METADATA_TOPIC_ID: Final[Declared[UUID | None]] = Declared(
 ANSWER_WITHIN: Final = Declared(
     name="answer_within",
     kind=Duration(minimum=LEAST_ANSWER_WITHIN_MS),
-    # Who comes to work in the morning finds the request of the night, and six of the plan's 24 hours are left to apply it.
+    # A person who comes to work in the morning finds the request of the night, and six of the plan's 24 hours are left to
+    # apply it.
     default=18 * HOUR_MS,
     title="Wait for an answer",
     sentence="Without an answer in this time, or by the plan's expiry, the plan is rejected",

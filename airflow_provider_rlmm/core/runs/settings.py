@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cluster, which storage and what may be done there: one value object, whoever has written it down."""
+"""Which cluster, which storage and what may be done there: one value object, from every source."""
 
 from __future__ import annotations
 
@@ -63,15 +63,15 @@ class RemoteLogSettings:
     :param clock_topic: topic with LogAppendTime; a record is written to it to read a broker's clock. ``None``: an offset is
         committed instead.
     :param hold: topics that are never touched: names, patterns with ``*`` and ``?``, and topic ids, separated by commas.
-    :param sole_owner: whether nobody else keeps objects of this layout in this storage: then a scrub may delete those of
+    :param sole_owner: whether no other program keeps objects of this layout in this storage: then a scrub may delete those of
         topic ids that the log never named.
     :param deletion_window: time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``, where a run names none;
         ``None`` for any.
     :param objects_per_second: the most that each cleaning task deletes, where a run says nothing; ``None`` for as many as
         the store allows.
     :param archive_uri: folder of archives, outside of the storage root: an absolute path or the URI of an object store.
-    :param archive_before_deletion: whether whatever a run of the cleaner deletes must be archived before, whatever the run is
-        told.
+    :param archive_before_deletion: whether all that a run of the cleaner deletes must be archived before, even if the run
+        is told otherwise.
     :param archive_encrypted: what an archive does with encrypted segments: ``refuse`` their topics, or keep their objects
         ``as_is``, which only brokers with the key can read once they lie in the storage again.
     :param allow_catalogue: topics whose records may be read from a catalogue of the bucket: ids, or names that one topic id
@@ -129,7 +129,7 @@ class RemoteLogSettings:
 
     def storage_price(self, *, of_run: int | None = None, otherwise: int | None = None) -> StoragePrice | None:
         """
-        Return by which price storage is reckoned, ``None`` where nobody has said one.
+        Return by which price storage is reckoned, ``None`` where none is set.
 
         :param of_run: what storing 2^30 bytes costs in a month by what this run was told, in millionths; it counts first.
         :param otherwise: the same where neither the run nor these settings say it, in millionths.
@@ -139,7 +139,7 @@ class RemoteLogSettings:
 
     def read_price(self) -> ReadPrice | None:
         """
-        Return what reading objects costs, ``None`` where nobody has said it.
+        Return what reading objects costs, ``None`` where it is not set.
 
         :raises ConfigurationError: if prices cannot be read.
         """
@@ -276,8 +276,8 @@ def read_fields(kind: type[RemoteLogSettings], given: Mapping[str, Any], without
     Return the fields of settings that are given, blank ones left out, each of its type.
 
     :param kind: the settings that are to be made of them.
-    :param given: name → value, as somebody has written them down.
-    :param without: fields that nobody writes there.
+    :param given: name → value, as they were written down.
+    :param without: fields that are not written there.
     :raises ConfigurationError: naming the field.
     """
     known = [f.name for f in fields(kind) if f.name not in without]

@@ -63,7 +63,7 @@ class StorageAccess:
         :raises ConfigurationError: if the settings, the layout or the store's options are not usable.
         :raises StorageAccessError: if the role may not be assumed.
         :raises StorageRootError: if a local folder does not exist.
-        :raises StorageUnavailableError: if whoever gives the role does not answer.
+        :raises StorageUnavailableError: if the server that gives the role does not answer.
         """
         from airflow_provider_rlmm.core.storage.layouts import layout_named
         from airflow_provider_rlmm.core.storage.object_store import ObjectStoreRemoteStorageManager

@@ -70,7 +70,7 @@ class FailedTask:
 
     :param name: its id, of a mapped task instance with its index.
     :param error: what it has said, ``None`` where it died without a word.
-    :param log_url: where Airflow shows its log, empty where nobody can tell.
+    :param log_url: where Airflow shows its log, empty where it is not known.
     """
 
     name: str

@@ -128,8 +128,8 @@ class LeaderEpochCheckpoint:
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
         """
-        Return where a leader epoch ends: (the epoch that the answer is about, its end, exclusive); (-1, -1) where nobody
-        knows.
+        Return where a leader epoch ends: (the epoch that the answer is about, its end, exclusive); (-1, -1) where that is
+        not known.
 
         One that the lineage does not have is answered by the last one before it.
 

@@ -2,7 +2,7 @@
 """
 What reading and copying remote logs says in numbers, under the names of Kafka's own metrics.
 
-A broker tells rates. Here each task adds what it has done to a sum, and whoever collects the sums makes rates of them.
+A broker tells rates. Here each task adds what it has done to a sum, and the collector of the sums makes rates of them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The custom metadata that Aiven's tiered-storage plugin keeps with a segment: where its copy was written, and how large it is.
 
 Bytes: a section of tagged fields as Kafka writes them (KIP-482), and nothing before it. ``remote_size`` is a zigzag varlong,
-``object_prefix`` and ``object_key`` are compact strings. Whatever the plugin's own reader accepts is accepted: unknown tags
+``object_prefix`` and ``object_key`` are compact strings. All that the plugin's own reader accepts is accepted: unknown tags
 are passed over, as are bytes behind the last tag, and what a known tag says of its size.
 """
 

@@ -2,7 +2,7 @@
 """
 Segments as Aiven's tiered-storage plugin packs them: three objects each, written in the plugin's own order.
 
-How the plugin is set nobody tells: brokers withhold it. So the newest copies that brokers have made are asked: their
+How the plugin is set is not told: brokers withhold it. So the newest copies that brokers have made are asked: their
 manifests say how a log is cut and whether chunks are compressed, their custom metadata which fields are kept.
 """
 
@@ -121,7 +121,7 @@ def learn_packing(
     :param layout: where objects lie.
     :param read: reads an object.
     :param copies: copied segments, the newest first; those that this package has made show nothing.
-    :param said: what somebody has said of it: it counts where no copy tells, and must not contradict the newest.
+    :param said: what the settings say of it: it counts where no copy tells, and must not contradict the newest.
     :raises ConfigurationError: if a copy is encrypted, cannot be read or contradicts, or nothing tells.
     :raises StorageError: if storage does not answer.
     """

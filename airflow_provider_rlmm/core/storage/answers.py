@@ -46,7 +46,7 @@ _REMEDIES: Final = {
     ),
     **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), _MEND_CLOCK),
 }
-"""Codes of S3 and of Azure for what is wrong with who asks, or where: whatever the HTTP status, that does not pass."""
+"""Codes of S3 and of Azure for what is wrong with who asks, or where: with any HTTP status, that does not pass."""
 
 _REDIRECT: Final = "Received redirect without LOCATION"
 """What obstore says of a 301 whose answer names no address, as S3's for a bucket of another region does."""
@@ -102,7 +102,7 @@ def knows_no_bulk_deletion(text: str) -> bool:
 
 
 def is_full(text: str) -> bool:
-    """Tell whether a store has no room left, so that somebody must make some."""
+    """Tell whether a store has no room left, so that a person must make some."""
     codes = {code or in_body for code, in_body in _OBJECT_CODE.findall(text)}
     return status_of(text) == "507" or _FULL.search(text) is not None or not codes.isdisjoint(_FULL_CODES)
 

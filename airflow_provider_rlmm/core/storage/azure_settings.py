@@ -73,7 +73,7 @@ class AzureContainerInspector:
             service = self._service()
             container = service.get_container_client(self._container)
         except Exception as e:
-            # Whatever class of Azure's.
+            # Of any class of Azure's.
             return DeletionEffect(Freed.UNKNOWN, f"the account's settings cannot be read: {_failure(e)}")
         held, unknown = self._of_container(container)
         effect = held or _of_account(service)
@@ -91,7 +91,7 @@ class AzureContainerInspector:
             clients = (service, service.get_container_client(self._container))
         except Exception as e:
             logger.info(
-                "every listing goes to its end, as nobody can ask whether the account has folders: %s", _failure(e)
+                "every listing goes to its end, as it cannot be asked whether the account has folders: %s", _failure(e)
             )
             return False
         for client in clients:

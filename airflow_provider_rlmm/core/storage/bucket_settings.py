@@ -82,7 +82,7 @@ class S3BucketInspector:
         except RlmmError as e:
             return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {e}")
         except Exception as e:
-            # Whatever class of the provider's or botocore's.
+            # Of any class of the provider's or botocore's.
             return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {type(e).__name__}")
         below = [self._root + prefix for prefix in prefixes]
         lifecycle = self._ask(client, "get_bucket_lifecycle_configuration", "NoSuchLifecycleConfiguration")
@@ -166,7 +166,7 @@ class GcsBucketInspector:
         except RlmmError as e:
             return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {e}")
         except Exception as e:
-            # Whatever class of Google's.
+            # Of any class of Google's.
             return DeletionEffect(Freed.UNKNOWN, f"the bucket's settings cannot be read: {type(e).__name__}")
         below = [self._root + prefix for prefix in prefixes]
         expiry = _days(rules, below, _expiry_days)
@@ -243,7 +243,7 @@ def _held_objects(bucket: Any, prefixes: Sequence[str]) -> tuple[str, str]:
     except RlmmError as e:
         return f"whether objects are held is not known: {e}", ""
     except Exception as e:
-        # Whatever class of Google's.
+        # Of any class of Google's.
         return f"whether objects are held is not known ({type(e).__name__}): it needs storage.objects.list", ""
     if not held:
         return "", ""

@@ -31,7 +31,7 @@ _MAX_REFUSED_REQUESTS: Final = 100
 class Refused:
     """What a store said to a request that it did not carry out whole."""
 
-    why: str  # without secrets; empty where somebody else was faster with one of the objects
+    why: str  # without secrets; empty where another program was faster with one of the objects
     key: str | None = None  # the object that it is about, where the store names one: it has tried all others
     busy: bool = False  # it throttles, or does not answer: the same request may succeed later
     cut_short: bool = False  # it may have stopped at the first object that failed

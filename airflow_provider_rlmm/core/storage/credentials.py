@@ -18,13 +18,13 @@ class StoreCredentials:
     """
     A credential provider of obstore. It keeps in mind what it has given, so that no text repeats it.
 
-    obstore asks it in a thread of its own, when a request needs credentials and those of before end soon.
+    obstore asks it in a thread of its own, when a request needs credentials and the earlier ones end soon.
 
     :param owner: completes "… gives no credentials": the connection.
     :param ask: returns what obstore's store takes, such as ``access_key_id``, ``secret_access_key``, ``token``,
         ``expires_at``; called by one thread at a time or by several.
     :param secrets: texts that must appear nowhere.
-    :param remedy: what a person can do where none are given, in words; empty where nobody knows.
+    :param remedy: what a person can do where none are given, in words; empty where that is not known.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-An end for calls that have none: a folder on a network mount whose server is gone blocks whoever reads it, for good.
+An end for calls that have none: a folder on a network mount whose server is gone blocks each reader, for good.
 
 Such a call cannot be broken off. It is made in another thread, which is left behind where it does not return, and ends with
 the process.

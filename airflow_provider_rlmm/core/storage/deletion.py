@@ -100,7 +100,7 @@ class DeletionBatch:
         known = ((key, o.suffix) for seen in self._seen for key, o in seen.items())
         for key, suffix in chain(told, known):
             self._keys[listed_folder_of(key, suffix)].add(key)
-        # What nobody knows may lie in a folder of its own.
+        # Unknown objects may lie in a folder of its own.
         return [
             Lookup(prefix, sorted(self._stems_below.get(prefix, wanted)), wanted)
             for prefix, wanted in self._keys.items()

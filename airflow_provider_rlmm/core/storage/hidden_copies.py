@@ -157,7 +157,7 @@ def together(bucket: DeletionEffect, objects: DeletionEffect) -> DeletionEffect:
 
 def without_settings(scheme: str, objects: DeletionEffect) -> DeletionEffect:
     """
-    Add what objects cannot tell where nobody reads the settings of the bucket.
+    Add what objects cannot tell where the settings of the bucket are not read.
 
     :param scheme: of the store.
     :param objects: what they say.

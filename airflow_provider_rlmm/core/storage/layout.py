@@ -114,7 +114,7 @@ class Layout(Protocol):
 
         :param key: the object's key, below the storage root.
         :param place: as a key of this place; ``None`` for the first one that it can be of.
-        :return: ``None`` for a key that this layout would never build, whatever its suffix.
+        :return: ``None`` for a key that this layout would never build, with any suffix.
         """
 
     def parts(self, key: str, place: Place) -> tuple[RemoteLogSegmentId, str] | None:

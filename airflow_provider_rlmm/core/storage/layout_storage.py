@@ -118,7 +118,7 @@ class LayoutRemoteStorageManager:
 
     :param calls: the store.
     :param layout: where the objects of a segment lie.
-    :param inspector: reads the settings of the bucket, ``None`` where nobody can.
+    :param inspector: reads the settings of the bucket, ``None`` where they cannot be read.
     """
 
     def __init__(self, calls: ObjectCalls, layout: Layout, inspector: BucketInspector | None = None) -> None:
@@ -389,7 +389,7 @@ class LayoutRemoteStorageManager:
             yield from versions
 
     def _version_of(self, key: str) -> Sequence[str | None]:
-        # Somebody else may have deleted it; and whoever may delete need not be allowed to read.
+        # Another program may have deleted it; and a login that may delete need not be allowed to read.
         with suppress(RemoteObjectNotFoundError, StorageAccessError):
             return (self._calls.version(key),)
         return ()
@@ -474,7 +474,7 @@ class LayoutRemoteStorageManager:
             raise StorageRootError(f"the storage root {_REPLACED}")
         seen = dict(zip(prefixes, directories, strict=True))
         for prefix, identity in seen.items():
-            # One that appears is a broker's doing; nobody of ours ever removes one.
+            # One that appears is a broker's doing; no program of ours ever removes one.
             if self._directories.get(prefix, identity) != identity:
                 raise StorageRootError(f"the folder {prefix} below the storage root {_REPLACED}")
         self._directories |= {prefix: identity for prefix, identity in seen.items() if identity is not None}

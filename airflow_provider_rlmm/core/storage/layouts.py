@@ -245,13 +245,13 @@ class LocalTieredStorageLayout(TemplateLayout):
 
 class AivenLayout(TemplateLayout):
     """
-    The objects of Aiven's tiered-storage plugin: three for each segment, whatever it compresses or encrypts.
+    The objects of Aiven's tiered-storage plugin: three for each segment, compressed and encrypted or not.
 
     ``<key.prefix><topic>-<topic id>/<partition>/<start offset, 20 digits>-<segment id>.(log|indexes|rsm-manifest)``
 
     :param key_prefix: the plugin's ``key.prefix``; with or without ``/`` at its end, as it is there.
     :param former_key_prefixes: prefixes under which older copies lie.
-    :param packing: how the plugin is set, where somebody has said it.
+    :param packing: how the plugin is set, where that is known.
     :raises ConfigurationError: for a prefix that object stores cannot address.
     """
 
@@ -343,7 +343,7 @@ class LayoutOptions:
     :param key_pattern: of the layout ``template``, see :class:`~airflow_provider_rlmm.core.storage.key_pattern.KeyPattern`.
     :param key_suffixes: of the layout ``template``: suffix → whether a complete segment must have it.
     :param key_files: of the layout ``template``: suffix → which file that object is, ``log`` or a name of :class:`IndexType`;
-        none where nobody has said it.
+        none where it is not known.
     :param plugin_settings: of the layout ``aiven``: how the plugin is set, see
         :func:`~airflow_provider_rlmm.core.storage.aiven_packing.packing_of`.
     """

@@ -70,7 +70,7 @@ class ListingOrder:
 
     :param documented: whether :func:`lists_by_key`.
     :param begins_by_key: whether a listing that is to begin behind a key leaves out nothing but keys up to it, in
-        whatever order it comes.
+        any order.
     """
 
     def __init__(self, documented: bool, begins_by_key: bool = True) -> None:

@@ -3,7 +3,7 @@
 Listings of many folders, some of them at once: a store answers each request late, and many requests as fast as one.
 
 They come in the order in which they are asked for, and as lazily: of each of the next few folders a few pages are fetched
-ahead, never more, whatever lies there.
+ahead, never more, in folders of any size.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Page = list[StoredObject] | BaseException | None
 
 class ListingsAhead:
     """
-    Lists folders ahead of whoever asks for them.
+    Lists folders ahead of the caller.
 
     :param objects: lists one folder.
     :param prefixes: the folders, in the order in which they will be asked for.

@@ -2,7 +2,7 @@
 """
 Looks for, writes and deletes files of a local folder by name.
 
-A listing of a folder costs what lies there, and obstore 0.12 lists all of it whatever the offset says: with 60,000 segments
+A listing of a folder costs what lies there, and obstore 0.12 lists all of it from any offset: with 60,000 segments
 in a user partition each batch would cost a hundred times what it deletes. No symbolic link is followed.
 """
 
@@ -83,7 +83,7 @@ class LocalWriter:
     """
     Writes a file below its own name: what a killed process leaves is a file of its segment, and goes with it.
 
-    Who reads that a copy is finished may delete the only other one, so the file is on the disk when it is closed.
+    A broker that reads that a copy is finished may delete the only other one, so the file is on the disk when it is closed.
 
     :param root: the storage root.
     :param key: the file's.
@@ -109,7 +109,7 @@ class LocalWriter:
         while left:
             left = left[os.write(self._file, left) :]
         if hasattr(os, "posix_fadvise"):
-            # Nobody reads it here soon. It goes to the disk at once, and drives nothing out of memory that others read.
+            # No program reads it here soon. It goes to the disk at once, and drives nothing out of memory that others read.
             os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class LocalWriter:
         """See :class:`~airflow_provider_rlmm.core.storage.uploads.ObjectWriter`."""
         with self._opened, suppress(FileNotFoundError):
             there = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
-            # Somebody else may have begun it anew.
+            # Another process may have begun it anew.
             if os.path.samestat(there, os.fstat(self._file)):
                 os.unlink(self._name, dir_fd=self._folder)
 
@@ -140,7 +140,7 @@ def _unlinked(folder: int, prefix: str, keys: Sequence[str]) -> dict[str, str]:
         try:
             os.unlink(key[len(prefix) :], dir_fd=folder)
         except FileNotFoundError:
-            # Somebody else was faster.
+            # Another process was faster.
             continue
         except OSError as e:
             failures[key] = str(e)

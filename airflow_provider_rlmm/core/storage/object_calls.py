@@ -53,7 +53,7 @@ class ObjectCalls(Protocol):
 
     def by_name(self, lookup: Lookup) -> Sequence[StoredObject] | None:
         """
-        Look for each of the known keys of some objects, where that costs the same whatever lies beside them: in a folder.
+        Look for each of the known keys of some objects, where that costs the same with anything beside them: in a folder.
 
         :return: those that are there; ``None`` where the store can only list.
         """
@@ -83,7 +83,7 @@ class ObjectCalls(Protocol):
         """
 
     def put_if_absent(self, key: str, data: bytes, *, replace: bool = False) -> bool:
-        """Write a small object if there is none, with ``replace`` whatever is there; tell whether it was written."""
+        """Write a small object if there is none, with ``replace`` over any other; tell whether it was written."""
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> bytes:
         """

@@ -143,7 +143,7 @@ def _most_of(store: ObjectStore, keys_per_second: str | None) -> float | None:
     if keys_per_second is not None:
         return read_keys_per_second(keys_per_second)
     if type(store).__name__ != "S3Store" or location_of(store, "").endpoint:
-        # Of a server of one's own nobody knows what it takes: it says so itself.
+        # What a server of one's own takes is not known: it says so itself.
         return None
     return OF_S3
 
@@ -249,7 +249,7 @@ class _ObstoreCalls:
         try:
             self._deadline.call(f"delete {len(chunk)} objects, {chunk[0]} first", lambda: store.delete(chunk))
         except FileNotFoundError:
-            # Somebody else was faster with one of them.
+            # Another program was faster with one of them.
             return Refused("", cut_short=True)
         except (BaseError, OSError, ValueError, PanicError) as e:
             why = safe_text(e, self._secrets)
@@ -293,7 +293,7 @@ class _ObstoreCalls:
             try:
                 (root / prefix).rmdir()
             except OSError:
-                # Not empty, or somebody else's to remove.
+                # Not empty, or another program's to remove.
                 return False
             return True
 
@@ -398,7 +398,7 @@ def _identity(root: Path, prefix: str) -> object:
             return None
         if stat.S_ISLNK(status.st_mode):
             raise StorageRootError(
-                f"{path} is a symbolic link: what is deleted behind it may belong to somebody else, so nothing is listed or "
+                f"{path} is a symbolic link: what is deleted behind it may belong to others, so nothing is listed or "
                 "deleted through it; put the folder itself there, or mount it"
             )
     return status.st_dev, status.st_ino
@@ -411,7 +411,7 @@ def _error_class(error: Exception, missing: type[StorageError]) -> type[StorageE
         return StorageFullError
     if is_archived(str(error)):
         return ArchivedObjectError
-    # A failing listing is a generic error to obstore, whatever the store's answer was.
+    # A failing listing is a generic error to obstore, for every answer of the store.
     status = status_of(str(error))
     if isinstance(error, FileNotFoundError) or status == "404":
         return missing

@@ -39,7 +39,7 @@ S3_ALLOWS: Final = 3_500
 """Deletions and uploads per second and prefix (docs.aws.amazon.com/AmazonS3/latest/userguide/optimizing-performance.html)."""
 
 OF_S3: Final = 1_000
-"""Objects per second on S3 at its own address, where nobody says another number."""
+"""Objects per second on S3 at its own address, where no other number is set."""
 
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 20.0
@@ -112,7 +112,7 @@ class Pace:
         return min((bound for bound in (self._rate, self._most) if bound is not None), default=None)
 
     def answered(self) -> None:
-        """Note that the store has done the work of a request, whatever it said about single objects."""
+        """Note that the store has done the work of a request, also where it refused single objects."""
         self._in_a_row = 0
         now = self._clock()
         if self._rate is not None:

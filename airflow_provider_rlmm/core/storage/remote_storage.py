@@ -80,7 +80,7 @@ class FolderState(StrEnum):
     """Its listing failed, and it is listed anew: what the walk has met there so far comes again, as far as it can be seen."""
 
     UNSEEN = "unseen"
-    """It does not name a topic, and nobody could look whether it holds folders that do: it is of no topic for all we know."""
+    """It does not name a topic, and it is not known whether it holds folders that do: it is of no topic for all we know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class SegmentDeletion:
     :param bytes_deleted: their sizes, summed.
     :param reasons: key → why it is still there or why nothing is known; empty when GONE.
     :param sent: keys that a delete call of ours was made for, answered or not. A segment that is ``NEVER_SEEN`` although
-        a listing of this run had shown it was deleted by somebody else, by such a call, or not at all.
+        a listing of this run had shown it was deleted by another program, by such a call, or not at all.
     :param throttled: whether all that is left is left because the store throttled or did not answer: that passes.
     """
 
@@ -308,7 +308,7 @@ class RemoteStorageManager(SegmentStorage, Protocol):
 
     def delete_objects(self, keys: Collection[str]) -> Mapping[str, str]:
         """
-        Delete objects by their keys, whatever they are: for what a scrub has found, of which every key was listed right
+        Delete objects by their keys, of any kind: for what a scrub has found, of which every key was listed right
         before. It proves nothing: :meth:`still_there` does.
 
         :param keys: keys of the layout.
@@ -371,7 +371,7 @@ class RemoteStorageManager(SegmentStorage, Protocol):
 
     def stamped_topics(self, cluster_id: str) -> Mapping[str, UUID]:
         """
-        Return with which metadata topics runs have worked below this root, whatever work folder they had.
+        Return with which metadata topics runs have worked below this root, with any work folder.
 
         :param cluster_id: id of the cluster.
         :return: key of the stamp → id of the metadata topic that it names, for those that name one.

@@ -173,7 +173,7 @@ class RootCheck:
     cluster_id: str  # the cluster
     places: tuple[PlaceCheck, ...]  # one check per place of the layout
     move_stamp: bool = False  # whether it was made under the override that has a stamp written anew
-    # Id of the metadata topic that stamps are to name, ``None`` where nobody knows it.
+    # Id of the metadata topic that stamps are to name, ``None`` where it is not known.
     metadata_topic_id: UUID | None = None
 
     @property
@@ -341,7 +341,7 @@ class PlaceLook:
         """
         Return a stamp for this place, with a root id of its own; the former metadata topics of the one before stay on record.
 
-        :param metadata_topic_id: id of the metadata topic, ``None`` where nobody knows it.
+        :param metadata_topic_id: id of the metadata topic, ``None`` where it is not known.
         """
         before = self.read_stamp
         former = before.former_metadata_topics if before else ()

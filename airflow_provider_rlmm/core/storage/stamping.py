@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes the stamps of the places of a layout; whoever calls it sees to it that the root stays the same one."""
+"""Reads and writes the stamps of the places of a layout; the caller sees to it that the root stays the same one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Stamps:
             raise
         except StorageError as e:
             why = str(e)
-        # Somebody was faster, or only the answer was lost.
+        # Another run was faster, or only the answer was lost.
         stamp = self._stamp_again(place, check.cluster_id)
         if stamp is None:
             return _unwritable(new, why)
@@ -125,7 +125,7 @@ class Stamps:
         :param topic_id: id of the metadata topic.
         :param by: who has confirmed it.
         :param at_ms: when, ms since the epoch.
-        :raises StorageError: naming the stamp that cannot be read or written, or that somebody else has written meanwhile.
+        :raises StorageError: naming the stamp that cannot be read or written, or that another run has written meanwhile.
         """
         for place in self._layout.places:
             stamp = self.look_at(place, cluster_id).read_stamp

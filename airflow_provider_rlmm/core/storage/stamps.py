@@ -126,7 +126,7 @@ def stamp_key(cluster_id: str, place: str) -> str:
     :param cluster_id: the cluster.
     :param place: name of the place.
     """
-    # A dot may walk a path, whatever quote() thinks of it.
+    # A dot may walk a path, though quote() lets it pass.
     quoted = (quote(name, safe="").replace(".", "%2E") for name in (cluster_id, place))
     return f"{STAMP_FOLDER}{'/'.join(quoted)}.json"
 

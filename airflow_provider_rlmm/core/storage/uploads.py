@@ -81,8 +81,8 @@ def chunks_of(source: ObjectContent, size: int = CHUNK_BYTES) -> Generator[bytes
     """
     Yield what is to be copied, in chunks.
 
-    :param source: bytes, a file of a broker's log directory, or chunks that somebody else makes.
-    :param size: bytes of each chunk but the last; of what somebody else makes they are as they come.
+    :param source: bytes, a file of a broker's log directory, or chunks that the caller makes.
+    :param size: bytes of each chunk but the last; chunks of the caller are as they come.
     :raises LogDirectoryError: if the file cannot be read, or is changed meanwhile.
     """
     if isinstance(source, bytes):

@@ -4,7 +4,7 @@ All that lies at the places of a layout, folder by folder.
 
 One key that a store cannot address, such as ``a//b``, ends every listing that would name it. So the folders right below a
 place are listed one by one, those of no topic not at all, and where a listing ends early only its folder is not known. One
-that names a topic id of the log, or holds a folder that does, is of a topic, whatever the layout calls it.
+that names a topic id of the log, or holds a folder that does, is of a topic, even if the layout has another name for it.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Walker:
                     yield peeked
 
     def _is_listed(self, directory: str, places: Sequence[Place], deeper: Sequence[str]) -> bool:
-        """Tell whether a folder is of topics that are looked for, whatever lies in it."""
+        """Tell whether a folder is of topics that are looked for, by its name alone."""
         if any(place.startswith(directory) for place in deeper):
             return False
         return any(self._is_of_topics(directory, p) for p in places) and any(

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, duration_in_words
+from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, duration_in_words, elapsed_in_words, time_text
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes, name_in_text
+from airflow_provider_rlmm.core.base.values import duration_text
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -119,7 +120,7 @@ def _judged(
     if answer is NoTopic.DENIED:
         return Observation(
             Presence.DENIED,
-            f"the principal may not describe topic {topic} of topic id {text}, so nobody can tell whether it exists: it "
+            f"the principal may not describe topic {topic} of topic id {text}, so it cannot be told whether it exists: it "
             "needs DESCRIBE on every topic",
         )
     if name in listed and answer is NoTopic.UNKNOWN:
@@ -141,8 +142,8 @@ def first_observation(observations: Sequence[AbsenceObservation], now_ms: int) -
     """
     Return the observation from which the wait counts, ``None`` where absence must be observed anew.
 
-    It is the first in the order of the log, of whatever time, so that a repeated marker never shortens a wait. One that
-    nobody bounds is none, nor one from the future (further ahead than clocks may differ): the next one takes its place.
+    It is the first in the order of the log, of any time, so that a repeated marker never shortens a wait. One without
+    a bound is none, nor one from the future (further ahead than clocks may differ): the next one takes its place.
 
     :param observations: of one user partition, by offset.
     :param now_ms: ms since the epoch, proven.
@@ -168,7 +169,7 @@ def settle(
         return Settlement(False, why, what_to_do)
     waited = now_ms - first.time_ms
     if waited < min_absence_ms:
-        why = f"marked {waited} ms ago, less than min_absence of {min_absence_ms} ms"
+        why = f"marked {elapsed_in_words(waited)} ago, less than min_absence of {duration_text(min_absence_ms)}"
         return Settlement(False, why, f"nothing: it is eligible in {duration_in_words(min_absence_ms - waited)}")
     return Settlement(True)
 
@@ -177,13 +178,16 @@ def _why_unobserved(observations: Sequence[AbsenceObservation], foreign_offset: 
     if not observations:
         if foreign_offset is None:
             return "no marker says when its absence was observed"
-        return f"a foreign segment event at offset {foreign_offset} came after the marker: somebody still works here"
+        return (
+            f"a foreign segment event at offset {foreign_offset} came after the marker: a broker is still at work here"
+        )
     last = observations[-1]
     if last.bounded:
-        return f"its marker at offset {last.offset} is from the future: it says {last.time_ms} ms, now is {now_ms} ms"
+        said, now = time_text(last.time_ms), time_text(now_ms)
+        return f"its marker at offset {last.offset} is from the future: it says {said}, now is {now}"
     return (
-        f"its marker at offset {last.offset} is somebody else's, and no record of a broker or of ours has followed in its "
-        "metadata partition: nothing but its own clock says when it was written"
+        f"its marker at offset {last.offset} was written by another program, and no record of a broker or of ours has "
+        "followed in its metadata partition: nothing but its own clock says when it was written"
     )
 
 

@@ -26,7 +26,7 @@ AUDIT_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("run_id", "string"),
     ("artifact", "string"),  # name of the run's folder
     ("triggered_by", "string"),
-    ("approved_by", "string"),  # null where nobody was asked
+    ("approved_by", "string"),  # null where no person was asked
     ("plan_id", "string"),
     ("plan_sha256", "string"),
     ("cluster_id", "string"),
@@ -198,7 +198,7 @@ def batch_name(source: int | str, began_at_ms: int, token: str, number: int) -> 
 
     :param source: the metadata partition, or :data:`SCRUB`.
     :param began_at_ms: when this try began, ms since the epoch.
-    :param token: eight hex digits that nobody else draws.
+    :param token: eight hex digits that no other writer draws.
     :param number: of the batch within the try.
     """
     return f"{source}.{began_at_ms:015d}-{token}.{number:06d}"
@@ -210,7 +210,7 @@ def read_file_name(artifact: str, time_ms: int, token: str) -> str:
 
     :param artifact: the run.
     :param time_ms: when it was written, ms since the epoch.
-    :param token: eight hex digits that nobody else draws.
+    :param token: eight hex digits that no other writer draws.
     """
     return f"{artifact}.read.{time_ms:015d}-{token}.json"
 

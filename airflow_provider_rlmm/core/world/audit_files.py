@@ -3,7 +3,7 @@
 The files of the audit log: the last task of a run puts those of its batches into one per day, and people read them.
 
 A file of a batch goes only after the file that has its rows was read back. A try that dies in between leaves rows twice for a
-while: they name their batch and phase, so the next try, and whoever reads, takes them once.
+while: they name their batch and phase, so the next try, and each reader, takes them once.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Compacted(NamedTuple):
 
 def compact(cluster_uri: str, artifact: str, since_ms: int) -> Compacted:
     """
-    Put the files of a run's batches into one per day. Whatever goes wrong leaves files of one batch, which stay valid.
+    Put the files of a run's batches into one per day. An error leaves files of one batch, which stay valid.
 
     :param cluster_uri: folder of the cluster.
     :param artifact: of the run.
@@ -123,7 +123,7 @@ def _groups(uri: str, names: Sequence[AuditName]) -> Iterator[list[tuple[AuditNa
 
 
 def _write_part(uri: str, artifact: str, part: int, tables: Sequence[pa.Table]) -> int:
-    """Write rows, and read them back: whoever is asked to remove what they were made of must be able to."""
+    """Write rows, and read them back: a caller that is asked to remove what they were made of must be able to."""
     import pyarrow as pa
 
     order = [

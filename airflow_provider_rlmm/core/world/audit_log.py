@@ -2,7 +2,7 @@
 """
 Writes the audit log: a batch is written down before its objects are deleted, and what became of it afterwards.
 
-What a run deletes is in it whatever ends the run: where the first file cannot be written nothing of the batch is deleted.
+What a run deletes is in it however the run ends: where the first file cannot be written nothing of the batch is deleted.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class AuditLog(Protocol):
 
     def deletions(self, segments: Collection[RemoteLogSegmentId], since_ms: int) -> DeletionRecord:
         """
-        Tell what runs have written down about some segments, whoever they were.
+        Tell what runs have written down about some segments, all runs together.
 
         :param segments: the segments.
         :param since_ms: none of them was deleted before this time, ms since the epoch.
@@ -119,7 +119,7 @@ class AuditFiles:
             self._write(batch, AuditPhase.BEFORE, batch.rows)
         except AuditError as e:
             # It may be there all the same, where only the answer was lost. Nothing of it is deleted, and it must not look
-            # like the batch of a killed run. A file that was there before is somebody else's.
+            # like the batch of a killed run. A file that was there before is another program's.
             if not isinstance(e.__cause__, FileExistsError):
                 with suppress(AuditError):
                     self.after(batch, {"outcome": "UNKNOWN", "why": NOT_BEGUN})

@@ -24,7 +24,8 @@ class CatalogueLeave:
 
     :param allowed: topics that the settings allow, names and ids, as the field ``allow_catalogue`` has them.
     :param was_not_deleted: topic ids of which a person says that they were not deleted.
-    :param erased: ids of topics and of segments that a person calls erased: they are never read, whatever else is said.
+    :param erased: ids of topics and of segments that a person calls erased: they are never read, even if another entry allows
+        it.
     """
 
     allowed: tuple[str, ...] = ()
@@ -48,12 +49,12 @@ class CatalogueLeave:
             unsure = "" if name_is_certain else ". Its name is not enough, as more than one topic id may have it"
             raise CatalogueError(
                 f"{shown} may not be read from a catalogue: allow_catalogue does not name it, and a bucket is a way round "
-                f"the rights that Kafka checks. Who may decide that puts {kafka_uuid_str(topic_id)} into "
+                f"the rights that Kafka checks. If you may decide that, put {kafka_uuid_str(topic_id)} into "
                 f"allow_catalogue{unsure}"
             )
         if topic_id not in self.was_not_deleted:
             raise CatalogueError(
-                f"nothing excludes that {shown} was deleted: a bucket does not know it. Who knows that it was not says so: "
+                f"{shown} may have been deleted: a bucket does not know it. If you know that it was not, say so: "
                 f"--was-not-deleted {kafka_uuid_str(topic_id)}"
             )
         if strangers := sorted(map(kafka_uuid_str, self.was_not_deleted - {topic_id})):
@@ -67,7 +68,7 @@ def topics_of(text: str | None) -> tuple[str, ...]:
     Return the topics that the field ``allow_catalogue`` names.
 
     :param text: names and ids, separated by commas or white space; ``None`` for none.
-    :raises ConfigurationError: if one can be neither: a pattern would allow what nobody has thought of.
+    :raises ConfigurationError: if one can be neither: a pattern would allow what was not thought of.
     """
     entries = tuple(entry for entry in re.split(r"[\s,]+", text or "") if entry)
     for entry in entries:

@@ -126,7 +126,7 @@ class CatalogueRead:
         """
         Return the document.
 
-        :raises AuditError: if it does not read back as it was written: what nobody can read later is not written down.
+        :raises AuditError: if it does not read back as it was written: what cannot be read later is not written down.
         """
         return sealed_text(
             self, CATALOGUE_READ_FORMAT, self.from_json, AuditError, f"what the audit log would say of {self.artifact}"

@@ -27,7 +27,7 @@ class ToldLeader:
     """
     What the leader of a user partition has told, and the lineage that it has confirmed to an earlier run.
 
-    :param leader_epoch: in which it leads; whoever asks again and hears of another one knows nothing of the lineage.
+    :param leader_epoch: in which it leads; after another one nothing is known of the lineage.
     :param log_start_offset: of the user partition, inclusive.
     :param log_end_offset: its high watermark, exclusive.
     :param lineage: (leader epoch, its first offset), ascending, cut at the log start offset; never empty.
@@ -58,7 +58,7 @@ class ListedTopic:
     :param retention_bytes: ``retention.bytes`` per partition; negative means unlimited.
     :param log_start_offsets: partition → log start offset. A partition that is missing here (no leader, for instance)
         is still live; only the log start offset rule does not apply to it.
-    :param tiered: whether it has remote storage; ``None`` where nobody asked.
+    :param tiered: whether it has remote storage; ``None`` where that was not asked.
     :param leaders: partition → what its leader has told.
     :param untold: partition → why nothing is told of its leader.
     """

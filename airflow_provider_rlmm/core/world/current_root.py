@@ -2,7 +2,7 @@
 """
 Is a storage root the one that brokers write to, or a copy of it that is current to this day?
 
-A copy holds whatever was copied before it was made, so nothing that is older tells them apart. What tells is a segment whose
+A copy holds all that was copied before it was made, so nothing that is older tells them apart. What tells is a segment whose
 copy began after the work folder had recorded where the root lies, and that lies there. Offsets of the metadata topic say what
 is older, no clock does. Our own copier writes where the connection says: its copies prove nothing. Who takes a wait away has
 no time for such a copy, and names the root.
@@ -82,7 +82,7 @@ class PlaceLedger(Protocol):
 
 
 class NothingRecorded:
-    """The ledger of somebody who has no work folder: each place is new."""
+    """The ledger of a caller without a work folder: each place is new."""
 
     def seen(self, places: Mapping[str, str], log: MetadataLogReader) -> Mapping[str, FirstSeen]:
         """Know nothing."""

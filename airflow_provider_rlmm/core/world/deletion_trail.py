@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What one batch of deletions leaves in the audit log: written down before anything of it goes, and when it ends, whatever
-ends it. Which columns there are, and what became of each segment, says whoever deletes: the cleaner knows offsets and
+What one batch of deletions leaves in the audit log: written down before anything of it goes, and when it ends, in any
+way. Which columns there are, and what became of each segment, says the part that deletes: the cleaner knows offsets and
 events, a scrub knows objects.
 """
 

@@ -14,7 +14,7 @@ from typing import Final
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 
 WITHOUT_A_BEGINNING: Final = (
-    "where the log of such a topic begins its brokers do not say, and which objects are its own nobody here can tell"
+    "where the log of such a topic begins its brokers do not say, and it cannot be told here which objects are its own"
 )
 
 DISKLESS_ADVICE: Final = (

@@ -142,7 +142,7 @@ class Freshness:
         :param overrides: overrides in force.
         :param nothing: what a refusal prevents, for the message.
         :param to_paste: what pins the places, as a person may copy it.
-        :param hint: what may be the cause where nothing is there, empty where nobody knows.
+        :param hint: what may be the cause where nothing is there, empty where it is not known.
         :raises StorageRootError: naming the place, what is missing and what to do.
         """
         for place in places:
@@ -198,7 +198,7 @@ class Freshness:
             return ""
         names = ", ".join(map(name_in_text, self.hidden[:_NAMED]))
         more = f" and {len(self.hidden) - _NAMED} more" if len(self.hidden) > _NAMED else ""
-        return f"; whether {names}{more} lives nobody can tell without DESCRIBE on it"
+        return f"; it cannot be told whether {names}{more} lives without DESCRIBE on it"
 
     @property
     def _may_be_late(self) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is never touched, whatever else allows it: topics under a legal hold, by name, pattern or id."""
+"""What is never touched, even if all else allows it: topics under a legal hold, by name, pattern or id."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ADVICE = "correct the entry, or take it out; for a topic that does not exist ye
 
 @dataclass(frozen=True, slots=True)
 class UnknownEntry(UnknownTopic):
-    """A name or an id in a hold that neither log nor cluster knows: whoever wrote it believes that something is held."""
+    """A name or an id in a hold that neither log nor cluster knows: its writer believes that something is held."""
 
     @property
     def why(self) -> str:

@@ -13,14 +13,14 @@ StopSource = Callable[[], str | None]
 """Returns why nothing may be begun now, ``None`` where it may: asked before every batch, as it may change in mid-run."""
 
 STOPPED_ADVICE: Final = (
-    "ask whoever has set it; when deletion may go on, delete the variable or remove the file that the reason names (any "
+    "ask the person who set it; when deletion may go on, delete the variable or remove the file that the reason names (any "
     "value stops, an empty one too) and run again: the next run goes on from here"
 )
 _MAX_SHOWN = 200
 
 
 def never_stopped() -> str | None:
-    """Return ``None``: nobody has a switch."""
+    """Return ``None``: there is no switch."""
     return None
 
 
@@ -29,7 +29,7 @@ def require_not_stopped(why: str | None) -> None:
     Refuse to begin anything while the switch is on.
 
     :param why: what a :data:`StopSource` has returned.
-    :raises StoppedError: if it is on, or nobody can tell.
+    :raises StoppedError: if it is on, or cannot be read.
     """
     if why is not None:
         raise StoppedError(f"{why}. What to do: {STOPPED_ADVICE}")
@@ -37,7 +37,7 @@ def require_not_stopped(why: str | None) -> None:
 
 def reason_of(where: str, text: str | None) -> str | None:
     """
-    Return why a switch stops runs, ``None`` where it is not set. Whatever it says is the reason, ``no`` or nothing.
+    Return why a switch stops runs, ``None`` where it is not set. Its text is the reason, ``no`` and an empty one too.
 
     A person who writes a reason must not have to know which words mean the opposite. This alone says whether a switch is on.
 
@@ -52,9 +52,9 @@ def reason_of(where: str, text: str | None) -> str | None:
 
 def cannot_be_told(where: str, why: str) -> str:
     """
-    Say that nobody can tell whether the switch is on, which stops as well.
+    Say that it cannot be told whether the switch is on, which stops as well.
 
     :param where: it would be set, in words.
     :param why: the reason.
     """
-    return f"whether the kill switch is on cannot be told, which stops as if it were: {where}: {why}"
+    return f"it cannot be told whether the kill switch is on, which stops as if it were: {where}: {why}"

@@ -30,7 +30,7 @@ _MAY_LIVE: Final = (Presence.PRESENT, Presence.DENIED)
 _AT_ONCE: Final = 1 << 16
 _OF_A_COPY: Final = (*OF_METADATA, "metadata_partition", "event_offset")
 _MOST_PREFIXES: Final = 100
-"""So many are told apart: whoever makes them up is not to keep us busy."""
+"""So many are told apart: a writer that makes them up is not to keep us busy."""
 
 
 def require_known_places(
@@ -136,7 +136,7 @@ def _note_foreign(copied: SelectedSegments, layout: Layout, found: dict[str, _Fo
 
 def _too_many(prefix: str, row: Mapping[str, Any]) -> str:
     return (
-        f"copies name more than {_MOST_PREFIXES} key prefixes that are none of the rlmm connection's, and nobody can tell "
+        f"copies name more than {_MOST_PREFIXES} key prefixes that are none of the rlmm connection's, and it cannot be told "
         f"whether copies of living topics lie below them (see metadata partition {row['metadata_partition']}, offset "
         f"{row['event_offset']}: {in_quotes(prefix)}): add former key.prefixes of the brokers to former_key_prefixes, or "
         "find out who writes such records"

@@ -30,6 +30,6 @@ def late_copies(topics: ClusterTopics, names: Collection[str]) -> str:
     named = [f"{in_quotes(name)} ({lag})" for name, lag in sorted(lags.items())[:_NAMED]]
     more = f" and {len(lags) - _NAMED} more" if len(lags) > _NAMED else ""
     return (
-        "that a topic with a copy lag has no newer copy proves nothing, and of living topics these have one or may have one: "
+        "a topic with a copy lag may have no newer copy yet, and these living topics have such a lag or may have one: "
         f"{', '.join(named)}{more}"
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_PREFIXES: Final = 100
-"""Key prefixes that are remembered: whoever makes them up is not to keep us busy."""
+"""Key prefixes that are remembered: a writer that makes them up is not to keep us busy."""
 
 _NOBODYS: Final = "no broker writes below this/"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of which unfinished segments nobody can tell whether they are orphaned, and why."""
+"""Of which unfinished segments it cannot be told whether they are orphaned, and why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNREADABLE = frozenset(code.name for code in QUARANTINED_CODES - DECODED_CODES)
 
 def unseen_in_words(topic: TopicReplay, limits: CleanerLimits) -> str:
     """
-    Say of which unfinished segments nobody can tell whether they are orphaned; empty where that is known of all.
+    Say of which unfinished segments it cannot be told whether they are orphaned; empty where that is known of all.
 
     It is a part of what :func:`survey` says, without the rest.
 
@@ -55,7 +55,7 @@ def _out_of_service(
 
 def _why_out_of_service(view: MetadataPartitionView, allowed_quarantine: frozenset[str]) -> str | None:
     if view.lost is not None and view.lost.is_open:
-        return f"its metadata partition is out of service, so nobody can tell what is left of it: {view.lost.why}"
+        return f"its metadata partition is out of service, so it cannot be told what is left of it: {view.lost.why}"
     bad = [record for record in view.quarantined if record.code not in allowed_quarantine]
     misrouted = [record for record in bad if record.code == ErrorCode.MISROUTED.name]
     lie_wrong = misrouted if misrouted and not Belief(view).routing_verified() else []
@@ -63,6 +63,6 @@ def _why_out_of_service(view: MetadataPartitionView, allowed_quarantine: frozens
     if not worst:
         return None
     return (
-        f"its metadata partition is out of service, so nobody can tell what is left of it: {worst[0]}; have the doctor name "
-        "each record and what its removal costs"
+        f"its metadata partition is out of service, so it cannot be told what is left of it: {worst[0]}; have the doctor "
+        "name each record and what its removal costs"
     )

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.base.clock import (
     time_text,
 )
 from airflow_provider_rlmm.core.base.errors import ClockSkewError, EventLogAccessError, UnprovenClockError
+from airflow_provider_rlmm.core.base.values import duration_text
 
 UNPROVEN_CLOCK = "unproven_clock"
 """The override that lets a run wait by a clock that nothing proves, or go on where an old bound contradicts a proof."""
@@ -29,7 +30,7 @@ WORKER = "this worker's own clock"
 
 TimeSource = Callable[[], TimeReading]
 """
-Reads somebody else's clock.
+Reads the clock of another machine.
 
 Raises :class:`~airflow_provider_rlmm.core.base.errors.EventLogAccessError` or
 :class:`~airflow_provider_rlmm.core.base.errors.UnprovenClockError` where this cannot be done here: the next source is
@@ -137,8 +138,8 @@ def _known_bounds(bounds: Sequence[BoundSource]) -> tuple[list[TimeBound], list[
 def _skew(source: str, time_ms: int, other: str, other_ms: int) -> ClockSkewError:
     return ClockSkewError(
         f"clocks contradict each other: {source} says {time_text(time_ms)}, {other} says {time_text(other_ms)}; the first is "
-        f"{difference_text(time_ms - other_ms)}, more than max_clock_skew of {MAX_CLOCK_SKEW_MS} ms: set the wrong one right "
-        "(NTP), then run again"
+        f"{difference_text(time_ms - other_ms)}, more than max_clock_skew of {duration_text(MAX_CLOCK_SKEW_MS)}: set the "
+        "wrong one right (NTP), then run again"
     )
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What is known of one metadata partition, whoever replayed it, and what the write guard is told of it.
+What is known of one metadata partition, however it was replayed, and what the write guard is told of it.
 
 Its replay goes always from its beginning offset, up to a high watermark taken at the start.
 
-When was somebody else's marker written? Its own time is its writer's word; the next record of the metadata partition whose
+When was a foreign marker written? Its own time is its writer's word; the next record of the metadata partition whose
 time can be relied on says by when it was there (:class:`_MarkerBounds`).
 """
 
@@ -75,7 +75,8 @@ class MetadataPartitionView:
     routed_records: int = 0  # number of those that are
     # what it does not hold of what earlier runs have read, ``None`` where nothing is known to be lost
     lost: LostRecords | None = None
-    # offsets that hold no record and of which nobody has said why, by offset; where the log is compacted none need a reason
+    # offsets that hold no record and of which no person has said why, by offset; where the log is compacted none need a
+    # reason
     holes: tuple[HistoryGap, ...] = ()
     era: LogEra = PLAIN_ERA  # of the log
 
@@ -138,7 +139,7 @@ class MetadataPartitionView:
         return None
 
     def obstacles(self) -> list[Refusal]:
-        """Return what puts user partitions of this metadata partition in doubt: somebody has to look at each of them."""
+        """Return what puts user partitions of this metadata partition in doubt: a person has to look at each of them."""
         number = self.metadata_partition
         what = f"metadata partition {number}"
         found = [
@@ -158,7 +159,7 @@ class MetadataPartitionView:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is done here: records were lost, and nobody has confirmed it."""
+        """Whether nothing is done here: records were lost, and that is not confirmed."""
         return self.lost is not None and self.lost.is_open
 
 
@@ -215,7 +216,7 @@ class _MarkerBounds:
     """
     Bounds the observations of one metadata partition, while it is replayed in order.
 
-    Records to rely on are the segment events of brokers, of whatever topic, and all events of ours. Brokers write no
+    Records to rely on are the segment events of brokers, of any topic, and all events of ours. Brokers write no
     partition-delete events, so one that claims a broker's id bounds nothing.
     """
 
@@ -292,7 +293,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         self._marker_bounds = _MarkerBounds()
         self._quarantine = Quarantine()
         self.records_read = 0
-        """Number of records that were read, of whatever topic."""
+        """Number of records that were read, of any topic."""
 
     def advance(self, until: int = sys.maxsize) -> None:
         """

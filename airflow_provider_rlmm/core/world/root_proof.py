@@ -290,7 +290,7 @@ def prove_root(
     """
     names = look(topic.topics, topic.log, {}).living
     living, late = _that_may_be_tiered(names, topic.log), cache(lambda: late_copies(topic.topics, names))
-    # A former place gets no new copies: nothing can tell whether it is up to date, so nobody asks.
+    # A former place gets no new copies: nothing can tell whether it is up to date, so it is not asked.
     places = [storage.layout.places[0].name]
     check = storage.check_root(living.union(topic.names()), cluster_id, expectation)
     if not check.verified and topic.is_behind:
@@ -407,7 +407,7 @@ def _of_all_that_lives(
         living |= by_name
         freshness = look_for_freshness(topic, living, storage)
     if hidden and freshness.verdict(storage.layout.places[0].name) is FreshnessVerdict.NOTHING_LIVES:
-        raise _nobody_tells(denied)
+        raise _no_topic_tells(denied)
     if not hidden:
         return freshness, living
     missing = check_samples(topic, _newest_copied(topic, hidden, storage, MOST_SAMPLES), storage).missing
@@ -441,8 +441,8 @@ def _beside(topic: TopicReplay, living: frozenset[UUID]) -> tuple[frozenset[UUID
     return by_name, hidden, frozenset().union(*(asked[i] for i in hidden)) & seen.denied
 
 
-def _nobody_tells(hidden: Collection[str]) -> EventLogAccessError:
-    """Return the error where nobody but topics that may not be described could tell whether a root is up to date."""
+def _no_topic_tells(hidden: Collection[str]) -> EventLogAccessError:
+    """Return the error where only topics that may not be described could tell whether a root is up to date."""
     more = f" and {len(hidden) - _NAMED} more" if len(hidden) > _NAMED else ""
     return EventLogAccessError(
         f"no copied segment of a topic that may be described tells whether the storage root is up to date, and topics "
@@ -453,7 +453,7 @@ def _nobody_tells(hidden: Collection[str]) -> EventLogAccessError:
 
 def require_places_of_plan(root: Mapping[str, Any], check: RootCheck) -> None:
     """
-    Refuse a plan that was made for other places than those of now: nobody has looked there for copies of living topics.
+    Refuse a plan that was made for other places than those of now: no run has looked there for copies of living topics.
 
     :param root: what :meth:`ProvenRoot.to_dict` returned when the plan was made.
     :param check: the root of now.

@@ -16,8 +16,8 @@ class RunIdentity:
     :param dag_id: the DAG; of the command ``rlmm``, its subcommand (``rlmm clean``).
     :param run_id: the run of the DAG; of the command, the same as ``artifact``.
     :param artifact: name of the run's folder below the work folder.
-    :param triggered_by: name of the user who started it; where nobody did, why it runs (``scheduled``, ``asset_triggered``).
-    :param approved_by: name of the user who approved its plan, ``None`` where nobody was asked.
+    :param triggered_by: name of the user who started it; where no user did, why it runs (``scheduled``, ``asset_triggered``).
+    :param approved_by: name of the user who approved its plan, ``None`` where no person was asked.
     :param plan_id: the plan that it applies, ``None`` as long as there is none.
     :param plan_sha256: of that plan, as its summary says, lower-case hex; ``None`` as long as there is none.
     """

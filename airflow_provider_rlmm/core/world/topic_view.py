@@ -57,7 +57,7 @@ class TopicReplay:
     :param clock: time.
     :param snapshots: where an earlier task may have left a snapshot; ``None`` reads the log from its beginning.
     :param on_progress: told how far each reading is.
-    :param layout: tells which key prefixes records name; ``None`` where nobody asks for them.
+    :param layout: tells which key prefixes records name; ``None`` where they are not asked for.
     :param folded: what the Spark job has folded, which is begun with where it knows more than the snapshot. No snapshot is
         left of what came of it.
     :raises ClusterMismatchError: if log and topics are of different clusters.
@@ -122,7 +122,7 @@ class TopicReplay:
             if self.records_read != read_before:
                 for name in _OF_THE_STATE:
                     self.__dict__.pop(name, None)
-        # Of what was deleted since nobody can say any more what it was, whoever may have read it before.
+        # Of what was deleted since it can no longer be said what it was, even by an earlier reader.
         self._begins = self.log.beginning_offsets()
         self._unwritten += self.records_read - read_before
         if only is None:
@@ -232,7 +232,7 @@ class TopicReplay:
         return {topic_id: frozenset(row["topic"] for row in rows) for topic_id, rows in self._user_partitions.items()}
 
     def names_of_any(self, topic_ids: Collection[UUID]) -> frozenset[str]:
-        """Return every name under which one of some topic ids was seen, in whatever metadata partition."""
+        """Return every name under which one of some topic ids was seen, in any metadata partition."""
         return frozenset(row["topic"] for topic_id in topic_ids for row in self._user_partitions.get(topic_id, ()))
 
     def partitions(self) -> frozenset[TopicIdPartition]:
@@ -321,7 +321,7 @@ class TopicReplay:
 
     def unfinished(self, metadata_partition: int) -> Count:
         """
-        Return how many segments are not finished, of whatever topic.
+        Return how many segments are not finished, of any topic.
 
         :param metadata_partition: where their events lie.
         """

@@ -131,16 +131,16 @@ def _decide(segment: UnseenSegment) -> UnseenDecision:
     if not segment.only_place:
         return UnseenDecision(
             UnseenVerdict.MISSING,
-            "its copy was finished and somebody else began to delete it, and storage lists no object of it at any of several "
-            "places: whoever deleted it may have looked below another prefix",
+            "its copy was finished and another program began to delete it, and storage lists no object of it at any of "
+            "several places: the program that deleted it may have looked below another prefix",
             SETTLE_CHANGED_PREFIX,
         )
     if not segment.root_is_fresh:
         return UnseenDecision(
             UnseenVerdict.MISSING,
-            "its copy was finished and somebody else began to delete it, and storage lists no object of it below a root that "
-            "nothing shows to be up to date",
+            "its copy was finished and another program began to delete it, and storage lists no object of it below a root "
+            "that nothing shows to be up to date",
             SETTLE_MISSING,
         )
-    why = "somebody else had deleted its objects, at the only place where they can have been"
+    why = "another program had deleted its objects, at the only place where they can have been"
     return UnseenDecision(UnseenVerdict.MAY_FINISH, why)

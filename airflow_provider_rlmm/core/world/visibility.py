@@ -32,7 +32,7 @@ def why_not_all_seen(unseen: Count, topics: int, out_of_service: Sequence[int]) 
     found = []
     if topics:
         found.append(
-            f"nobody can tell whether {_counted(topics, 'topic')} with {_counted(unseen.segments, 'segment')}, "
+            f"it cannot be told whether {_counted(topics, 'topic')} with {_counted(unseen.segments, 'segment')}, "
             f"{human_bytes(unseen.bytes)} {'is' if topics == 1 else 'are'} orphaned"
         )
     if out_of_service:
@@ -51,7 +51,7 @@ def why_not_all_sized(unsized: Unsized) -> str:
         return ""
     whose = {
         "of deleted topics": unsized.orphaned,
-        "of topics of which nobody can tell whether they are deleted": unsized.unseen,
+        "of topics that may be deleted or living": unsized.unseen,
         "of living topics": unsized.living,
     }
     parts = ", ".join(f"{count:,} {of}" for of, count in whose.items() if count)

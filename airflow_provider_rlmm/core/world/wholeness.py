@@ -8,7 +8,7 @@ first event, and storage shows no segment that the log does not name.
 
 Where nothing suggests a loss, what the log names may go. Yet no user partition is declared deleted while storage shows a
 segment that the log does not name: its first event was durable before its first object was there, so the log has lost
-records, or somebody else writes to the same storage.
+records, or another program writes to the same storage.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """
 The document that a run leaves in the archive of a topic: what of the topic has to be there, archived by this run or not.
 
-It comes after the manifests. A run that ends earlier leaves it, too, as long as it can be written: without it nobody knows
+It comes after the manifests. A run that ends earlier leaves it, too, as long as it can be written: without it it is not known
 what the archive lacks, and a restore refuses.
 """
 

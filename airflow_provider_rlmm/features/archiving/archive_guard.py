@@ -131,7 +131,7 @@ class ArchivedPlan:
         return manifest.segments
 
     def _check(self, manifest: ArchiveManifest, tip: TopicIdPartition) -> None:
-        """Refuse a manifest of another run, plan or user partition, whatever named it."""
+        """Refuse a manifest of another run, plan or user partition, even if one of these named it."""
         archive = self._archive
         named = (archive.name, archive.plan_id, archive.plan_sha256, archive.cluster_id, tip)
         says = (manifest.name, manifest.plan_id, manifest.plan_sha256, manifest.cluster_id, manifest.topic_id_partition)

@@ -68,7 +68,7 @@ class ArchivedSegment:
 
     @property
     def is_kept(self) -> bool:
-        """Whether all that a broker needs to serve it is there, in whatever form."""
+        """Whether all that a broker needs to serve it is there, in any form."""
         return self.whole or (bool(self.keys) and not self.missing)
 
     def as_metadata(self) -> RemoteLogSegmentMetadata:
@@ -122,7 +122,7 @@ class ArchiveManifest:
     """
     What one run has archived of a user partition.
 
-    :param name: of the archive: the run, or what somebody has called it.
+    :param name: of the archive: the run, or the name that a user gave.
     :param try_id: of the try: no two manifests have one, and nothing of an earlier try is ever replaced.
     :param cluster_id: the cluster.
     :param topic: name of the topic, as data only.

@@ -28,7 +28,7 @@ _PATH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 def file_name(value: object, what: str) -> str:
     """
-    Read a path below a folder that leaves it nowhere, in whatever way a store or a URI spells paths: ``%2e%2e`` is none.
+    Read a path below a folder that leaves it nowhere, in any way in which a store or a URI spells paths: ``%2e%2e`` is none.
 
     :param value: as it was read.
     :param what: what the error calls it.

@@ -245,7 +245,7 @@ def archive_each(
     archive: Callable[[ArchiveOrigin], ArchivedUserPartition],
 ) -> list[ArchivedUserPartition]:
     """
-    Archive user partitions of a topic, and leave the document of what has to be there, whatever ends the work.
+    Archive user partitions of a topic, and leave the document of what has to be there, however the work ends.
 
     :param archive_uri: the folder of all archives.
     :param origins: of each user partition.

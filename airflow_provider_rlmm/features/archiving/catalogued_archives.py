@@ -44,8 +44,8 @@ def archive_by_catalogue(
     Archive a topic whose cluster is lost; that it is read is on the audit log before an object is asked for.
 
     :param storage: opens the storage that the catalogue is of; its settings name the folder of all archives.
-    :param asked: the catalogue, and what a person says with it. What a person should decide is refused, asked or not: nobody
-        looks at an archive again.
+    :param asked: the catalogue, and what a person says with it. What a person should decide is refused, asked or not: no
+        person looks at an archive again.
     :param reader: who archives, for the audit log.
     :param topic_id: the topic.
     :param name: of the archive.

@@ -13,7 +13,7 @@ RESTORE = Writer(
         Question.ARCHIVE: "whole and undamaged, or taken by name as it is; all of it read before the first record",
     },
     does_not_ask={
-        Question.HOLD: "not: it writes into a topic that somebody made for it",
+        Question.HOLD: "not: it writes into a topic that a person made for it",
         Question.TIME_OF_DAY: "not",
         Question.PACE: "has none",
         Question.ABSENCE: "not",

@@ -63,7 +63,7 @@ def source_log(log: ArchivedLog) -> SourceLog:
 
 
 def _require_readable(logs: Sequence[ArchivedLog]) -> None:
-    """Refuse what nobody but a broker with the key can read: its records are in no file of the archive."""
+    """Refuse what only a broker with the key can read: its records are in no file of the archive."""
     encrypted = [keys for log in logs for segment in log.segments if (keys := segment.keys)]
     if encrypted:
         key = next(iter(encrypted[0].values()))

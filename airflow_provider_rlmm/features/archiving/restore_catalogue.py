@@ -2,7 +2,8 @@
 """
 A catalogue that a topic is restored from: by the rules by which it is read, and nothing that a person should decide first.
 
-A bucket is a way round deletions, and nobody can know what retention had deleted: so whoever restores names the start.
+A bucket is a way round deletions, and it cannot be known what retention had deleted: so the person who restores names the
+start.
 """
 
 from __future__ import annotations

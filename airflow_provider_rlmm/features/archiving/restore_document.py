@@ -122,7 +122,7 @@ class RestoreDocument:
         """
         Return the document.
 
-        :raises RestoreError: if it does not read back as it was written: nobody could go on by it.
+        :raises RestoreError: if it does not read back as it was written: no restore could go on by it.
         """
         return sealed_text(
             self,
@@ -145,7 +145,7 @@ class RestoreDocument:
             return _READ(strict.unsealed(text, RESTORE_FORMAT), "restore")
         except ValueError as e:
             raise RestoreError(
-                f"the document of an earlier restore cannot be read ({e}), so nobody can tell what it wrote: delete the "
+                f"the document of an earlier restore cannot be read ({e}), so it cannot be told what it wrote: delete the "
                 "topic, and restore into a new one"
             ) from e
 

@@ -98,8 +98,8 @@ class RealRestoreEffects:
         }
         if (after.topic_id, after.ends) != (look.topic_id, ends):
             raise RestoreError(
-                f"topic {look.topic} is not as it was left: it was replaced, or somebody else has written into it; compare "
-                "it with its source, or restore into a new one"
+                f"topic {look.topic} is not as it was left: it was replaced, or another producer has written into it; "
+                "compare it with its source, or restore into a new one"
             )
 
     def _write_partition(self, look: TargetTopic, log: SourceLog, expected: RecordsToRestore, runs: OffsetRuns) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S: Final = 2.0
 MOST_WAITS: Final = 3
-"""So many delivery time-outs are waited for a topic to rest; longer, and somebody else writes into it."""
+"""So many delivery time-outs are waited for a topic to rest; longer, and another producer writes into it."""
 
 
 def read_begun(uri: str) -> RestoreDocument | None:
@@ -54,7 +54,7 @@ def write_begun(work_uri: str, document: RestoreDocument) -> None:
         create_file(uri, [document.to_json().encode()])
     except OSError as e:
         raise RestoreError(
-            f"nothing was written: the document of the restore cannot be ({uri}: {e}), and without it nobody can go on"
+            f"nothing was written: the document of the restore cannot be ({uri}: {e}), and without it no restore can go on"
         ) from e
 
 
@@ -87,7 +87,7 @@ def at_rest(
             since = clock()
         if clock() - began > MOST_WAITS * rest_s:
             raise RestoreError(
-                f"topic {look.topic} goes on to grow: another restore is at work, or somebody else writes into it. Stop "
+                f"topic {look.topic} goes on to grow: another restore is at work, or another producer writes into it. Stop "
                 "that, then run the same restore again"
             )
         look = now
@@ -120,8 +120,8 @@ def require_first_records(
         found.update(batch)
     if (found.count, found.hexdigest()) != (expected.count, expected.hexdigest()):
         raise RestoreError(
-            f"{where} holds {found.count} records that are not the first ones of the source: somebody else has written into "
-            "the topic, or it lost some. Delete it, and restore into a new one"
+            f"{where} holds {found.count} records that are not the first ones of the source: another producer has written "
+            "into the topic, or it lost some. Delete it, and restore into a new one"
         )
 
 

@@ -45,7 +45,7 @@ class Undecided(StrEnum):
 @dataclass(frozen=True, slots=True)
 class RestoreRange:
     """
-    From where on user partitions are restored, and up to where. Nobody can tell from a bucket what retention had deleted, so
+    From where on user partitions are restored, and up to where. A bucket does not tell what retention had deleted, so
     a person says the start.
 
     :param beginning: each from where it begins.
@@ -72,9 +72,7 @@ class RestoreRange:
             self.range_of(partition)
 
     def __str__(self) -> str:
-        rest = (
-            "the beginning" if self.beginning else "" if self.time_ms is None else f"{self.time_ms} ms since the epoch"
-        )
+        rest = "the beginning" if self.beginning else "" if self.time_ms is None else time_text(self.time_ms)
         named = [f"offset {offset} of partition {partition}" for partition, offset in sorted(self.offsets.items())]
         ends = [f"up to offset {offset} of partition {partition}" for partition, offset in sorted(self.ends.items())]
         return ", ".join([*named, *filter(None, [rest]), *ends])
@@ -245,7 +243,7 @@ def _of_topic(target: TargetTopic, records: Sequence[RecordsToRestore], *, resum
     mine = {found.partition for found in records} if resumed else set()
     used = sorted(p for p, end in target.ends.items() if end != target.begins.get(p) and p not in mine)
     if used:
-        yield f"topic {name} is not empty, see partitions {used[:10]}: restore into a topic that nobody has written to"
+        yield f"topic {name} is not empty, see partitions {used[:10]}: restore into a topic that was never written to"
     if (kind := settings.get("message.timestamp.type")) != "CreateTime":
         yield f"topic {name} has message.timestamp.type={kind}: set CreateTime, or all records get the time of today"
     if "compact" in str(settings.get("cleanup.policy", "")):

@@ -93,15 +93,15 @@ class RestoreReport:
 
     @property
     def needs_person(self) -> bool:
-        """Whether somebody has to look: what was restored is not all that was archived, or nobody said what of it counts."""
+        """Whether a person has to look: not all that was archived was restored, or it was not said what of it counts."""
         return bool(self.problems)
 
     @property
     def problems(self) -> list[str]:
-        """What somebody has to look at, each a sentence."""
+        """What a person has to look at, each a sentence."""
         unasked = self.transactions if self.undecided is None else []
         advice = (
-            ". It may have been committed, nobody can tell: say --undecided abort or --undecided keep (undecided), and "
+            ". It may have been committed; that cannot be told: say --undecided abort or --undecided keep (undecided), and "
             "restore into a new topic where that is another answer"
         )
         return [
@@ -286,7 +286,7 @@ def _require_fitting(overrides: Collection[str], fitting: str) -> None:
 
 
 def _require_whole(missing: Sequence[str], overrides: Collection[str]) -> None:
-    """Refuse an archive that is not whole, unless somebody has named that they take what there is."""
+    """Refuse an archive that is not whole, unless a person has said to take what there is."""
     if not missing or overrides:
         return
     more = f"; and {len(missing) - _SAID} more" if len(missing) > _SAID else ""

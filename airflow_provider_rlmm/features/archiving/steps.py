@@ -25,7 +25,7 @@ def archive_wanted(settings: RemoteLogSettings, archive_first: bool) -> bool:
     """
     Tell whether a run must archive what it deletes.
 
-    :param settings: those of the connection may ask for it whatever a run is told.
+    :param settings: those of the connection may ask for it even if the run does not.
     :param archive_first: what the run is told.
     """
     return archive_first or settings.archive_before_deletion

@@ -193,7 +193,7 @@ class BatchCleaner:
             work.begun = True
         to_start = [(work, m) for work, segments in taken for m in work.current(segments) if m.state != _STARTED]
         self._publish([work for work, _ in to_start], [self._segment_event(m, _STARTED) for _, m in to_start], proof)
-        # What was read back below the high watermark is durable, whatever the acknowledgement said (I1).
+        # What was read back below the high watermark is durable, not what was acknowledged (I1).
         started = [
             (work, m) for work, segments in taken if not work.is_disturbed for m in work.current(segments, _STARTED)
         ]
@@ -266,7 +266,7 @@ class BatchCleaner:
         return [(work, metadata, deletion) for (work, metadata), deletion in zip(started, report.segments, strict=True)]
 
     def _require_root(self, works: Sequence[UserPartitionWork]) -> None:
-        """Ask storage once more where nobody knows what became of objects: a root that was taken away ends the run."""
+        """Ask storage once more where it is not known what became of objects: a root that was taken away ends the run."""
         for work in dict.fromkeys(works):
             try:
                 self._context.storage.list_log_segments(work.tip)

@@ -49,14 +49,14 @@ def check(
     :param uri: of the folder of the run, which keeps the result as ``check.json``.
     :param limits: with the overrides in force.
     :param dry_run: whether nothing will be written.
-    :param decision: how the run works, for the tasks after this one; ``None`` where nobody asks for it.
+    :param decision: how the run works, for the tasks after this one; ``None`` where it is not asked for.
     :param source_plan: folder of the plan that the run takes its work from, ``None`` for none.
     :param archive_first: whether the run is told to archive what it deletes.
     :return: what was verified, one sentence each: ``switch``, ``cluster``, ``clock``, ``layout``, ``topic``, ``hold``,
-        ``unseen`` (what nobody can tell of the topics in it: the report of the run is red for it), ``retention`` (how
+        ``unseen`` (what cannot be told of the topics in it: the report of the run is red for it), ``retention`` (how
         long the topic keeps what is needed), ``snapshots`` (whether their second place has them), ``root``, ``deletion``,
         ``archive``, ``writes``, ``work``.
-    :raises StoppedError: if the kill switch is on, or nobody can tell whether it is, and the run is for real.
+    :raises StoppedError: if the kill switch is on or cannot be read, and the run is for real.
     :raises ConfigurationError: naming the field, if the brokers' storage plugin has another layout, or the work folder can
         never be written.
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
@@ -102,7 +102,7 @@ def check(
 
 def what_is_unseen(topic: TopicReplay, limits: CleanerLimits) -> str:
     """
-    Say of which unfinished segments nobody can tell whether they are orphaned, and what to do; empty where that is known.
+    Say of which unfinished segments it cannot be told whether they are orphaned, and what to do; empty where that is known.
 
     :param topic: the metadata topic, read.
     :param limits: with the kinds of records that raise no doubt.

@@ -52,12 +52,12 @@ logger = logging.getLogger(__name__)
 
 LOST_END_ADVICE = (
     "find out how (an unclean leader election, a restored broker); what was finished since may look unfinished, and what was "
-    "copied since is known to nobody: compare storage and metadata"
+    "copied since stands in no record: compare storage and metadata"
 )
 
 
 def _forget(_: object) -> None:
-    """Keep no report and no root: where nobody asks for them, the error that ends a run says enough."""
+    """Keep no report and no root: where they are not asked for, the error that ends a run says enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class RemoteLogCleaner:
 
         gate = self._gate(effects)
         if histories and (why := gate.why_stopped()) is not None:
-            # The root is not even stamped: whoever has set the switch may be moving it.
+            # The root is not even stamped: the person who set the switch may be moving it.
             return report(_stopped(history, metadata_partition, why) for history in histories)
         works: list[UserPartitionWork] = []
         if histories:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 The marker: finds topic ids that are gone from the cluster while their remote segments are not, and writes
-DELETE_PARTITION_MARKED for their partitions. KIP-405 gives this role to the controller; in Kafka nobody plays it.
+DELETE_PARTITION_MARKED for their partitions. KIP-405 gives this role to the controller; in Kafka no component plays it.
 
 A marker deletes nothing. It is the record of the first observation of absence.
 """
@@ -55,7 +55,7 @@ CONTRADICTION_ADVICE = (
     "remove {known_from}, so that the next run reads the whole metadata topic, and find out who has changed it"
 )
 FORGOTTEN_ADVICE = (
-    "compare storage and metadata: what the log does not name any more is marked by nobody; then remove {known_from}, so "
+    "compare storage and metadata: no run marks what the log does not name any more; then remove {known_from}, so "
     "that the next run goes by what the log still holds"
 )
 MOST_NAMED = 5
@@ -326,7 +326,7 @@ class DeletedPartitionMarker:
             number, len(decided.events), known_from,
         )  # fmt: skip
         replay = MetadataPartitionReplay(self.topic.log, number, topic_ids)
-        # What was written since contradicts nobody: the two are compared where both end.
+        # What was written since contradicts neither: the two are compared where both end.
         replay.advance(known.end)
         contradicted = [e.topic_id_partition for e in decided.events if decided.due_by(replay, e) != e]
         replay.advance()
@@ -444,7 +444,7 @@ def _contradiction(replay: MetadataPartitionView, tips: Sequence[TopicIdPartitio
     )
     what, offset, kind, advice = f"metadata partition {number}", None, RefusalKind.OTHER, CONTRADICTION_ADVICE
     if (lost := replay.lost_beginning) is not None or not replay.copied_is_known:
-        # The earlier task has read what nobody can read any more.
+        # The earlier task has read what can no longer be read.
         kind, advice = RefusalKind.LOST_RECORDS, FORGOTTEN_ADVICE
         if lost is not None:
             why, offset = f"{why}; {lost.why}", lost.offset

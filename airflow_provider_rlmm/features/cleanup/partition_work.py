@@ -63,7 +63,7 @@ class UserPartitionWork:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether somebody else has written about its segments since it was decided upon."""
+        """Whether another program has written about its segments since it was decided upon."""
         return self.history.last_foreign_offset != self.eligibility.foreign_offset
 
     def current(
@@ -137,8 +137,8 @@ class UserPartitionWork:
             return (self.eligibility.refused,)
         number, topic = self._metadata_partition, self.tip.topic
         left = (
-            Refusal(_together(whats), why, todo, kind, number, topic=topic)
-            for (why, todo, kind), whats in self._left.items()
+            Refusal(_together(segments), why, todo, kind, number, topic=topic)
+            for (why, todo, kind), segments in self._left.items()
         )
         return (*self._refused, *left)
 

@@ -149,7 +149,7 @@ class CleanupPlanner:
         )
         before = len(draft.rows)
         cleanable = False
-        # Beside a record that cannot be applied nobody knows for certain what a segment has become.
+        # Beside a record that cannot be applied it is not certain what a segment has become.
         exact = all(ErrorCode[record.code] in APPLIED_CODES for record in replay.quarantined)
         for history in work:
             observation = observations[history.topic_id_partition.topic_id]

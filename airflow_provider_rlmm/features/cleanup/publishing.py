@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Publishes single events on somebody's word, under the conditions of the marker and of the cleaner, storage included.
+Publishes single events on a person's word, under the conditions of the marker and of the cleaner, storage included.
 
 The write guard sees the log and the cluster alone. What it cannot see is whether absence was observed long enough ago and
-whether objects are left, and it is objects that nobody finds any more once an event says that they are gone.
+whether objects are left, and it is objects that no program finds any more once an event says that they are gone.
 """
 
 from __future__ import annotations

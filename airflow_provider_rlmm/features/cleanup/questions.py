@@ -31,7 +31,7 @@ MARKER = Writer(
         Question.CLUSTER: "at every look",
         Question.ABSENCE: "one look, which is the first observation",
         Question.DISKLESS: "at every look, where a name that is gone came back",
-        Question.ROOT: "only whether living copies lie where nobody looks",
+        Question.ROOT: "only whether living copies lie where no run looks",
     },
     does_not_ask={
         Question.TIME_OF_DAY: "not",

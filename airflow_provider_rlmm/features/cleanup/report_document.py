@@ -101,17 +101,17 @@ class CleanupReport:
     :param dry_run: whether nothing was written or deleted.
     :param era: the era of the log, ``None`` where no document tells: those of earlier releases do not.
     :param stopped: what stopped it before it cleaned anything, ``None`` where nothing did.
-    :param deletion: whether deletion frees space, in words; ``None`` where nobody has asked.
+    :param deletion: whether deletion frees space, in words; ``None`` where that was not asked.
     :param archive: what was archived before anything was deleted, ``None`` where nothing was.
     :param needs_person: what needs a person.
-    :param acknowledged: what would, if nobody had acknowledged it.
+    :param acknowledged: what would, if it were not acknowledged.
     :param waiting: what will be eligible by itself, as of the plan.
     :param totals: counts under the names that are true (:func:`named`).
     :param not_marked: refusals of the marker that neither wait nor need a person.
     :param not_planned: such refusals of the planner.
     :param metadata_partitions: what the cleaning tasks did.
-    :param price: by which costs are reckoned, as of the plan; ``None`` where nobody has said one.
-    :param early: what of the plan goes before its storage class's minimum duration, ``None`` where nobody can tell.
+    :param price: by which costs are reckoned, as of the plan; ``None`` where none is set.
+    :param early: what of the plan goes before its storage class's minimum duration, ``None`` where it cannot be told.
     :param marked: what was marked, by topic; in a dry run, what would have been. ``None`` for nothing.
     """
 
@@ -137,7 +137,7 @@ class CleanupReport:
 
     @property
     def cost_in_words(self) -> str:
-        """What is saved in a month, and what it costs as it comes early; empty where nobody has said a price."""
+        """What is saved in a month, and what it costs as it comes early; empty where no price is set."""
         if self.price is None:
             return ""
         counted = Totals.of(self.metadata_partitions)
@@ -191,7 +191,7 @@ def cleanup_report(
     :param not_planned: refusals of the planner; waits among them and in the reports count apart.
     :param partitions_marked: how many partitions were marked.
     :param marked: what was marked, by topic.
-    :param deletion: whether deletion frees space, in words; ``None`` where nobody has asked.
+    :param deletion: whether deletion frees space, in words; ``None`` where that was not asked.
     :param archive: what was archived before anything was deleted, ``None`` where nothing was.
     :param price: by which costs are reckoned, as of the plan.
     :param early: what of the plan goes before its storage class's minimum duration.

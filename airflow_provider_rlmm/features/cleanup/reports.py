@@ -255,7 +255,7 @@ def count_refused(met: Iterable[Met]) -> int:
     """
     Count what was refused or left, waits not among it: marker, planner and cleaner may each refuse the same thing.
 
-    :param met: every refusal of a run, of whatever task.
+    :param met: every refusal of a run, of any task.
     """
     first: dict[object, int] = {}
     for metadata_partition, refusal in met:

@@ -55,7 +55,7 @@ class _RunDocuments:
     mark: Marking | None = None  # what the marker left
     doctor: ReportedDiagnosis | None = None  # the doctor's, where the run has one
     archive: PlanArchive | None = None  # what was archived of this very plan, where anything was
-    answer: Approval | None = None  # what a person has answered about this very plan, where somebody was asked
+    answer: Approval | None = None  # what a person has answered about this very plan, where one was asked
     parts: dict[int, MetadataPartitionReport] = field(default_factory=dict)  # metadata partition → its report
     absent: dict[int, str] = field(default_factory=dict)  # metadata partition that was planned → why it has no report
     unreadable: list[Attention] = field(default_factory=list)  # what is there and cannot be read, or ought to be there
@@ -190,7 +190,7 @@ def _archive(document: dict[str, Any]) -> PlanArchive:
 
 
 def _unreadable(name: str, why: str, metadata_partition: int | None) -> Attention:
-    todo = "find out what happened to it: what it was to say is not in this report"
+    todo = "find out what happened to it: this report lacks what it did"
     return Attention(
         RunProblem.UNREADABLE.value, name, why, todo, metadata_partition=metadata_partition, acknowledgeable=False
     )
@@ -222,7 +222,7 @@ def report_of_run(
     now_ms: int,
 ) -> RunReport:
     """
-    Put together what the tasks of a run left; whatever is missing or cannot be read is an entry, not an error.
+    Put together what the tasks of a run left; what is missing or cannot be read is an entry, not an error.
 
     :param uri: of the folder of the run.
     :param report_id: names the report.

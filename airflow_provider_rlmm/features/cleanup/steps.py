@@ -129,11 +129,11 @@ def plan(
     :param uri: of the folder of the run.
     :param name: of the plan.
     :param limits: of destructive work.
-    :param blast_radius: by which the plan is judged; whoever applies it asks for that judgement.
+    :param blast_radius: by which the plan is judged; the task that applies it asks for that judgement.
     :param source_plan: folder of a plan; only its orphaned partitions are planned.
     :param max_segments: plan no more segments than these, ``None`` for all.
     :param expires_in_ms: for how long the plan may be applied, ms.
-    :param price: by which costs are reckoned, ``None`` where nobody has said one.
+    :param price: by which costs are reckoned, ``None`` where none is set.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     :raises ConfigurationError: if the run is for topics that neither log nor cluster knows.
@@ -143,7 +143,7 @@ def plan(
 
     work = session.work_of(source_plan)
     with step(uri, "plan"), session.topic(or_folded=True) as topic:
-        # A plan deletes nothing: it says what whoever applies it would be refused for.
+        # A plan deletes nothing: it says for what its application would be refused.
         root, unknown = session.prove_root(topic, limits, dry_run=True), require_known_hold(session, topic)
         require_known_only(session, topic)
         planner = CleanupPlanner(topic, limits=limits, clock=session.clock, hold=session.hold)
@@ -300,7 +300,7 @@ def _keep(uri: str, report: MetadataPartitionReport) -> MetadataPartitionReport:
 
 
 def _keep_interrupted(uri: str, report: MetadataPartitionReport) -> None:
-    """Write the report of a try that an error ended; whatever becomes of it, that error is the one to be raised."""
+    """Write the report of a try that an error ended; even where that fails, that error is the one to be raised."""
     try:
         _keep(uri, report)
     except (OSError, PlanError) as e:

@@ -3,7 +3,7 @@
 Is every byte of a topic id gone? People delete credentials and buckets by the answer, so yes has to be proved.
 
 The log is read from its beginning, not from a snapshot; then the cluster is asked and all places are listed; then the log is
-read on. So what somebody began while storage was listed is seen. A snapshot only tells when it is too early for that.
+read on. So what was begun while storage was listed is seen. A snapshot only tells when it is too early for that.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
     """
-    The topic that somebody waits for.
+    The topic that is waited for.
 
     :param topic_id: its id: names return, ids do not.
-    :param name: its name, to be sure of the id; ``None`` where nobody gave it.
+    :param name: its name, to be sure of the id; ``None`` where it was not given.
     :param allowed_quarantine: names of error codes of records that raise no doubt.
     """
 
@@ -213,7 +213,7 @@ def _homes(views: Sequence[MetadataPartitionView]) -> dict[int, int]:
 
 
 def _why_not_empty(storage: RemoteStorageManager, topic_id: UUID, known: Collection[TopicIdPartition]) -> Iterator[str]:
-    """List all places for objects of a topic id, under whatever name and of whatever suffix."""
+    """List all places for objects of a topic id, under any name and of any suffix."""
     keys: list[str] = []
     broken: list[str] = []
     objects = 0

@@ -23,29 +23,29 @@ class PartitionEnd:
     """What the log says about the end of one user partition."""
 
     tip: TopicIdPartition  # the user partition
-    state: RemotePartitionDeleteState | None  # how far its deletion is, ``None`` where nobody has marked it
+    state: RemotePartitionDeleteState | None  # how far its deletion is, ``None`` where it has no marker
     unfinished: int  # segments that are not finished
-    uncertain: int  # segments of which nobody can tell
+    uncertain: int  # segments of which it cannot be told
     finished_offset: int | None = None  # of the last DELETE_PARTITION_FINISHED
     finished_ms: int | None = None  # when that was written, ms since the epoch
-    last_segment_offset: int | None = None  # of the last event of a segment, whoever wrote it
+    last_segment_offset: int | None = None  # of the last event of a segment, of any writer
 
     def why_not_gone(self) -> str | None:
         """Return why the log does not call it gone, ``None`` where it does."""
         if self.state is not RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
-            so_far = "nobody has marked it" if self.state is None else f"it is at {self.state.name}"
+            so_far = "it has no marker" if self.state is None else f"it is at {self.state.name}"
             return f"{self.tip}: {so_far}, and {self.unfinished} segments are not finished"
         if self.unfinished or self.uncertain:
             return (
-                f"{self.tip}: its deletion was finished, and after that {self.unfinished} segments are not, and of "
-                f"{self.uncertain} nobody can tell"
+                f"{self.tip}: its deletion was finished, and after that {self.unfinished} segments are not; "
+                f"{self.uncertain} more cannot be told"
             )
         if self.finished_offset is None:
             return f"{self.tip}: nothing tells where its DELETE_PARTITION_FINISHED lies"
         if self.last_segment_offset is not None and self.last_segment_offset > self.finished_offset:
             return (
                 f"{self.tip}: an event of a segment at offset {self.last_segment_offset} came after its "
-                f"DELETE_PARTITION_FINISHED at offset {self.finished_offset}: somebody still works on it"
+                f"DELETE_PARTITION_FINISHED at offset {self.finished_offset}: a broker still works on it"
             )
         return None
 

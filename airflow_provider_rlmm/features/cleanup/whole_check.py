@@ -2,7 +2,7 @@
 """
 What ``rlmm check`` and the operator of the same name do: what the connection form's button does, and then what a run asks.
 
-A run reads the metadata topic before it believes a storage. Whoever looks less cannot say that a run would go on.
+A run reads the metadata topic before it believes a storage. A check that looks less cannot say that a run would go on.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Foretold:
     :param requests: reads, where nothing has to be asked twice.
     :param bytes: sizes of the logs as they lay on the brokers' disks, summed: at most, where the plugin compresses, and
         without indexes.
-    :param micros: what that costs, in millionths of a unit of money; ``None`` where nobody has said what reads cost.
+    :param micros: what that costs, in millionths of a unit of money; ``None`` where it is not set what reads cost.
     """
 
     segments: int
@@ -49,7 +49,7 @@ def foretell(sizes: list[int], *, manifests: bool, price: ReadPrice | None) -> F
 
     :param sizes: of their logs, bytes.
     :param manifests: whether each has one, which is read twice.
-    :param price: what reads cost, ``None`` where nobody has said it.
+    :param price: what reads cost, ``None`` where it is not set.
     """
     requests = sum(-(-size // CHUNK_BYTES) or 1 for size in sizes) + len(sizes) * (_BESIDE_LOG + 2 * manifests)
     total = sum(sizes)

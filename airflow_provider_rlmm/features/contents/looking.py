@@ -46,7 +46,7 @@ class Look:
     :param findings: the first things that are wrong.
     :param found: how many there are.
     :param log_bytes: bytes of its log that were read.
-    :param not_compared: indexes that could not be looked at, as nobody says where they lie.
+    :param not_compared: indexes that could not be looked at, as it is not known where they lie.
     """
 
     metadata: RemoteLogSegmentMetadata

@@ -100,7 +100,7 @@ class ContentsReport:
     :param foretold: what was said before of requests, bytes and cost.
     :param requests: reads of logs, indexes and manifests.
     :param fetched_bytes: bytes that they brought, unpacked.
-    :param not_compared: index → segments of which nobody says where it lies.
+    :param not_compared: index → segments of which it is not known where it lies.
     :param log_in_doubt: why the log may lack segments, empty where it does not.
     :param topics: the first of them by name.
     :param topics_left_out: how many more there are.
@@ -157,7 +157,7 @@ class ContentsReport:
             raise DocumentError(f"the report of a scrub of contents cannot be read ({e}); verify again") from e
 
     def segments_of(self, outcome: Outcome) -> int:
-        """Return how many segments have an outcome; a report of before it was there has none."""
+        """Return how many segments have an outcome; a report from before it was there has none."""
         return self.outcomes.get(outcome, ContentsAmount()).segments
 
     @property

@@ -33,13 +33,13 @@ class Outcome(StrEnum):
     """It was deleted meanwhile, as the log, read again since, says: no damage."""
 
     ENCRYPTED = "ENCRYPTED"
-    """Its objects are encrypted: only brokers can read them, so nobody can tell."""
+    """Its objects are encrypted: only brokers can read them, so it cannot be told."""
 
     ARCHIVED = "ARCHIVED"
     """Its objects are in an archive tier, and were not fetched."""
 
     OTHER_FORMAT = "OTHER_FORMAT"
-    """Its records are older than message format v2, or packed in a way that is not known here, so nobody can tell."""
+    """Its records are older than message format v2, or packed in a way that is not known here, so it cannot be told."""
 
     UNREAD = "UNREAD"
     """The storage refused, or did not answer: it was not looked at whole."""
@@ -76,7 +76,7 @@ class Choice:
 
     def of_topic(self, segments: Sequence[UUID], looked_at_ms: Mapping[UUID, int]) -> frozenset[UUID]:
         """
-        Choose from the segments of one topic: those first at which nobody has looked, then those of the oldest look.
+        Choose from the segments of one topic: those first that were never looked at, then those of the oldest look.
 
         :param segments: all that it has.
         :param looked_at_ms: segment → when it was last looked at, ms since the epoch.

@@ -175,7 +175,7 @@ class _Work:
         self.tally: ContentsTally = ContentsTally(copied, chosen)
 
     def all_copied(self) -> Collection[UUID]:
-        """Return all segments that the log calls copied now, of whatever topic."""
+        """Return all segments that the log calls copied now, of any topic."""
         return _copied_now(self._topic)
 
     def archived(self, storage_class: str) -> Iterator[Look]:
@@ -233,6 +233,6 @@ def _doubt(topic: TopicReplay) -> str:
         (bool(log.losses), "the metadata topic has lost records"),
         (log.era.era is Era.COMPACTED, f"the metadata topic is {log.era}"),
         (quarantined > 0, f"{quarantined:,} records of the metadata topic cannot be applied"),
-        (unknown > 0, f"{unknown:,} segments are named of which nobody knows what they hold"),
+        (unknown > 0, f"{unknown:,} segments are named whose contents are not known"),
     )
     return "; ".join(words for holds, words in said if holds)

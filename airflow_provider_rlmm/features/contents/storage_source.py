@@ -58,7 +58,7 @@ class PacedStorage:
         """
         data = self.patience.call(read)
         self.fetched.add(len(data))
-        # Afterwards, as nobody knows before how large an index is: the next one waits.
+        # Afterwards, as it is not known before how large an index is: the next one waits.
         self.quota.take(len(data))
         return data
 

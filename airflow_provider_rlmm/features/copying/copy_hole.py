@@ -3,7 +3,8 @@
 Offsets that brokers would pass over: not in remote storage, while copies lie behind them.
 
 A log directory that does not hold them cannot tell that they are missing. So what is asked is the log of the copies, from the
-leader's log start offset on: what it does not show to be in remote storage is missing, whoever was to copy it.
+leader's log start offset on: what it does not show to be in remote storage is missing, in whichever broker's or copier's care
+it was.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def hole_ahead(
     Say what must not be done before the leader has deleted what is not copied, ``None`` where brokers may go on.
 
     Brokers go on from the *highest* copied offset and local retention deletes what lies below it. So segments that were left
-    out, as they were about to expire, are lost where somebody has them live on.
+    out, as they were about to expire, are lost where a longer retention has them live on.
 
     :param topic: name of the topic.
     :param partition: of the topic.

@@ -56,7 +56,7 @@ class CopyReplay:
         self._misrouted = self._routed = 0
         self._follower = LogFollower.from_beginning(log, [self.metadata_partition])
         self._follower.require_whole(
-            f"nobody can tell what was copied of {topic_id_partition}, and nothing of it is copied"
+            f"it cannot be told what was copied of {topic_id_partition}, and nothing of it is copied"
         )
 
     def advance(self) -> None:

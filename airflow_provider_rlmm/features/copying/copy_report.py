@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a copier did with one user partition, what it left, and whether somebody has to look at it."""
+"""What a copier did with one user partition, what it left, and whether a person has to look at it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CopyReport:
     :param remote_end: the first offset that brokers cannot read from remote storage, at the end of the run.
     :param stopped_by: why the run ended before all that may be copied was, and what must wait for the leader; ``None`` where
         nothing is left to do.
-    :param needs_person: whether somebody has to do something, or to leave something alone.
+    :param needs_person: whether a person has to do something, or to leave something alone.
     """
 
     topic_id_partition: TopicIdPartition

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
+from airflow_provider_rlmm.core.base.values import duration_text
 from airflow_provider_rlmm.core.log.answers import LeaderAnswer
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
@@ -92,7 +93,7 @@ class CopySituation:
 
     @property
     def committed_end(self) -> int:
-        """End for ``read_committed``, exclusive; 0 where nobody can tell."""
+        """End for ``read_committed``, exclusive; 0 where that is not known."""
         if self.answer is not None and self.answer.offsets is not None:
             return self.answer.offsets.last_stable_offset
         return (self.directory.committed_end or 0) if self.without_leader else 0
@@ -132,7 +133,7 @@ class CopySituation:
             return f"{held.why}; {held.what_to_do}"
         if self.answer.offsets is None and not self.without_leader:
             return (
-                f"{tip} has no leader: nobody tells what is committed, and whose lineage counts; bring a replica back, or "
+                f"{tip} has no leader: no broker tells what is committed, and whose lineage counts; bring a replica back, or "
                 f"use the override {COPY_WITHOUT_LEADER!r}"
             )
         return None
@@ -173,7 +174,7 @@ class CopySituation:
         )
 
     def _other_copies(self, metadata: RemoteLogSegmentMetadata) -> str | None:
-        """Whoever was announced first copies; an announcement of somebody else stands against all of ours."""
+        """The first announced copier copies; an announcement of another one stands against all of ours."""
         before_ours = True
         for other in self.cache.in_order_of_arrival():
             if other.remote_log_segment_id == metadata.remote_log_segment_id:
@@ -191,7 +192,7 @@ class CopySituation:
     def _offsets(self, metadata: RemoteLogSegmentMetadata) -> str | None:
         what = f"offsets {metadata.start_offset}..{metadata.end_offset}"
         if metadata.end_offset < self.log_start_offset:
-            return f"{what} lie below the log start offset {self.log_start_offset}: nobody reads them any more"
+            return f"{what} lie below the log start offset {self.log_start_offset}: no consumer reads them any more"
         if metadata.end_offset >= self.committed_end:
             return f"{what} reach beyond the committed end {self.committed_end}"
         next_offset = self.next_offset
@@ -218,7 +219,7 @@ class CopySituation:
         if self._expires(metadata):
             return (
                 f"offsets {metadata.start_offset}..{metadata.end_offset} expire by retention.ms within "
-                f"{self.limits.retention_margin_ms} ms: the leader would delete them while they are copied"
+                f"{duration_text(self.limits.retention_margin_ms)}: the leader would delete them while they are copied"
             )
         return None
 

@@ -122,14 +122,14 @@ class DirectorySource:
         return self._verified(segment)
 
     def expect(self, segment: LocalSegment) -> None:
-        """See :class:`CopySource`; nobody waits for what is not asked for any more."""
+        """See :class:`CopySource`; no call waits for what is not asked for any more."""
         self._expected = segment, begun(partial(self._verified, segment), "rlmm verification")
 
     def _verified(self, segment: LocalSegment) -> ReadyCopy:
         verified = verify_segment(self._directory, self._segments[segment.base_offset])
         if verified.local_segment != segment:
             raise LogDirectoryError(
-                f"{self._directory.path}: {segment} is not what it was: somebody changes the directory; begin again with "
+                f"{self._directory.path}: {segment} is not what it was: a program changes the directory; begin again with "
                 "a new snapshot"
             )
         return ReadyCopy(verified.local_segment, verified.data, verified.segment.check_unchanged)

@@ -3,8 +3,8 @@
 Whether the records of a segment are those of the living leader.
 
 Two logs that have the same record, of the same leader epoch, at the same offset are equal up to there: that is what Kafka's
-replication rests on. A replica that was cut off may have records that nobody else has, behind the last common one. So of each
-leader epoch of a segment the last record is compared, and what proves the segment's end.
+replication rests on. A replica that was cut off may have records that no other replica has, behind the last common one. So of
+each leader epoch of a segment the last record is compared, and what proves the segment's end.
 """
 
 from __future__ import annotations

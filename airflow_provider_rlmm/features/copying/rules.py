@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-When segments of a living topic may be copied by somebody who is not its leader, which ones, and in which order.
+When segments of a living topic may be copied by a program that is not its leader, which ones, and in which order.
 
 A broker goes on copying from the *highest* offset that the remote log has of an epoch, and local retention deletes all that
 lies at or below it. So a hole in the copies loses living data for good: candidates are strictly ascending, without a gap.
@@ -23,7 +23,7 @@ from airflow_provider_rlmm.core.world.diskless import WITHOUT_A_BEGINNING
 from airflow_provider_rlmm.core.world.freshness import MISSING_LIVING_SEGMENTS
 
 COPY_WITHOUT_LEADER: Final = "copy_without_leader"
-"""Override: copy segments of a user partition that has no leader, whose end and lineage nobody can tell then."""
+"""Override: copy segments of a user partition that has no leader, whose end and lineage cannot be told then."""
 
 COPY_OVERRIDES: Final = frozenset({COPY_WITHOUT_LEADER, MISSING_LIVING_SEGMENTS})
 """All overrides of a copier."""
@@ -190,8 +190,8 @@ def size_obstacle(answer: LeaderAnswer, remote_bytes: int, segment: RemoteLogSeg
     topic = answer.topic_id_partition.topic
     if answer.local_size_in_bytes is None:
         return (
-            f"retention.bytes of topic {topic!r} is {limit}, and nobody can tell how many bytes its leader has: set it to -1 "
-            "until the copies are complete"
+            f"retention.bytes of topic {topic!r} is {limit}, and it cannot be told how many bytes its leader has: set it "
+            "to -1 until the copies are complete"
         )
     total = answer.local_size_in_bytes + remote_bytes + segment.segment_size_in_bytes
     if total >= limit:
@@ -307,7 +307,7 @@ def expires_before(
     Return the offset below which the leader deletes all within a margin by ``retention.ms``; ``None`` where nothing.
 
     The leader deletes in order and stops at the first segment that has not expired: a segment expires with the youngest one
-    at or below it, and nothing is known to expire behind offsets of which nobody knows how old they are.
+    at or below it, and nothing is known to expire behind offsets of unknown age.
 
     :param segments: all closed segments of the log directory, ascending.
     :param remote: the segments in remote storage that serve reads, ascending.

@@ -4,7 +4,7 @@ One segment: announced, copied, seen in storage, and finished; or taken back.
 
 Of two that copy the one whose announcement comes first in the log goes on. A copy that was announced belongs to its run for a
 lease that is counted from the time in the announcement: its run gives it up after half of that, another run takes it back
-after all of it. Should both have been wrong about the time, the log tells: whoever takes back reads what came before his
+after all of it. Should both have been wrong about the time, the log tells: the run that takes back reads what came before its
 DELETE_SEGMENT_STARTED, deletes no object where that was a COPY_SEGMENT_FINISHED, and the range is copied again.
 """
 
@@ -118,7 +118,7 @@ class SegmentCopier(FollowedPartition):
             logger.warning("The copy of %s of %s is taken back: %s", segment, self._source.topic_id_partition, e)
             self._take_back_after(e, metadata if update is None else metadata.with_update(update))
             raise
-        # From here on it is never taken back by this run: FINISHED may have been written, whatever is answered.
+        # From here on it is never taken back by this run: FINISHED may have been written, with any answer.
         self._finish(update, situation)
         self._context.metrics.mark(RemoteLogMetric.COPY_BYTES, segment.size_in_bytes)
         return metadata.with_update(update)
@@ -168,7 +168,7 @@ class SegmentCopier(FollowedPartition):
         situation = self.look(proof.end)
         _require(situation.obstacle_to(finished))
         if self._state(finished) is not _STARTED:
-            raise CopyRefusedError(f"{finished.remote_log_segment_id} was taken back by somebody else meanwhile")
+            raise CopyRefusedError(f"{finished.remote_log_segment_id} was taken back by another program meanwhile")
         _require(lease.why_lost())
         return situation
 
@@ -182,12 +182,12 @@ class SegmentCopier(FollowedPartition):
             )
         if self._state(update) is not _FINISHED:
             raise CopyRefusedError(
-                f"{update.remote_log_segment_id} was deleted by somebody else as soon as it was copied"
+                f"{update.remote_log_segment_id} was deleted by another program as soon as it was copied"
             )
 
     def take_back(self, metadata: RemoteLogSegmentMetadata) -> None:
         """
-        Delete what was copied of a segment and say so, unless its copy was finished, or somebody else deletes it.
+        Delete what was copied of a segment and say so, unless its copy was finished, or another program deletes it.
 
         :param metadata: the segment, announced by this package; with custom metadata where some is known.
         :raises EventLogError: if metadata topic or leader cannot be asked, or the event is not written.

@@ -56,7 +56,7 @@ class PartitionCopy:
 
     @property
     def needs_person(self) -> bool:
-        """Whether somebody has to do something, or to leave something alone; a dry run says it as the copy would."""
+        """Whether a person has to do something, or to leave something alone; a dry run says it as the copy would."""
         return self.stopped_by is not None if self.report is None else self.report.needs_person
 
     @property

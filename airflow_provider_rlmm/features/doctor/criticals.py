@@ -24,7 +24,7 @@ def criticals_of(diagnosis: ReportedDiagnosis | None, *, unusable_are_counted: b
     Yield the doctor's critical findings, and one for those that its document has no room for.
 
     :param diagnosis: the doctor's document, ``None`` where there is none.
-    :param unusable_are_counted: whether somebody else counts the records that cannot be used: of those that the document has
+    :param unusable_are_counted: whether another part counts the records that cannot be used: of those that the document has
         no room for none counts a second time then.
     """
     if diagnosis is None:

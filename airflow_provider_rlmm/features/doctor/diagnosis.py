@@ -2,7 +2,7 @@
 """
 The document of a diagnosis: what the doctor found, with the words that explain it.
 
-It has no version. Later releases may add fields, so those that nobody knows are left out; everything else is strict.
+It has no version. Later releases may add fields, so unknown ones are left out; everything else is strict.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def examine(
     :param clock: time.
     :param chunk_rows: records that are decoded and applied at once.
     :param on_progress: told how far the reading is.
-    :param leaders: tells what the leaders of the cluster of an id were asked last, ``None`` where nobody remembers any.
+    :param leaders: tells what the leaders of the cluster of an id were asked last, ``None`` where none are remembered.
     :raises MetadataTopicNotFoundError: if the metadata topic does not exist.
     :raises ClusterMismatchError: if another cluster answers than the one whose log is read.
     :raises EventLogAccessError: if the metadata topic may not be described.

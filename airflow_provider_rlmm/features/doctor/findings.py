@@ -24,9 +24,9 @@ NAMED = 20
 class Severity(StrEnum):
     """How bad a finding is."""
 
-    # It needs a person: brokers' consumers end, copying has stopped, or nothing can be judged before somebody acted.
+    # It needs a person: brokers' consumers end, copying has stopped, or nothing can be judged before a person acted.
     CRITICAL = "CRITICAL"
-    WARNING = "WARNING"  # somebody has to look at it
+    WARNING = "WARNING"  # a person has to look at it
     NOTICE = "NOTICE"  # harmless today
 
 
@@ -121,7 +121,7 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
         Severity.CRITICAL,
         "DELETE_PARTITION_FINISHED of a partition whose topic exists: the brokers that serve it have dropped its metadata "
         "and copy it no more, and the next event about it ends their consumers.",
-        f"Stop whoever writes events about it. {_RECOVER}.",
+        f"Stop the program that writes events about it. {_RECOVER}.",
     ),
     FindingKind.COPYING_STOPPED: Explanation(
         Severity.CRITICAL,
@@ -133,7 +133,7 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
     ),
     FindingKind.MARKER_FROM_THE_FUTURE: Explanation(
         Severity.CRITICAL,
-        "A partition's deletion was marked, or its start repeated, at a time that has not come yet, and nobody has "
+        "A partition's deletion was marked, or its start repeated, at a time that has not come yet, and no run has "
         "observed the absence of its topic at a believable time since: the wait before anything is deleted cannot be "
         "measured by it.",
         "Correct the clock of the machine that wrote it, or of this worker if that one is behind. Then run the marker: it "
@@ -165,7 +165,7 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
         "The state before does not allow this event, and a step between the two would. The topic is compacted: of all "
         "records with one key the last one stays, so the log cleaner may have taken that step. Whether it was ever written "
         "the log cannot show.",
-        "Where brokers compact this topic: nothing. Where nobody meant it to be compacted, see TOPIC_SETTINGS.",
+        "Where brokers compact this topic: nothing. Was it not meant to be compacted? See TOPIC_SETTINGS.",
     ),
     FindingKind.UPDATE_WITHOUT_BASE: Explanation(
         Severity.WARNING,
@@ -177,7 +177,7 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
     FindingKind.LOST_RECORDS: Explanation(
         Severity.CRITICAL,
         "The metadata partition does not hold what an earlier run has read of it: it has lost its end, and brokers that "
-        "start now do not know the segments that only the lost records name. No run for real does anything there.",
+        "start now do not know the segments that only the lost records name. No real run does anything there.",
         "Find out how: an unclean leader election, a disk that lost its last writes, a restored broker. Then confirm the "
         "loss by the name that the finding gives it (confirm_lost_records); its metadata partition stays in doubt.",
     ),
@@ -196,7 +196,7 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
     ),
     FindingKind.FORGOTTEN: Explanation(
         Severity.CRITICAL,
-        "Its value is null and its key names a segment: whoever wrote it asks the log cleaner to forget what was said by "
+        "Its value is null and its key names a segment: its writer asks the log cleaner to forget what was said by "
         "that key. It does not say that the segment is finished, and is not taken for that. Brokers of Kafka 4.4 and older "
         f"write none, and of these: {_ENDS[0].lower()}{_ENDS[1:]}. A broker that compacts this topic writes them itself and "
         "reads on (KIP-1266): where cleanup.policy names compact it is a warning.",
@@ -229,7 +229,7 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
     FindingKind.TOPIC_SETTINGS: Explanation(
         Severity.CRITICAL,
         "The metadata topic is configured so that records of it are refused or lost: brokers copy no more, or forget "
-        "segments whose data still exist. It is a warning where nobody can tell, and a notice where retention.ms is long "
+        "segments whose data still exist. It is a warning where that cannot be told, and a notice where retention.ms is long "
         "enough now for the oldest record that is still needed, and says from when on it is not.",
         "Do what the finding says, and nothing else: what is right for cleanup.policy depends on the brokers' version.",
     ),
@@ -249,7 +249,7 @@ EXPLANATIONS: Mapping[FindingKind, Explanation] = {
     ),
     FindingKind.LEADERS_UNTOLD: Explanation(
         Severity.WARNING,
-        "Nobody knows whether all leaders of living topics delete what they should: they were not asked, or long ago, or "
+        "It is not known whether all leaders of living topics delete what they should: they were not asked, or long ago, or "
         "not all could be told.",
         "Unpause remote_log_doctor, whose task leaders asks them daily, or run 'rlmm retention': it says of each user "
         "partition why it cannot be told.",
@@ -333,7 +333,7 @@ class Recovery:
             f"{text} Never touched from then on, and refused by name where the log still names them, because storage "
             f"shows segments that the log does not: {names}. "
             "Where such a topic is deleted, delete by hand what storage shows of its topic id, with the copy of the "
-            "records beside it; where it lives, its lost segments can be deleted by hand once nobody misses them."
+            "records beside it; where it lives, its lost segments can be deleted by hand once no consumer misses them."
         )
 
 

@@ -80,7 +80,7 @@ def topics_concerned(
     """
     Yield the living topics that a bug concerns which a broker of the cluster has, or may have.
 
-    Brokers are asked only where a topic is concerned, or nobody may know. One that is down is in no answer.
+    Brokers are asked only where a topic is concerned, or may be. One that is down is in no answer.
 
     :param served: what is known of the tiered topics.
     :param living: the cluster's topics, name → topic id.

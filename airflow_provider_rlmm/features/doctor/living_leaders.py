@@ -2,7 +2,7 @@
 """
 What is wrong with the leaders of living topics, by what they were asked last: the doctor itself asks none of them.
 
-An answer has its age. Where nobody has asked, or nobody could tell, that is a finding, and no zero.
+An answer has its age. Where they were not asked, or could not be told, that is a finding, and no zero.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RememberedLeaders:
     """
     What leaders were told to delete next, when they were asked last.
 
-    :param asked_at_ms: when that was, ms since the epoch; ``None`` where nobody has asked, or the answer cannot be read.
+    :param asked_at_ms: when that was, ms since the epoch; ``None`` where they were not asked, or the answer cannot be read.
     :param why_not: why the answer cannot be read, empty where there is none.
     :param overdue: what leaders should have deleted hours before, the largest first.
     :param overdue_partitions: of how many user partitions, listed or not.
@@ -60,8 +60,8 @@ class RememberedLeaders:
     :param leaked: what Kafka lists for none of its leader epochs, the largest first.
     :param leaked_partitions: of how many user partitions, listed or not.
     :param partitions: user partitions that were told.
-    :param unresolved: those of which nobody could tell what their leaders delete.
-    :param not_judged: those of which nobody could tell whether anything is overdue.
+    :param unresolved: those of which it could not be told what their leaders delete.
+    :param not_judged: those of which it could not be told whether anything is overdue.
     :param hidden_topics: topics of which nothing could be told, as they may not be described.
     """
 
@@ -81,14 +81,14 @@ class RememberedLeaders:
 
 def of_leaders(remembered: RememberedLeaders, now_ms: int) -> Iterator[Found]:
     """
-    Yield what is wrong with leaders, and what nobody knows of them.
+    Yield what is wrong with leaders, and what is not known of them.
 
     :param remembered: what they were asked last.
     :param now_ms: ms since the epoch.
     """
     if remembered.asked_at_ms is None:
-        why = remembered.why_not or "nobody has asked them what they delete next"
-        yield FindingKind.LEADERS_UNTOLD, _row(), f"nobody knows whether a leader is stuck: {why}"
+        why = remembered.why_not or "they were not asked what they delete next"
+        yield FindingKind.LEADERS_UNTOLD, _row(), f"it is not known whether a leader is stuck: {why}"
         return
     age_ms = max(0, now_ms - remembered.asked_at_ms)
     asked = f"as leaders were asked {duration_in_words(age_ms)} ago"
@@ -97,7 +97,7 @@ def of_leaders(remembered: RememberedLeaders, now_ms: int) -> Iterator[Found]:
     if remembered.not_judged or remembered.unresolved:
         of = f"of {remembered.partitions:,} user partitions"
         untold = (
-            f"{asked}, nobody could tell what the leaders of {remembered.unresolved:,} {of} delete, and of "
+            f"{asked}, it could not be told what the leaders of {remembered.unresolved:,} {of} delete, and of "
             f"{remembered.not_judged:,} whether anything is overdue"
         )
         yield FindingKind.LEADERS_UNTOLD, _row(), untold

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """
 What is lost if the metadata topic is ever compacted (KIP-1266): its records without a key, which the log cleaner drops
-whatever they say, and what a shorter retention forgets before the data are gone.
+in any case, and what a shorter retention forgets before the data are gone.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class KeylessRecords:
 @dataclass(frozen=True, slots=True)
 class CompactionPreflight:
     """
-    What to look at before somebody has brokers compact the metadata topic.
+    What to look at before brokers are made to compact the metadata topic.
 
     :param keyless: its records without a key.
     :param longest: the tiered topic whose data are kept longest, ``None`` where there is none.
-    :param unknown: why nobody knows which one that is; empty where it is known.
+    :param unknown: why it is not known which one that is; empty where it is known.
     """
 
     keyless: KeylessRecords
@@ -62,7 +62,7 @@ class CompactionPreflight:
             ours += f", the newest of {time_text(found.newest_of_ours_ms)}"
         return (
             f"{found.count:,} of its records have no key, the newest of {_time(found.newest_ms)}; {ours}. The log cleaner "
-            "drops them all, whatever they say."
+            "drops them all."
         )
 
     def _of_retention(self) -> str:

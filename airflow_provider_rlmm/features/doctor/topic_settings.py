@@ -33,7 +33,7 @@ def wrong_settings(
     now_ms: int,
 ) -> Iterator[Found]:
     """
-    Yield what is wrong with the settings of the metadata topic, and what of them nobody can tell.
+    Yield what is wrong with the settings of the metadata topic, and what of them cannot be told.
 
     :param served: what is known of the tiered topics.
     :param living: the cluster's topics, name → topic id.

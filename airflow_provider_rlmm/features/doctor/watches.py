@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.clock import difference_text, time_text
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.copy_lag import AS_REMOTE, LOCAL_RETENTION_MS, hangs_after_ms
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics
@@ -55,7 +56,7 @@ class ServedPartitions:
 
     :param by_metadata_partition: metadata partition → topic → its partitions that map there.
     :param copying: ids of the topics whose segments are to be copied → from when on a copy hangs, ms
-        (``hangs_after_ms`` of ``core.log.copy_lag``); ``None`` where nobody knows how long local segments are kept.
+        (``hangs_after_ms`` of ``core.log.copy_lag``); ``None`` where it is not known how long local segments are kept.
     :param tiered: tiered topic → its settings.
     :param unknown: why it is not known which topics are tiered; empty where it is.
     """
@@ -169,7 +170,7 @@ class DeletionWatch:
 
     def of_the_future(self, under_way: Mapping[TopicIdPartition, PartitionDeletion], now_ms: int) -> Iterator[Found]:
         """
-        Yield the observations of absence that were made at a time that has not come yet, and by nobody since.
+        Yield the observations of absence that were made at a time that has not come yet, and by no run since.
 
         :param under_way: the deletions that began and are not finished.
         :param now_ms: ms since the epoch.
@@ -182,8 +183,8 @@ class DeletionWatch:
             if row is not None:
                 event_ms, record_ms = row["event_timestamp_ms"], row["timestamp_ms"]
                 state, ahead_ms = RemotePartitionDeleteState(row["state"]).name, max(event_ms, record_ms) - now_ms
-                times = f"event time {event_ms}, record time {record_ms}, now {now_ms} ms"
-                yield FindingKind.MARKER_FROM_THE_FUTURE, row, f"{state} is {ahead_ms} ms ahead: {times}"
+                times = f"event time {time_text(event_ms)}, record time {time_text(record_ms)}, now {time_text(now_ms)}"
+                yield FindingKind.MARKER_FROM_THE_FUTURE, row, f"{state} is {difference_text(ahead_ms)}: {times}"
 
 
 class ProofWatch:

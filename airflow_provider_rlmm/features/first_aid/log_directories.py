@@ -31,7 +31,7 @@ class LogDirectories:
 
     @property
     def topics(self) -> frozenset[str]:
-        """Every topic of which a broker has a replica, whatever a login may describe."""
+        """Every topic of which a broker has a replica, also where the login may not describe it."""
         return frozenset(topic for _, topic, _ in self.sizes)
 
     def bytes_of(self, topic: str, replicas: tuple[tuple[int, ...], ...]) -> int | str:

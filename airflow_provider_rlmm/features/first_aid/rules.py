@@ -83,15 +83,15 @@ def disk_of(settings: Mapping[str, ToldSetting], replicas: int, now: int | str) 
 
 
 def _span_ms(settings: Mapping[str, ToldSetting], retention_ms: int, retention_bytes: int) -> int | str:
-    """Return which time the local log covers, ms, or why nobody can tell."""
+    """Return which time the local log covers, ms, or why it cannot be told."""
     local_ms, local_bytes = (_whole(settings, name) for name in (LOCAL_RETENTION_MS, LOCAL_RETENTION_BYTES))
     if local_ms is None or local_bytes is None:
         return f"the brokers do not tell {LOCAL_RETENTION_MS} or {LOCAL_RETENTION_BYTES}"
     if (retention_bytes if local_bytes == _AS_THE_TOPIC else local_bytes) >= 0:
-        return f"{LOCAL_RETENTION_BYTES} bounds what is on the disks, so nobody knows which time that covers"
+        return f"{LOCAL_RETENTION_BYTES} bounds what is on the disks, so it is not known which time that covers"
     span_ms = retention_ms if local_ms == _AS_THE_TOPIC else local_ms
     if span_ms < 0:
-        return f"{LOCAL_RETENTION_MS} is unlimited, so nobody knows which time covers what is on the disks"
+        return f"{LOCAL_RETENTION_MS} is unlimited, so it is not known which time covers what is on the disks"
     if span_ms == 0:
         return f"{LOCAL_RETENTION_MS} is 0, so what is on the disks says nothing of how much comes"
     return span_ms

@@ -76,7 +76,7 @@ def first_aid(topics: TieredTopics, metadata_topic: str, tools: Tools, directori
     :param topics: looks at the cluster.
     :param metadata_topic: its name; it need not be there.
     :param tools: how Kafka's own tools reach the cluster.
-    :param directories: what lies on the brokers' disks, ``None`` where nobody has asked.
+    :param directories: what lies on the brokers' disks, ``None`` where that was not asked.
     :raises EventLogError: as :meth:`~airflow_provider_rlmm.core.log.tiered_topics.TieredTopics.look`.
     """
     look = topics.look()

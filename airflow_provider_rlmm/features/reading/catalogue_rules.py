@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _UNKNOWN_BROKER: Final = -1
 _ANY_TIME: Final = 2**63 - 1
-"""Stands for a largest timestamp that nobody knows: whoever looks for a time looks into the segment."""
+"""Stands for an unknown largest timestamp: a search for a time looks into the segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Unreadable:
     What a catalogue knows of, and cannot be read.
 
     :param what: it is: the id of a segment, or what its keys begin with.
-    :param start_offset: its first offset, ``None`` where nobody knows it.
+    :param start_offset: its first offset, ``None`` where it is not known.
     :param end_offset: its last offset, inclusive; likewise.
     :param why: the reason.
     :param encrypted: whether that is that only brokers with the key could read it.
@@ -77,7 +77,7 @@ def by_partition(
     :param topic_id: its id.
     :param erased: ids of segments that are not read.
     :param places: names of the places of the layout, in the order in which segments are looked for there.
-    :return: user partition → what there is of it; what is of a partition that nobody knows is in all of them.
+    :return: user partition → what there is of it; what is of an unknown partition is in all of them.
     """
     found: dict[int, PartitionRows] = {}
     anywhere: list[Unreadable] = []
@@ -163,7 +163,7 @@ def _known(value: T | None) -> T:
 
 def cache_of(segments: Collection[RemoteLogSegmentMetadata]) -> RemoteLogMetadataCache:
     """
-    Return what a broker's cache would answer, where nobody knows in which order the segments were announced.
+    Return what a broker's cache would answer, where it is not known in which order the segments were announced.
 
     In each leader epoch the segment that reaches furthest serves; of two with the same end in it the one that begins first,
     and of two of the same offsets the one whose copy began later. So no offset that some segment has is missing.

@@ -320,7 +320,7 @@ class CataloguedLog(RemoteLogOfTopic):
                 offsets = OffsetRange(max(one.start_offset, first), min(one.end_offset + 1, end))
                 needed = offsets.start < offsets.end and self._first_hole(tip, offsets) is not None
             else:
-                # Nobody knows where it ends: it may go on behind all that can be read.
+                # It is not known where it ends: it may go on behind all that can be read.
                 served = self._first_hole(tip, OffsetRange(one.start_offset, one.start_offset + 1)) is None
                 beyond = high is None and one.start_offset >= last
                 needed = first <= one.start_offset < end and (beyond or not served)
@@ -352,13 +352,13 @@ class CataloguedLog(RemoteLogOfTopic):
             self._doubt(
                 f"partition {tip.partition}: a lineage with a higher last leader epoch does not cover the range "
                 f"({refused}), so an older one does: its records may have been deleted, or written anew by later leaders. "
-                f"Who reads or restores these says so: --lineage {segment}; no archive is made of an older lineage"
+                f"To read or restore these, say so: --lineage {segment}; no archive is made of an older lineage"
             )
         for first, second in self._contradictions(tip, found)[:_MAX_SHOWN]:
             self._doubt(
                 f"partition {tip.partition}: segments {kafka_uuid_str(first)} and {kafka_uuid_str(second)} have the same "
-                "offsets of the same leader epochs, and nothing tells which of them the cluster counted. Who knows it puts "
-                "the id of the other one into the file of --deleted"
+                "offsets of the same leader epochs, and nothing tells which of them the cluster counted. If you know it, "
+                "put the id of the other one into the file of --deleted"
             )
 
     def _say_left_out(self, tip: TopicIdPartition, left_out: Sequence[Unreadable]) -> None:

@@ -2,7 +2,7 @@
 """
 One piece of an export: what a Spark executor does with what it reads.
 
-A piece becomes one Parquet file, whole or not at all. Whoever tries it again writes the same file.
+A piece becomes one Parquet file, whole or not at all. A second try writes the same file.
 """
 
 from __future__ import annotations

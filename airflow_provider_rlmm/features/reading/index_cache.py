@@ -127,7 +127,7 @@ class RemoteIndexCache:
             if (found := self._known(key)) is not None:
                 return cast("Index", found)
             loading = self._loading.setdefault(key, Lock())
-        # Whoever else wants it meanwhile waits for this one.
+        # Other threads that want it meanwhile wait for this one.
         with loading:
             with self._lock:
                 if (found := self._known(key)) is not None:

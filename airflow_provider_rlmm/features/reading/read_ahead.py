@@ -3,7 +3,7 @@
 Fetches the next part of a remote log while the part before it is read: of the same segment, or of the one that follows.
 
 One part is fetched ahead and no more, of at most as many bytes as are fetched at once. What goes wrong with it is raised
-where it is taken, as an error of the segment that it belongs to; of what nobody takes nobody hears.
+where it is taken, as an error of the segment that it belongs to; of what is not taken nothing is said.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class ChunkSizes:
     first_bytes: int  # by the first request: many reads want a few records only
     chunk_bytes: int  # by every request in the end
     most_bytes: int  # of a single record batch: what has more is refused before it is fetched
-    # Whether the log has to reach the end of the range: where nobody confirms what the metadata say of its last offset.
+    # Whether the log has to reach the end of the range: where no record confirms what the metadata say of its last offset.
     to_the_end: bool = False
 
 
@@ -133,7 +133,7 @@ class SegmentReading:
             end = max(self._end_of_part(fetched, likely_end, wanted), min(size, fetched + self._missing(rest, at)))
             data = rest + self._fetched(fetched, end)
             wanted = min(2 * wanted, self._sizes.chunk_bytes)
-            # Many reads want a few records only: not before somebody has come back for more.
+            # Many reads want a few records only: not before the caller has come back for more.
             at_once = self._ahead is not None and self._ahead.has_begun
             if at_once:
                 self._fetch_ahead(end, likely_end, wanted)
@@ -237,7 +237,7 @@ class SegmentReading:
         self._require(headers, known, f"its last offset is above {metadata.end_offset}, where the segment ends")
         entry = np.searchsorted(self._epoch_starts, base_offset, side="right") - 1
         epoch = self._epochs[np.maximum(entry, 0)]
-        # Before the lineage begins nobody knows; behind the range the leaders may be others.
+        # Before the lineage begins it is not known; behind the range the leaders may be others.
         same = (epoch == headers.leader_epoch) | (entry < 0) | (base_offset >= end_offset)
         self._require(headers, same, "its leader epoch is not the one in which the lineage has its offset")
 

@@ -48,12 +48,12 @@ class PartitionRead:
 @dataclass(frozen=True, slots=True)
 class NotWhole:
     """
-    Why nobody can say that all of a topic is read, and by what a person sees whether something is missing at its front.
+    Why it cannot be said that all of a topic is read, and by what a person sees whether something is missing at its front.
 
     :param why: the reason, in words.
     :param log_start_offsets: user partition → where ListOffsets says that it begins, inclusive, for all that the topic has;
         none where the cluster does not show the topic.
-    :param unknown_segments: user partition → segments that are named, and nobody knows which records they hold.
+    :param unknown_segments: user partition → segments that are named, and whose records are not known.
     """
 
     why: str
@@ -71,7 +71,7 @@ class NotWhole:
         start = self.log_start_offsets.get(partition)
         begins = "the cluster shows no such topic id" if start is None else f"ListOffsets: it begins at offset {start}"
         unknown = self.unknown_segments.get(partition, 0)
-        named = f"; {unknown} segments are named of which nobody knows what they hold" if unknown else ""
+        named = f"; {unknown} segments are named whose contents are not known" if unknown else ""
         return f"partition {partition}: {read}; {begins}{named}"
 
 
@@ -82,7 +82,7 @@ class RemoteLogOfTopic:
     :param reader: reads it.
     :param known_segments: knows its segments.
     :param partitions: its user partitions.
-    :param not_whole: why nobody can say that this is all, ``None`` where it is.
+    :param not_whole: why it cannot be said that this is all, ``None`` where it is.
     """
 
     def __init__(
@@ -362,7 +362,7 @@ def read_into_parquet(
 def _user_partitions(
     known: Collection[TopicIdPartition], topic: str, partitions: Collection[int] | None
 ) -> list[TopicIdPartition]:
-    """Return the user partitions that somebody means; a name that has been used twice means nothing."""
+    """Return the user partitions that the user means; a name that has been used twice means nothing."""
     named = [tip for tip in known if tip.topic == topic] or [tip for tip in known if tip.topic_id == _id_or_none(topic)]
     ids = sorted({kafka_uuid_str(tip.topic_id) for tip in named})
     if not ids:

@@ -24,7 +24,7 @@ class TransactionSearch:
 
     :param access: reads segments.
     :param extent: what is in remote storage.
-    :param also: further ones that count as aborted, whatever the indexes say.
+    :param also: further ones that count as aborted, even against the indexes.
     """
 
     def __init__(self, access: SegmentAccess, extent: RemoteExtent, also: Sequence[AbortedTransaction] = ()) -> None:

@@ -3,7 +3,7 @@
 Transactions whose end marker is in no segment: who wrote them, where they begin, and how many records they have.
 
 Kafka's leaders copy only what lies below the last stable offset, so such a transaction has mostly ended, in a segment that
-was not copied. How it ended nobody can tell from what was copied.
+was not copied. How it ended cannot be told from what was copied.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class OpenTransaction:
 @dataclass(frozen=True, slots=True)
 class Decided:
     """
-    What somebody has decided of the transactions without an end marker.
+    What a person has decided of the transactions without an end marker.
 
     :param transactions: all that there are in the range.
     :param keep: whether their records are read; they count as aborted otherwise.

@@ -62,7 +62,7 @@ def sources_below(work_uri: str, cluster_id: str | None, named_by: str = "--work
     :param work_uri: of the folder; where there is none, there are no sources.
     :param cluster_id: the cluster; ``None`` for all clusters that runs of the work folder have worked for.
     :param named_by: what names another folder, for the message.
-    :raises CatalogueError: if it cannot be looked into: nobody could tell what is deleted.
+    :raises CatalogueError: if it cannot be looked into: it could not be told what is deleted.
     """
     snapshots, audits = list[str](), list[str]()
     try:
@@ -76,7 +76,7 @@ def sources_below(work_uri: str, cluster_id: str | None, named_by: str = "--work
                 audits.append(cluster)
     except (OSError, ConfigurationError) as e:
         raise CatalogueError(
-            f"{in_quotes(work_uri)} cannot be looked into, so nobody can tell what runs have deleted: {e}; mend that, or "
+            f"{in_quotes(work_uri)} cannot be looked into, so it cannot be told what runs have deleted: {e}; mend that, or "
             f"name another one by {named_by}"
         ) from e
     return EarlierSources(tuple(snapshots), tuple(audits))

@@ -97,7 +97,7 @@ class Indexes:
             sizes[names.log],
             end.newest_ms,
             end.is_newest,
-            # Where it is missing nobody can tell whether it was lost.
+            # Where it is missing it cannot be told whether it was lost.
             None if transactions is None else transactions == 0,
         )
 

@@ -41,7 +41,7 @@ class LogObject:
         return self.fetch(self.key, start, end - 1)
 
     def index(self, index_type: IndexType) -> bytes | None:
-        """See :class:`~airflow_provider_rlmm.core.segments.proof.fields.SegmentSource`: nobody says where it lies."""
+        """See :class:`~airflow_provider_rlmm.core.segments.proof.fields.SegmentSource`: it is not known where it lies."""
         raise ConfigurationError(f"nothing says where the {index_type.value} index of {self.key} lies")
 
 

@@ -44,7 +44,9 @@ PART_S: Final = 60.0
 """Seconds after which what was read is written, however little it is."""
 
 SETTLED_MS: Final = 60_000
-"""Some stores tell times in seconds: of what was changed right before the listing nobody could tell that it was once more."""
+"""
+Some stores tell times in seconds: of what was changed right before the listing it could not be told that it was once more.
+"""
 
 _MAX_NAMED: Final = 20
 # What could not be seen, or was damaged on its way, is read again.

@@ -3,7 +3,7 @@
 Proves rows by the contents of their segments: every batch of the log, and what lies beside it (``core.segments.proof``).
 
 A row counts as proved only if everything agrees. Where a second look does not agree either, the segment is damaged; where
-storage does not hand it out, nobody can tell.
+storage does not hand it out, it cannot be told.
 """
 
 from __future__ import annotations

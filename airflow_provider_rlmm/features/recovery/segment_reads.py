@@ -2,7 +2,7 @@
 """
 What many segments say of themselves, some of them read at once: a store answers each request late, and many as fast as one.
 
-They come in the order of the segments. No more are read ahead than are read at once, whatever lies there.
+They come in the order of the segments. No more are read ahead than are read at once, in a bucket of any size.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class LeaderView:
     What the leader of a user partition knows when its expiration task begins.
 
     :param cache: the segments of the partition.
-    :param leader_epochs: its lineage. Whatever lies below the log start offset is cut off first, as the leader does.
+    :param leader_epochs: its lineage. What lies below the log start offset is cut off first, as the leader does.
     :param log_start_offset: inclusive.
     :param log_end_offset: exclusive.
     :param retention_ms: ``retention.ms``; negative means unlimited.
@@ -50,7 +50,7 @@ class LeaderView:
     :param only_local_bytes: bytes of the log that are not in remote storage yet. No client can ask for them: without them
         RETENTION_BYTES takes less, never more.
     :param being_copied: the segments that the leader copies at this moment; its walk ends at the first of them.
-    :param undecided: segments of which nobody can tell whether they are of the lineage, see :func:`known_up_to`. The walk
+    :param undecided: segments of which it cannot be told whether they are of the lineage, see :func:`known_up_to`. The walk
         ends at the first of them, and their bytes do not count: what is found then goes in any case.
     :param known_end: the last offset up to which ``leader_epochs`` tells the lineage; ``None`` where it tells all of it.
     """
@@ -73,7 +73,7 @@ class Standing(Enum):
 
     VALID = "VALID"  # of the leader's lineage, or begun to be deleted: it goes once the walk gets to it
     FOREIGN = "FOREIGN"  # of another lineage: it goes once the log start offset, or the earliest epoch, is past it
-    UNDECIDED = "UNDECIDED"  # nobody can tell whether it is of the leader's lineage
+    UNDECIDED = "UNDECIDED"  # it cannot be told whether it is of the leader's lineage
     LEAKED = "LEAKED"  # listed for none of its epochs: no leader ever finds it
 
 
@@ -84,8 +84,8 @@ class ExpiredSegment:
 
     :param segment: the segment.
     :param reason: why.
-    :param exact: whether it goes for certain; false where Kafka walks segments with one start offset in an order that nobody
-        can tell, and the order decides.
+    :param exact: whether it goes for certain; false where Kafka walks segments with one start offset in an order that is
+        not known, and the order decides.
     """
 
     segment: RemoteLogSegmentMetadata
@@ -132,11 +132,11 @@ def known_up_to(leader: LeaderView, last_epoch: int, end_offset: int) -> LeaderV
     Return what is left to know where the lineage was read from a segment's leader epoch index.
 
     Such a lineage is the leader's up to the end of the segment. Where its last epoch ends, and which ones follow, it does not
-    say: whatever reaches further is undecided.
+    say: what reaches further is undecided.
 
     :param leader: with the leader epochs of that index.
     :param last_epoch: the last leader epoch of the segment.
-    :param end_offset: its last offset, inclusive. The leader has it, from that epoch: somebody has made sure of that.
+    :param end_offset: its last offset, inclusive. The leader has it, from that epoch: the caller has made sure of that.
     """
     undecided = frozenset(
         other.remote_log_segment_id
@@ -210,7 +210,7 @@ class _Walk:
 
 
 def _reason_of_its_own(segment: RemoteLogSegmentMetadata, leader: LeaderView) -> Reason | None:
-    """Return the first reason that holds whatever becomes of other segments."""
+    """Return the first reason that holds for the segment alone, without the others."""
     if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
         return Reason.DELETION_RETRIED
     earliest = leader.leader_epochs.entries[0][0]

@@ -4,7 +4,7 @@ Which leaders have stopped copying: more waits behind the newest copy than close
 
 A leader whose copying hangs or has ended with an error says so in its log only: local segments that were not copied are kept,
 and its disk fills. What waits in one run and still waits behind the same copy in a later one shows it. So each run remembers
-since when. Where little is written, offsets do not tell, and where nothing was ever copied nobody knows how many a segment
+since when. Where little is written, offsets do not tell, and where nothing was ever copied it is not known how many a segment
 holds: there the times of records tell whether a segment behind the copies is closed.
 """
 
@@ -33,8 +33,8 @@ class CopyProgress:
     :param waiting: offsets from there to the high watermark.
     :param usual: offsets that the last segments that were copied hold together, up to three of them, for each missing one
         the largest of the others; ``None`` where no copy is there.
-    :param is_closed: whether the times of records show that a segment behind that is closed; ``None`` where nobody has asked
-        for them, or they do not tell.
+    :param is_closed: whether the times of records show that a segment behind that is closed; ``None`` where they were not
+        asked for, or they do not tell.
     """
 
     copied_to: int
@@ -160,7 +160,7 @@ def patience_ms(configs: CopyConfigs) -> int | None:
     Return for how long a leader may be behind the same copy, ms: until a copy is due, and then as long as a copy may hang.
 
     :param configs: of the topic.
-    :return: ``None`` where nobody can tell when a copy is due.
+    :return: ``None`` where it cannot be told when a copy is due.
     """
     due_ms = due_after_ms(configs.copy_lag, configs.local_retention_ms, configs.retention_ms)
     return None if due_ms is None else due_ms + hang_ms(configs)

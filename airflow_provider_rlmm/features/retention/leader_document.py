@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The document of what the leaders of a cluster delete next: for the pages, the doctor and whoever reads a run's folder.
+The document of what the leaders of a cluster delete next: for the pages, the doctor and readers of a run's folder.
 
-It is bounded, whatever the cluster is like: sums are of all, lists name the worst. Nothing that deletes reads it.
+It is bounded, for a cluster of any size: sums are of all, lists name the worst. Nothing that deletes reads it.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ReportedLeaked:
 
 @dataclass(frozen=True, slots=True)
 class ReportedUnresolved:
-    """User partitions of a topic of which nobody can tell what their leaders delete, for one reason."""
+    """User partitions of a topic of which it cannot be told what their leaders delete, for one reason."""
 
     topic: LongText
     why: LongText
@@ -118,7 +118,7 @@ class ReportedTopic:
     unresolved: int
     goes: Count
     kept: Count
-    overdue: Count | None  # ``None`` where nobody can tell
+    overdue: Count | None  # ``None`` where it cannot be told
     next_due_ms: int | None
 
     @classmethod
@@ -157,19 +157,19 @@ class ReportedLeaders:
     :param topics: how many topics were told.
     :param all: user partitions of which all is told that their leaders delete.
     :param at_least: those whose leaders may delete more.
-    :param unresolved: those of which nobody can tell.
+    :param unresolved: those of which it cannot be told.
     :param by_reason: what goes, by the name of the reason.
     :param kept: what stays of the leaders' own lineages.
     :param foreign: what stays of other lineages.
-    :param undecided: what stays, as nobody can tell whether it is of the lineage.
+    :param undecided: what stays, as it cannot be told whether it is of the lineage.
     :param leaked: what no leader ever finds.
-    :param dangling: segments whose copy or deletion was begun days ago and has not ended, in whatever other sum they are.
+    :param dangling: segments whose copy or deletion was begun days ago and has not ended; they are in other sums, too.
     :param not_tiered: segments of topics that are not tiered any more.
     :param overdue: what leaders should have deleted long ago.
     :param overdue_partitions: of how many user partitions.
     :param hanging_partitions: how many leaders have stopped copying; ``None`` where an earlier release asked them.
     :param leaked_partitions: how many user partitions have leaked segments.
-    :param not_judged: user partitions of which nobody can tell whether anything is overdue, or their leaders copy.
+    :param not_judged: user partitions of which it cannot be told whether anything is overdue, or their leaders copy.
     :param why_not_judged: why, the first reason; ``None`` where all were judged.
     :param not_told: topics of which nothing is known, not even their ids.
     :param listed_topics: the first ones, by urgency.
@@ -208,7 +208,7 @@ class ReportedLeaders:
 
     @property
     def partitions(self) -> int:
-        """How many user partitions were told, in whatever way."""
+        """How many user partitions were told, in any way."""
         return self.all + self.at_least + self.unresolved
 
     @property

@@ -233,10 +233,10 @@ def _why(answer: ServedRecord | NotTold | None, metadata: RemoteLogSegmentMetada
     end, epoch = metadata.end_offset, last_epoch_of(metadata)
     ends = f"the newest segment ends at offset {end} in leader epoch {epoch}"
     if isinstance(answer, NotTold):
-        return f"{ends}, and whether its leader has that nobody tells: {answer.why}"
+        return f"{ends}, and it is not told whether its leader has that: {answer.why}"
     if answer is None:
         return f"{ends}, and the leader serves no record from there on: the next segment may tell"
     return (
-        f"{ends}, and the leader's record at offset {answer.offset} is of epoch {answer.leader_epoch}: nobody can tell where "
-        "that one begins"
+        f"{ends}, and the leader's record at offset {answer.offset} is of epoch {answer.leader_epoch}: it cannot be told "
+        "where that one begins"
     )

@@ -33,7 +33,7 @@ class Stays:
 
     kept: Count = NOTHING  # of its own lineage
     foreign: Count = NOTHING  # of other lineages: it goes once the log begins behind it
-    undecided: Count = NOTHING  # nobody can tell whether it is of the lineage
+    undecided: Count = NOTHING  # it cannot be told whether it is of the lineage
     leaked: Count = NOTHING  # listed for none of its leader epochs: no leader ever finds it
     next_due_ms: int | None = None  # when time takes the next segment, ms since the epoch; ``None`` where it never does
 
@@ -73,10 +73,10 @@ class PartitionPass:
     :param configs: the settings that they are judged by; ``None`` where nothing is told.
     :param leader: id of the broker that leads it; ``None`` where that was not told.
     :param again: whether nothing is told only because something has changed meanwhile.
-    :param dangling: segments whose copy or deletion was begun days ago and has not ended, whatever is told of them.
+    :param dangling: segments whose copy or deletion was begun days ago and has not ended, told otherwise or not.
     :param not_tiered: all segments, where the topic is living and not tiered any more: no leader deletes them.
     :param copies: how far the leader has copied its log; ``None`` where that is not told, or it copies nothing.
-    :param is_named: whether the metadata topic names a segment of it, or nobody can tell.
+    :param is_named: whether the metadata topic names a segment of it, or may do so.
     """
 
     topic_id_partition: TopicIdPartition
@@ -111,7 +111,7 @@ class PassTimes:
 
     :param now_ms: by this machine's clock, or by a better one, ms since the epoch.
     :param passed_ms: a time that has passed for certain, ms since the epoch: what is told is due by then. ``None`` where
-        nobody but this machine says any: then nothing is told to be due by time.
+        only this machine's clock says one: then nothing is told to be due by time.
     """
 
     now_ms: int
@@ -202,7 +202,7 @@ def with_left_over(
     now_ms: int,
 ) -> PartitionPass:
     """
-    Add what lies in remote storage whatever the leader does in its next pass, and how far it has copied.
+    Add what lies in remote storage before and after the leader's next pass, and how far it has copied.
 
     :param found: what the leader deletes.
     :param segments: all of the user partition, as far as they are known.
@@ -224,7 +224,7 @@ def _count(segments: Sequence[RemoteLogSegmentMetadata]) -> Count:
 
 def obstacle_of(tip: TopicIdPartition, look: PartitionLook | NotTold) -> str | None:
     """
-    Say why nothing can be told of a user partition, whatever its lineage is; ``None`` where nothing stands against it.
+    Say why nothing can be told of a user partition, with any lineage; ``None`` where nothing stands against it.
 
     :param tip: the user partition.
     :param look: what its leader answered.
@@ -270,8 +270,8 @@ def _why_more(view: LeaderView, found: ExpirationPass) -> Iterable[str]:
     if view.being_copied:
         yield f"{len(view.being_copied)} segments are being copied, or their copy was given up: it stops at the former only"
     elif view.undecided:
-        yield f"nobody can tell of the {len(view.undecided)} newest segments whether they are of its lineage"
+        yield f"it cannot be told whether the {len(view.undecided)} newest segments are of its lineage"
     elif found.outruns_lineage:
-        yield "its log then begins behind its newest segment, and which epoch is its earliest there nobody can tell"
+        yield "its log then begins behind its newest segment, and it cannot be told which epoch is its earliest there"
     elif not found.exact:
-        yield "segments that begin at the same offset are walked in an order that nobody can tell"
+        yield "segments that begin at the same offset are walked in an order that is not known"

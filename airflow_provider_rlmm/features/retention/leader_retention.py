@@ -27,15 +27,16 @@ class TopicSum:
     :param by_reason: what goes, by the name of the reason.
     :param kept: what stays of the leaders' own lineages.
     :param foreign: what stays of other lineages.
-    :param undecided: what stays, as nobody can tell whether it is of the lineage.
+    :param undecided: what stays, as it cannot be told whether it is of the lineage.
     :param leaked: what no leader ever finds.
     :param dangling: segments whose copy or deletion was begun days ago and has not ended.
     :param not_tiered: all segments, where the topic is not tiered any more: no leader deletes them.
-    :param next_due_ms: when time takes the next segment, ms since the epoch; ``None`` where it never does, or nobody knows.
+    :param next_due_ms: when time takes the next segment, ms since the epoch; ``None`` where it never does, or that is not
+        known.
     :param unresolved: why nothing is told → of which user partitions.
     :param overdue: what should have been deleted long ago, by user partition.
     :param hanging: leaders that have stopped copying, by user partition.
-    :param not_judged: why nobody can tell whether anything is overdue, or hangs, ``None`` where it was judged.
+    :param not_judged: why it cannot be told whether anything is overdue, or hangs, ``None`` where it was judged.
     """
 
     topic: str
@@ -61,7 +62,7 @@ class TopicSum:
 
     @property
     def overdue_count(self) -> Count | None:
-        """What is overdue, ``None`` where nobody can tell."""
+        """What is overdue, ``None`` where it cannot be told."""
         return None if self.not_judged is not None else Count.sum(one.count for one in self.overdue)
 
 
@@ -73,7 +74,7 @@ class LeaderRetention:
     :param partitions: what is told of each user partition, by topic and number.
     :param overdue: what they should have deleted long ago.
     :param hanging: what they should have copied long ago.
-    :param not_judged: by topic why nobody can tell whether anything of it is overdue, or hangs.
+    :param not_judged: by topic why it cannot be told whether anything of it is overdue, or hangs.
     :param not_told: by topic why nothing is known of it, not even its id.
     """
 
@@ -85,7 +86,7 @@ class LeaderRetention:
 
     @property
     def needs_a_person(self) -> bool:
-        """Whether anything is overdue, or a leader has stopped copying, or nobody can tell what some leaders delete."""
+        """Whether anything is overdue, or a leader has stopped copying, or it cannot be told what some leaders delete."""
         untold = any(one.certainty is Certainty.UNRESOLVED for one in self.partitions)
         return bool(self.overdue or self.hanging or self.not_told or untold)
 

@@ -58,7 +58,7 @@ class ReadSegments(Protocol):
         """Return what is known of a user partition."""
 
     def doubt(self, tip: TopicIdPartition) -> str | None:
-        """Say why nobody knows all of its segments."""
+        """Say why not all of its segments are known."""
 
 
 @dataclass
@@ -155,8 +155,8 @@ class LeaderSweep:
         if untold := [(tip, one.why) for tip, one in answers.items() if isinstance(one, NotTold)]:
             tip, why = untold[0]
             logger.warning(
-                "of %d user partitions nobody can tell whether what little waits should have been copied, partition %d of %r "
-                "for one: %s",
+                "of %d user partitions it cannot be told whether what little waits should have been copied, partition %d of "
+                "%r for one: %s",
                 len(untold),
                 tip.partition,
                 tip.topic,

@@ -150,7 +150,7 @@ def overdue_of(found: PartitionPass, known: DuePartition | None, passed_ms: int,
 
 def hanging_of(found: PartitionPass, known: DuePartition | None, passed_ms: int) -> HangingCopies | None:
     """
-    Return since when a leader has stopped copying; ``None`` where it has not, or nobody can tell when a copy is due.
+    Return since when a leader has stopped copying; ``None`` where it has not, or it cannot be told when a copy is due.
 
     :param found: how far it has copied now.
     :param known: what is remembered, this run's included.
@@ -159,7 +159,7 @@ def hanging_of(found: PartitionPass, known: DuePartition | None, passed_ms: int)
     if found.copies is None or found.configs is None:
         return None
     waiting, patience = known.waiting if known is not None else None, patience_ms(found.configs)
-    # What is remembered of this run says that it is behind, or was and nobody tells that it is not any more.
+    # What is remembered of this run says that it is behind, or was and it is not told that this has ended.
     if waiting is None or waiting.copied_to != found.copies.copied_to:
         return None
     if patience is None or passed_ms - waiting.since_ms < patience:

@@ -2,7 +2,7 @@
 """
 The document of how old the remote segments of a cluster are, by their newest records: for the pages.
 
-It is bounded, whatever the cluster is like: sums are of all topics, the list names the largest ones. Nothing that deletes
+It is bounded, for a cluster of any size: sums are of all topics, the list names the largest ones. Nothing that deletes
 reads it.
 """
 

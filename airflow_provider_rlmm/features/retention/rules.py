@@ -21,6 +21,7 @@ from typing import Final
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.declarations import Declared, Duration
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.values import duration_text
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
@@ -56,8 +57,8 @@ class EvaluationLimits:
             raise ConfigurationError(f"minimum age of {self.min_age_ms} ms is negative")
         if self.min_age_ms < MIN_AGE_FLOOR_MS and not self.allow_low_min_age:
             raise ConfigurationError(
-                f"minimum age of {self.min_age_ms} ms is below the floor of {MIN_AGE_FLOOR_MS} ms (24 h): work in "
-                "progress would be taken for abandoned; raise it, or override the floor by name (allow_low_min_age)"
+                f"minimum age of {duration_text(self.min_age_ms)} is below the floor of {duration_text(MIN_AGE_FLOOR_MS)}: "
+                "work in progress would be taken for abandoned; raise it, or override the floor by name (allow_low_min_age)"
             )
 
 
@@ -140,7 +141,7 @@ def evaluate(segments: Iterable[SegmentFacts], limits: PartitionLimits) -> list[
     """
     ordered = sorted(segments, key=lambda s: (s.start_offset, s.end_offset, s.segment_id))
     if not limits.live:
-        # A complete listing does not have the topic id, whatever the lineage was: nothing is estimated.
+        # A complete listing does not have the topic id, so the lineage does not count: nothing is estimated.
         return [
             RetentionFinding(s, Reason.ORPHANED, exact=True)
             for s in ordered

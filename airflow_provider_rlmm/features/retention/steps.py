@@ -76,7 +76,7 @@ def retention_of_leaders(
 
 
 def _says_something(one: PartitionPass, judged: Judged) -> bool:
-    """Tell whether a user partition is told: where nothing was ever copied, only if that is wrong or nobody can tell."""
+    """Tell whether a user partition is told: where nothing was ever copied, only if that is wrong or cannot be told."""
     from airflow_provider_rlmm.core.plans.certainty import Certainty
 
     tip = one.topic_id_partition
@@ -164,7 +164,7 @@ def _passes(
             found += sweep.passes(segments, [tip for number in group for tip in places[number]], copied)
             logger.info("%d user partitions told, by %d records of the metadata topic", len(found), read)
     finally:
-        # What was found is worth keeping whatever comes of the rest.
+        # What was found is worth keeping even where the rest fails.
         lineages = kept.with_lineages(sweep.found, frozenset(topic_ids) if all_topics else None)
         if lineages != kept:
             keep_lineages(session.cluster_uri, lineages)
@@ -180,7 +180,7 @@ def _copied_topics(topics: Mapping[str, TopicLook]) -> frozenset[str]:
     if untold:
         name = min(untold)
         why = f"{in_quotes(name)} for one: {untold[name]}"
-        logger.warning("of %d topics nobody can tell whether copies of them should have begun, %s", len(untold), why)
+        logger.warning("of %d topics it cannot be told whether copies of them should have begun, %s", len(untold), why)
     told = ((name, look.configs) for name, look in topics.items() if not isinstance(look.configs, NotTold))
     return frozenset(name for name, configs in told if copies(configs))
 

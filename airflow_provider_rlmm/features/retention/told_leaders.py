@@ -67,7 +67,7 @@ def observe_with_leaders(access: RemoteLogAccess, work_uri: str) -> ClusterState
 
 
 def _passed_ms(access: RemoteLogAccess, log: MetadataLogReader) -> int | None:
-    """Return a time that has passed for certain; ``None`` where nobody says any: then nothing is due by time for certain."""
+    """Return a time that has passed for certain; ``None`` where none is told: then nothing is due by time for certain."""
     try:
         return access.get_proven_clock(log, dry_run=True).not_before_ms()
     except (ClockSkewError, UnprovenClockError, ConfigurationError) as e:

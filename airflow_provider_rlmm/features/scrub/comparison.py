@@ -58,13 +58,13 @@ class Scrub:
     :param found: every other object, each segment that lacks one, and each folder of no topic.
     :param observed: what the cluster says of topic ids of which there are objects that no record names.
     :param foreign: folders of no topic, which were not looked into.
-    :param unseen: those of them of which nobody knows whether they hold folders of topics → why.
+    :param unseen: those of them of which it is not known whether they hold folders of topics → why.
     :param forgotten: key prefixes that finished segments name and the connection does not, with what lies there.
-    :param forgotten_left_out: how many records name further prefixes, of which nobody has looked what lies there.
+    :param forgotten_left_out: how many records name further prefixes, below which was not looked.
     :param unmarkable: topic id and partition of objects that no record names and for which no marker will ever come.
     :param incomplete: folder → why not all of it was listed.
     :param doubtful: metadata partition → why what it does not say proves nothing.
-    :param lost: metadata partition → what to do, where it has lost what an earlier run had read and nobody has confirmed it.
+    :param lost: metadata partition → what to do, where it has lost what an earlier run had read and that is not confirmed.
     :param before: W1: metadata partition → offset, exclusive.
     :param read_until: metadata partition → offset up to which the log was read, exclusive.
     :param began_at_ms: when W1 was taken, ms since the epoch.
@@ -215,7 +215,7 @@ def _told(
     try:
         folders = [layout.partition_prefix(tip, place) for place in layout.places_of(metadata)]
     except UnsafeObjectKeyError as e:
-        kind, why = ScrubClass.UNKNOWN, f"nobody can tell where it lies: {e}"
+        kind, why = ScrubClass.UNKNOWN, f"it cannot be told where it lies: {e}"
     else:
         if not all(map(listed.is_whole, folders)):
             return None

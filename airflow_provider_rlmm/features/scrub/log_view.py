@@ -35,10 +35,10 @@ class LogView:
     :param segments: the segments that are not finished, where a columnar state has them.
     :param finished: the finished ones of those that were listed, table ``finished_segments``.
     :param names: ``topic_id`` and ``topic``, each pair once: every topic id that the log names, with every name.
-    :param mentioned: ids of the listed segments that any record is about, of whatever use it was.
+    :param mentioned: ids of the listed segments that any record is about, of use or not.
     :param before: W1: metadata partition → offset, exclusive.
     :param doubtful: metadata partitions with a lost beginning or end, or with records that cannot be applied.
-    :param closed: those of which nothing is believed: they lost what earlier runs had read, and nobody has confirmed that.
+    :param closed: those of which nothing is believed: they lost what earlier runs had read, and that is not confirmed.
     :param copying_since_ms: a copy that began before that should have ended, ms since the epoch.
     """
 

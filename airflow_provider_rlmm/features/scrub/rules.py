@@ -41,7 +41,7 @@ class ScrubClass(StrEnum):
     UNREFERENCED = "UNREFERENCED"
     COPY_NEVER_FINISHED = "COPY_NEVER_FINISHED"  # its segment's copy began and did not end
     SIZE_DIFFERS = "SIZE_DIFFERS"  # of a segment whose objects are larger or smaller together than its metadata says
-    UNKNOWN_TOPIC_ID = "UNKNOWN_TOPIC_ID"  # the log never named the topic id: another cluster's, or nobody's
+    UNKNOWN_TOPIC_ID = "UNKNOWN_TOPIC_ID"  # the log never named the topic id: another cluster's, or of no cluster
     NOT_OF_THIS_LAYOUT = "NOT_OF_THIS_LAYOUT"  # no key that the layout would build
     MISSING = "MISSING"  # an object is not there: its segment was COPY_SEGMENT_FINISHED before and after the listing
     UNKNOWN = "UNKNOWN"  # the log or the listing is not whole, or they contradict each other: nothing can be told

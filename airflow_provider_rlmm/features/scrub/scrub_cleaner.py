@@ -117,7 +117,7 @@ class ScrubDeletion:
         """
         self.left_objects += objects
         logger.warning("left: %d objects: %s", objects, why)
-        # One for all of them, and whatever else is listed: it is why the run needs somebody.
+        # One for all of them, beside any other: it is why the run needs a person.
         self.note_problem(Refusal(f"{objects} objects of the plan", why, STOPPED_ADVICE, RefusalKind.STOPPED))
 
     def note_barred(self, objects: int, why: str) -> None:

@@ -57,7 +57,7 @@ class ScrubPlan(DeletionPlan):
     :param scrub_sha256: of the table that it was made from.
     :param metadata_topic_id: of the log that the scrub has read, Kafka's base64 form.
     :param min_unreferenced_ms: the wait that unreferenced objects have behind them, ms.
-    :param sole_owner: whether the connection says that nobody else keeps objects in this storage.
+    :param sole_owner: whether the connection says that no other program keeps objects in this storage.
     :param classes: planned objects per :class:`~airflow_provider_rlmm.features.scrub.rules.ScrubClass`.
     :param planned: segments and bytes of all classes together.
     :param waiting: objects whose wait is not over.
@@ -175,7 +175,7 @@ class Choice:
 
     def _all_barred(self, rows: ScrubTable) -> bool:
         """Tell whether nothing goes that no record names."""
-        # One of them under a topic id that lives, wherever it lies and whoever holds it, says that the log has lost records.
+        # One of them under a topic id that lives, wherever it lies and held or not, says that the log has lost records.
         return not self.listed_whole or any(
             that_bar(table).num_rows for kind in UNNAMED for table in rows.of_class(kind)
         )
@@ -203,7 +203,7 @@ class Choice:
         """
         if row["first_seen_ms"] is None or self.scrubbed_at_ms is None:
             return False
-        # Between two scrubs, not since the first one: somebody may have named it since.
+        # Between two scrubs, not since the first one: a record may have named it since.
         since_ms: int = max(row["first_seen_ms"], row["last_modified_ms"])
         return since_ms <= self.scrubbed_at_ms - self.limits.min_unreferenced_ms
 

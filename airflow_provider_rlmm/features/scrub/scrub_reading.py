@@ -94,7 +94,7 @@ class ScrubReading:
     def forgotten_prefixes(self) -> list[str]:
         """
         Return the key prefixes that only finished segments name, and that the connection does not. Of the others each segment
-        is told as what nobody can find.
+        is told as what cannot be found.
         """
         unfinished = self.state.state.living().table(slice(None), ["custom_metadata"]).column("custom_metadata")
         return [] if self.prefixes is None else self.prefixes.foreign(unfinished)

@@ -81,9 +81,9 @@ class ScrubProblem(StrEnum):
 
     SCRUB_UNKNOWN = "SCRUB_UNKNOWN"  # of some objects nothing can be told
     LISTING_INCOMPLETE = "LISTING_INCOMPLETE"  # a folder could not be listed whole
-    # finished segments name a key prefix that the connection does not, and objects lie there, or nobody can tell
+    # finished segments name a key prefix that the connection does not, and objects lie there, or may do so
     FORGOTTEN_PREFIX = "FORGOTTEN_PREFIX"
-    UNSEEN_FOLDERS = "UNSEEN_FOLDERS"  # nobody knows whether folders of no topic hold folders of topics
+    UNSEEN_FOLDERS = "UNSEEN_FOLDERS"  # it is not known whether folders of no topic hold folders of topics
     SCRUB_NOT_LISTED = "SCRUB_NOT_LISTED"  # there is more than the document lists
 
 
@@ -128,7 +128,7 @@ class UnnamedTopic:
     topic: Text  # its name in the keys
     topic_id: Text  # Kafka's base64 form
     why: Text  # why they stay
-    bars: bool  # whether no object that no record names goes while these are there, under whatever topic id
+    bars: bool  # whether no object that no record names goes while these are there, under any topic id
     objects: int  # number of objects
     bytes: int  # their sizes, summed
     keys: tuple[Text, ...]  # the first of them, at most :data:`MAX_KEYS`
@@ -179,16 +179,16 @@ class ScrubSummary:
     :param incomplete: folders that could not be listed whole, at most :data:`MAX_LISTED`.
     :param incomplete_left_out: how many more there are.
     :param doubtful: metadata partitions of which not all records count.
-    :param lost: those of them that have lost what an earlier run had read, and nobody has confirmed it: what to do.
+    :param lost: those of them that have lost what an earlier run had read, and that is not confirmed: what to do.
     :param forgotten: key prefixes that only finished segments name, and that the connection does not.
-    :param forgotten_left_out: how many records name further prefixes, of which nobody has looked what lies there.
+    :param forgotten_left_out: how many records name further prefixes, below which was not looked.
     :param foreign_folders: folders of no topic, which were not looked into.
-    :param unseen_folders: how many of these nobody has looked into to see whether they hold folders of topics.
+    :param unseen_folders: how many of these were not looked into to see whether they hold folders of topics.
     :param unseen: the first of them, at most :data:`MAX_KEYS`, and why.
-    :param price_micros: what a gigabyte costs in a month, in millionths of a unit of money, ``None`` where nobody said.
+    :param price_micros: what a gigabyte costs in a month, in millionths of a unit of money, ``None`` where none is set.
     :param file: the table.
     :param era: the era of the log, ``None`` where it is not said: earlier releases did not say it.
-    :param storage_class: in which costs are reckoned, ``None`` where nobody has named one: earlier releases knew of none.
+    :param storage_class: in which costs are reckoned, ``None`` where none is named: earlier releases knew of none.
     """
 
     scrub_id: Text
@@ -222,7 +222,7 @@ class ScrubSummary:
 
     @property
     def price(self) -> StoragePrice | None:
-        """By which costs are reckoned, ``None`` where nobody has said a price."""
+        """By which costs are reckoned, ``None`` where no price is set."""
         return None if self.price_micros is None else StoragePrice(self.price_micros, self.storage_class)
 
     def month(self, kind: str, amount: Amount | TopicAmount) -> int | None:
@@ -231,7 +231,7 @@ class ScrubSummary:
 
         :param kind: their class.
         :param amount: how much there is of them.
-        :return: ``None`` where nobody has said a price, and for what is missing: nobody pays for that.
+        :return: ``None`` where no price is set, and for what is missing: that costs nothing.
         """
         if self.price is None or kind == ScrubClass.MISSING:
             return None
@@ -278,7 +278,7 @@ _ELSEWHERE_ADVICE = (
     "if they lie below a former key.prefix of the brokers, add it to former_key_prefixes of the rlmm connection, then scrub "
     "again"
 )
-_BARS = "; while they are there, no object that no record names is deleted, under whatever topic id"
+_BARS = "; while they are there, no object that no record names is deleted, under any topic id"
 
 
 def _losses(summary: ScrubSummary) -> Iterator[Attention]:
@@ -333,7 +333,7 @@ def problems(
     for unnamed in summary.unnamed:
         yield Attention(
             RefusalKind.UNNAMED_OBJECTS.value,
-            # Who has acknowledged these has not seen those that come after them.
+            # A person who has acknowledged these has not seen those that come after them.
             f"storage holds what the log does not name: {unnamed.objects} objects of topic id {unnamed.topic_id}",
             f"{unnamed.why}; {unnamed.objects} objects, {unnamed.bytes} bytes, the first are "
             f"{list_in_quotes(unnamed.keys)}{_BARS if unnamed.bars else ''}",
@@ -350,7 +350,7 @@ def problems(
     yield from _losses(summary)
     for forgotten in summary.forgotten:
         if forgotten.objects or forgotten.why:
-            broken = f"; it cannot be listed whole, so nobody can tell all that lies there: {forgotten.why}"
+            broken = f"; it cannot be listed whole, so it cannot be told what else lies there: {forgotten.why}"
             yield Attention(
                 ScrubProblem.FORGOTTEN_PREFIX.value,
                 f"key prefix {in_quotes(forgotten.prefix)} with {forgotten.objects} objects",
@@ -394,7 +394,7 @@ def _unseen(summary: ScrubSummary) -> Iterator[Attention]:
             ScrubProblem.FORGOTTEN_PREFIX.value,
             f"{count} records that name further key prefixes",
             f"{len(summary.forgotten)} key prefixes that the connection does not name were looked below, and no more are: "
-            "nobody can tell what lies below the others",
+            "it cannot be told what lies below the others",
             "add those that are former key.prefixes of the brokers to former_key_prefixes of the rlmm connection, then scrub "
             "again",
         )
@@ -403,7 +403,7 @@ def _unseen(summary: ScrubSummary) -> Iterator[Attention]:
         yield Attention(
             ScrubProblem.UNSEEN_FOLDERS.value,
             f"{count} folders of no topic",
-            f"nobody could look whether they hold folders of topics that the log knows: {first}",
+            f"it is not known whether they hold folders of topics that the log knows: {first}",
             "give the principal the right to list them, or the storage a bucket of its own; acknowledge it if you know that "
-            "they are somebody else's",
+            "they belong to others",
         )

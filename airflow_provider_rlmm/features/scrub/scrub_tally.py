@@ -82,7 +82,7 @@ class ScrubTally:
             found.oldest_ms = min(found.oldest_ms, oldest_ms)
 
     def _note_unnamed(self, row: dict[str, Any]) -> None:
-        # Of waits nobody needs to know here.
+        # Waits need not be told here.
         kept = why_kept(
             row["class"],
             presence=row["presence"],
@@ -114,7 +114,7 @@ class ScrubTally:
         return tuple(sorted(found, key=lambda amount: (-amount.bytes, amount.topic_id, amount.kind)))
 
     def unnamed(self) -> tuple[UnnamedTopic, ...]:
-        """Return what no record names and must stay, whatever is waited for: the largest first."""
+        """Return what no record names and must stay, waits or not: the largest first."""
         topics = [
             UnnamedTopic(
                 topic, kafka_uuid_str(UUID(bytes=topic_id)), why, staying.bars, staying.amount.objects, staying.amount.bytes,

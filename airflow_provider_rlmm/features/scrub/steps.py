@@ -59,7 +59,7 @@ def scrub(
     :param name: of this run.
     :param limits: with the overrides in force.
     :param max_copy_ms: for how long a copy may be under way before it counts as never finished, ms.
-    :param price: by which costs are reckoned, ``None`` where nobody has said one.
+    :param price: by which costs are reckoned, ``None`` where none is set.
     :return: the summary, which names the table: one row per object that is not in use and per segment that lacks an object.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises EventLogError: if the topic cannot be read whole.
@@ -126,7 +126,7 @@ def plan(
     :param session: of the run.
     :param uri: of the folder of the run.
     :param limits: of what may be deleted.
-    :param blast_radius: by which the plan is judged; whoever applies it asks for that judgement.
+    :param blast_radius: by which the plan is judged; the task that applies it asks for that judgement.
     :param max_segments: plan the objects of no more segments than these, ``None`` for all.
     :param expires_in_ms: for how long the plan may be applied, ms.
     :raises PlanError: if this run has no scrub, or one of another cluster.
@@ -162,8 +162,8 @@ def delete(
     approve_above: ApprovalLimits | None = None,
 ) -> ScrubDeletion:
     """
-    Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written. Whatever
-    ends it, the folder of the run gets the report of what was done.
+    Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written. However
+    it ends, the folder of the run gets the report of what was done.
 
     :param opened: the session of the run, which is opened here.
     :param uri: of the folder of the run.
@@ -171,7 +171,7 @@ def delete(
     :param dry_run: say what would be deleted, do nothing.
     :param run: who deletes, for the audit log.
     :param approve_above: the largest plan that is applied for real without a person's approval; ``None``: every one is.
-    :raises NotApprovedError: if the plan needs an approval, and nobody has approved exactly it.
+    :raises NotApprovedError: if the plan needs an approval, and no person has approved exactly it.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster or log.
     :raises BlastRadiusError: if the plan is larger than the limit that it was judged by.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
@@ -192,7 +192,7 @@ def delete(
         with step(uri, "delete"), opened as session:
             _delete(session, uri, limits, report, run, None if dry_run else approve_above)
     except BaseException:
-        # Whatever becomes of the report, this error is the one to be raised.
+        # Even where the report fails, this error is the one to be raised.
         with suppress(OSError, PlanError):
             keep()
         raise
@@ -202,7 +202,7 @@ def delete(
 
 def rejection_of(uri: str) -> Attention | None:
     """
-    Return that a person has rejected the plan of a scrub, or that nobody has answered in time; ``None`` where that is not so.
+    Return that a person has rejected the plan of a scrub, or that no answer came in time; ``None`` where that is not so.
 
     :param uri: of the folder of the run.
     :raises PlanError: if plan or answer cannot be read.

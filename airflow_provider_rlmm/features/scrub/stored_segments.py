@@ -92,7 +92,7 @@ class StoredSegments:
     def are_wrong(self, segments: Array) -> Array:
         """
         Tell of segments whether their objects are larger or smaller together than their metadata says, at every place where
-        some lie, once all objects were noted. Nobody can tell where not all are there, and missing ones are told apart.
+        some lie, once all objects were noted. That cannot be told where not all are there, and missing ones are told apart.
 
         :param segments: their numbers in the view, -1 for none.
         """

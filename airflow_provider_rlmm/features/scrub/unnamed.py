@@ -35,10 +35,10 @@ OBSERVED_COLUMNS: tuple[tuple[str, str], ...] = (
 class Kept(StrEnum):
     """Why an object that no record names stays."""
 
-    NOT_ABSENT = "its topic id lives, or nobody can tell"
-    UNMARKED = "no marker says since when its topic is absent, or somebody wrote about it after that"
+    NOT_ABSENT = "its topic id lives, or may live"
+    UNMARKED = "no marker says since when its topic is absent, or a program wrote about it after that"
     UNMARKABLE = "no marker will come, as the log names no unfinished segment of its user partition"
-    YOUNGER = "it is younger than the marker of its topic: somebody has written it since"
+    YOUNGER = "it is younger than the marker of its topic: a program has written it since"
     MIN_ABSENCE = "its topic was marked less than min_absence ago"
 
 

@@ -44,7 +44,7 @@ class SurveyedState(StrEnum):
     """What is known of a topic, or of a user partition of it, by one look at the cluster."""
 
     LIVING = "LIVING"  # the cluster has it
-    ORPHANED = "ORPHANED"  # it is gone, and nobody has marked it yet
+    ORPHANED = "ORPHANED"  # it is gone, and has no marker yet
     WAITING = "WAITING"  # it is marked, and ``min_absence`` is not over
     ELIGIBLE = "ELIGIBLE"  # a run may clean it now
     DELETING = "DELETING"  # DELETE_PARTITION_STARTED is written, DELETE_PARTITION_FINISHED is not
@@ -65,7 +65,7 @@ class Verdict:
     :param status: :data:`READY`, or the kind of what stands against its cleaning.
     :param why: the state in words.
     :param deletion: name of the state of its deletion, ``None`` where it was never marked.
-    :param first_absent_ms: since when its absence counts, ms since the epoch; ``None`` where nobody has observed it.
+    :param first_absent_ms: since when its absence counts, ms since the epoch; ``None`` where it was not observed.
     :param eligible_ms: when it may be cleaned, ms since the epoch; ``None`` where it does not wait.
     """
 
@@ -87,7 +87,7 @@ TOPIC_COLUMNS: tuple[tuple[str, str], ...] = (
     ("bytes", "int64"),  # of these, summed
     ("oldest_ms", "int64"),  # time of the oldest segment's newest record, null where no segment tells
     ("newest_ms", "int64"),  # time of the newest segment's newest record, null where no segment tells
-    ("first_absent_ms", "int64"),  # the earliest from which its absence counts, null where nobody has observed it
+    ("first_absent_ms", "int64"),  # the earliest from which its absence counts, null where it was not observed
     ("eligible_ms", "int64"),  # when the first of its waiting partitions may be cleaned, null where none waits
     ("why", "string"),  # the state in words
 )
@@ -173,7 +173,7 @@ class Totals:
     """
     What a survey found, summed up.
 
-    :param stored: segments that are not finished, of whatever topic.
+    :param stored: segments that are not finished, of any topic.
     :param orphaned: those of topic ids that the cluster lacks; the next three are parts of it.
     :param waiting: those of user partitions that wait for ``min_absence``.
     :param eligible: those of user partitions that a run may clean now.
@@ -229,7 +229,7 @@ class Inventory:
     :param files: name → file.
     :param totals: summed up.
     :param folded: the generation of the Spark job that its reading began with; ``None`` where there was none.
-    :param price: by which costs are reckoned, ``None`` where nobody has said one; earlier releases knew of none.
+    :param price: by which costs are reckoned, ``None`` where none is set; earlier releases knew of none.
     """
 
     cluster_id: Text
@@ -246,7 +246,7 @@ class Inventory:
         """
         Return the document.
 
-        :raises DocumentError: if it contradicts itself: nobody would read it.
+        :raises DocumentError: if it contradicts itself: it could not be read.
         """
         return sealed_text(self, INVENTORY_FORMAT, self.from_json, DocumentError, f"the inventory of {self.generation}")
 

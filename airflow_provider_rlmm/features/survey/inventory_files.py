@@ -3,7 +3,7 @@
 Inventories in storage: a folder of files for each generation, and ``inventory.json``, which names one and comes last.
 
 Surveys that work at once write into folders of their own. A generation is whole once its own copy of the document is
-there; of whole ones the newest two stay, so whoever reads the one that was named a moment ago still finds it.
+there; of whole ones the newest two stay, so a reader of the one that was named a moment ago still finds it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import (
     create_file,
@@ -109,7 +109,7 @@ def write_inventory(
     :param segments: metadata partition and its rows, one after the other; read once.
     :param totals: summed up.
     :param folded: the generation of the Spark job that the reading began with.
-    :param price: by which costs are reckoned, ``None`` where nobody has said one.
+    :param price: by which costs are reckoned, ``None`` where none is set.
     :return: the document.
     :raises DocumentError: if the document contradicts itself.
     :raises OSError: if it cannot be written; an older inventory is still there, whole.
@@ -133,7 +133,7 @@ def write_inventory(
 
 
 def _claim(cluster_uri: str, created_at_ms: int, topics: pa.Table) -> tuple[int, dict[str, InventoryFile]]:
-    """Write the first file of a generation, whose folder is nobody else's then."""
+    """Write the first file of a generation, whose folder no other survey takes then."""
     taken = set(list_folders(cluster_uri))
     for moment in range(created_at_ms, created_at_ms + _TRIES):
         generation = generation_name(moment)
@@ -142,7 +142,9 @@ def _claim(cluster_uri: str, created_at_ms: int, topics: pa.Table) -> tuple[int,
                 return moment, {TOPICS_FILE: _write(f"{cluster_uri}/{generation}/{TOPICS_FILE}", topics)}
             except FileExistsError:
                 continue
-    raise FileExistsError(f"{cluster_uri}: {_TRIES} surveys have taken place at {created_at_ms} ms; survey again later")
+    raise FileExistsError(
+        f"{cluster_uri}: {_TRIES} surveys have taken place at {time_text(created_at_ms)}; survey again later"
+    )
 
 
 def _write(uri: str, rows: pa.Table) -> InventoryFile:
@@ -184,7 +186,7 @@ def _named(cluster_uri: str) -> int | None:
 
 
 def _remove_older(cluster_uri: str, generation: str, now_ms: int) -> None:
-    """Remove generations that nobody needs; where that fails they take up room, nothing worse."""
+    """Remove generations that are needed no more; where that fails they take up room, nothing worse."""
     try:
         found = {name: time for name in list_folders(cluster_uri) if (time := generation_time(name)) is not None}
         whole = [name for name in found if INVENTORY_DOCUMENT in list_files(f"{cluster_uri}/{name}")]

@@ -87,7 +87,7 @@ def topics_in_log(topic: TopicReplay) -> list[TopicInventory]:
 class OrphanedPartition:
     """
     A user partition of a deleted topic that still has remote segments, or whose deletion is not finished; or one of which
-    nobody can tell whether it is that: its state is ``UNSEEN`` then.
+    it cannot be told whether it is that: its state is ``UNSEEN`` then.
 
     :param topic: its topic's name.
     :param topic_id: in Kafka's text form.
@@ -96,7 +96,7 @@ class OrphanedPartition:
     :param segments: segments that are not finished.
     :param bytes: their sizes, summed.
     :param deletion: name of the state of its deletion, ``None`` where it was never marked.
-    :param observed_ms: since when its absence counts, ms since the epoch; ``None`` where nobody has observed it.
+    :param observed_ms: since when its absence counts, ms since the epoch; ``None`` where it was not observed.
     :param status: :data:`~airflow_provider_rlmm.features.survey.inventory.READY`, the kind of what stands against its
         cleaning, or ``UNSEEN``.
     :param why: what stands against it or the right that is missing, in words; empty where it is ready.
@@ -119,7 +119,7 @@ class Orphans:
     """
     What was found of deleted topics.
 
-    :param partitions: their user partitions that are not cleaned, and those of which nobody can tell, by topic and number.
+    :param partitions: their user partitions that are not cleaned, and those of which it cannot be told, by topic and number.
     :param totals: of the survey that they come from.
     """
 
@@ -131,7 +131,7 @@ def orphaned_partitions(
     topic: TopicReplay, limits: CleanerLimits, now_ms: int, hold: Hold = NOTHING_HELD, only: Only = ALL_TOPICS
 ) -> Orphans:
     """
-    Return the user partitions of deleted topics that are not cleaned, and those of which nobody can tell.
+    Return the user partitions of deleted topics that are not cleaned, and those of which it cannot be told.
 
     :param topic: the metadata topic, read.
     :param limits: by which it is judged what may be cleaned now.

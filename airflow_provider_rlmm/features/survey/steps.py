@@ -44,7 +44,7 @@ def survey(
     :param name: of the run.
     :param connection: by which the cluster is reached.
     :param limits: by which it is judged what may be cleaned now.
-    :param price: by which costs are reckoned, ``None`` where nobody has said one.
+    :param price: by which costs are reckoned, ``None`` where none is set.
     :return: the document of the inventory.
     :raises ConfigurationError: if the run is for topics that neither log nor cluster knows.
     :raises OSError: if it cannot be written; an older inventory is still there, whole.

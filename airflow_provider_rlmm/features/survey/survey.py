@@ -131,7 +131,7 @@ def survey(topic: TopicReplay, limits: CleanerLimits, hold: Hold, now_ms: int, o
 
 
 def _of_topic(topic_id: UUID, names: frozenset[str], seen: Observation, hold: Hold) -> Verdict:
-    """Judge the user partitions of a topic id that nobody has marked."""
+    """Judge the user partitions of a topic id without a marker."""
     if seen.presence is not Presence.ABSENT:
         if seen.presence is Presence.PRESENT:
             return Verdict(SurveyedState.LIVING, seen.presence.value, seen.reason)

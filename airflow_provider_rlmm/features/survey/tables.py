@@ -170,7 +170,7 @@ def without_what_is_unreadable(
     partitions: pa.Table, statuses: pa.ChunkedArray, out_of_service: Mapping[int, str]
 ) -> tuple[pa.Table, pa.ChunkedArray]:
     """
-    Return the file of user partitions, and their statuses, without what nobody can tell of topics that are gone.
+    Return the file of user partitions, and their statuses, without what cannot be told of topics that are gone.
 
     :param partitions: the file.
     :param statuses: of its rows.

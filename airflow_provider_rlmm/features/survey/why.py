@@ -26,7 +26,7 @@ FINISHED: Final = "FINISHED"
 UNREFERENCED: Final = "UNREFERENCED"
 NOT_OF_THE_LAYOUT: Final = "NOT_OF_THE_LAYOUT"
 
-_TURN_OF_A_SCRUB: Final = "a scrub's, if an object of it is still there; nobody's otherwise"
+_TURN_OF_A_SCRUB: Final = "a scrub's, if an object of it is still there; no run's otherwise"
 _TURN_OF_A_DOCTOR: Final = "a person's: 'rlmm doctor' says what is wrong with the log"
 _GOES_WITH_A_SCRUB: Final = "an object that is left goes with the next scrub that may delete ('rlmm scrub')"
 _SEVERAL: Final = 5
@@ -152,7 +152,7 @@ def answer_of_partitions(rows: Sequence[Mapping[str, Any]], what: str, limits: C
             "its leader's: this package deletes nothing of a living topic",
             "when its leader's retention says so; 'rlmm retention' compares the two",
         ),
-        SurveyedState.UNSEEN: (f"a person's. {UNSEEN_ADVICE}", "nobody can tell"),
+        SurveyedState.UNSEEN: (f"a person's. {UNSEEN_ADVICE}", "that cannot be told"),
         SurveyedState.REFUSED: ("a person's", "not before that is settled"),
         SurveyedState.ORPHANED: (
             "this package's: the next run that may write marks it",

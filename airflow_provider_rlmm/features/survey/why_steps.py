@@ -74,7 +74,7 @@ def tell(session: CleanerSession, limits: CleanerLimits, text: str) -> Told:
     :param session: of the command.
     :param limits: by which it is judged what may be cleaned now.
     :param text: a key or URI (it has a slash), the id of a segment, or the name or the id of a topic.
-    :raises ConfigurationError: if it names nothing, or several topics, or a key where nobody has said where storage is.
+    :raises ConfigurationError: if it names nothing, or several topics, or a key where no storage is set.
     :raises EventLogError: if log or cluster cannot be asked.
     """
     with session.topic() as topic:
@@ -98,7 +98,7 @@ def _asked(
 
 
 def _storage_of(session: CleanerSession, key: str) -> tuple[str, Layout]:
-    """Return the storage root and its layout, for whoever names a key."""
+    """Return the storage root and its layout, for a caller that names a key."""
     from airflow_provider_rlmm.core.storage.layouts import layout_named
 
     settings = session.access.get_connection_settings()

@@ -54,7 +54,7 @@ def store_access(uri: str, connection: Connection) -> StoreAccess:
         are options of obstore.
     :raises ConfigurationError: naming the connection and the field, never a value; also if the provider is not installed.
     :raises StorageAccessError: if a role may not be assumed.
-    :raises StorageUnavailableError: if whoever gives credentials does not answer.
+    :raises StorageUnavailableError: if the server that gives credentials does not answer.
     """
     with naming_connection(connection.conn_id):
         where = read_store_uri(uri)

@@ -101,14 +101,14 @@ def _payer(extra: Mapping[str, Any]) -> Mapping[str, str]:
     Return the option for a bucket whose requesters pay. Amazon's hook takes it as an argument, its connection has no field.
 
     :param extra: of the connection.
-    :raises ConfigurationError: if it is named where nobody reads it, or another field of S3's is that nobody reads here.
+    :raises ConfigurationError: if it is named where no client reads it, or another field of S3's is that is not read here.
     """
     services = extra.get("service_config")
     of_s3 = services.get("s3") if isinstance(services, dict) else None
     of_s3 = of_s3 if isinstance(of_s3, dict) else {}
     if named := sorted({*_named_payers(extra)} - ({REQUESTER_PAYS} if REQUESTER_PAYS in of_s3 else set())):
         raise ConfigurationError(
-            f"{', '.join(named)} in extra is read by nobody: for a bucket whose requesters pay write "
+            f"{', '.join(named)} in extra is read by no client: for a bucket whose requesters pay write "
             f'"service_config": {{"s3": {{"{REQUESTER_PAYS}": true}}}}'
         )
     if unread := sorted(of_s3.keys() - _OF_S3):

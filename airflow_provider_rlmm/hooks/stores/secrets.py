@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The secrets of an official connection, as they may come back in somebody else's error."""
+"""The secrets of an official connection, as they may come back in another library's error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, RlmmError
 from airflow_provider_rlmm.core.storage.secret_texts import safe_text, secrets_in
 from airflow_provider_rlmm.hooks.connection import extra_of
 
-# Whatever is not here is hidden: a list of secret names would miss the next new one.
+# What is not here is hidden: a list of secret names would miss the next new one.
 _PUBLIC: Final = re.compile(
     r"(extra__(google_cloud_platform|wasb)__)?("
     r"region_name|endpoint_url|role_arn|profile_name|verify|assume_role_method|config_kwargs|bucket_name|signature_version"
@@ -71,7 +71,7 @@ def _parts(name: str, value: str) -> Iterator[tuple[str, str]]:
 @contextmanager
 def reading(connection: Connection, secrets: frozenset[str]) -> Iterator[None]:
     """
-    Make an error of whatever a provider's hook raises, without secrets.
+    Make an error of any that a provider's hook raises, without secrets.
 
     :param connection: what is read.
     :param secrets: its secrets.

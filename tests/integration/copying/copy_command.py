@@ -56,7 +56,7 @@ class CopyCommand:
         )
 
     def start_copying(self) -> subprocess.Popen[str]:
-        """Start it with the leave to write."""
+        """Start it with the permission to write."""
         return self.start("--execute", "--cluster-id", self.kafka.cluster_id, "--json")
 
     def copy_after_the_lease(self) -> None:

@@ -103,7 +103,7 @@ def test_a_scrub_says_what_each_class_costs(
     assert document["planned"]["early"] is None
     assert command.run(OPTIONS) == 0
     out = capsys.readouterr().out
-    assert "Costs are reckoned at 0.023 for 2^30 bytes in a month, whatever the storage class" in out
+    assert "Costs are reckoned at 0.023 for 2^30 bytes in a month for every storage class" in out
     assert "Cannot tell whether it costs to delete early: the connection names no storage_class." in out
 
 

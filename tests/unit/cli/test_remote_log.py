@@ -195,7 +195,7 @@ def test_a_compacted_log_is_read_for_what_it_names_and_nobody_calls_it_whole(
     else:
         assert rows == [as_printed(p, offset) for p, first in ((0, 0), (1, 30)) for offset in range(first, 90)]
     assert _DOUBT in said[0]
-    unknown = "1 segments are named of which nobody knows what they hold"
+    unknown = "1 segments are named whose contents are not known"
     assert said[1:] == [
         "rlmm: partition 0: read from offset 0 on; ListOffsets: it begins at offset 0",
         f"rlmm: partition 1: read from offset 30 on; ListOffsets: it begins at offset 7; {unknown}",

@@ -57,11 +57,11 @@ def test_orphans_lists_what_nobody_can_tell_beside_the_rest(
     assert (rows["gone"]["status"], rows["gone"]["segments"]) == ("NEXT_RUN", 2)
     assert (rows["hidden"]["status"], rows["hidden"]["segments"], rows["hidden"]["bytes"]) == ("UNSEEN", 5, 5_000)
     assert "it needs DESCRIBE on every topic" in rows["hidden"]["why"]
-    assert "nobody can tell whether 1 topic with 5 segments, 4.9 KiB is orphaned" in err
+    assert "it cannot be told whether 1 topic with 5 segments, 4.9 KiB is orphaned" in err
     code, out, _ = run(capsys, "orphans")
     assert code == 4
     assert "2 segments, 2.0 KiB in 1 user partitions" in out
-    assert "needs a person: nobody can tell whether 1 topic with 5 segments" in out
+    assert "needs a person: it cannot be told whether 1 topic with 5 segments" in out
 
 
 def test_none_is_never_said_of_what_was_not_seen(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +103,7 @@ def test_survey_and_check_are_as_red(cluster: Cluster, capsys: pytest.CaptureFix
     document = json.loads(out)
     assert code == 4
     assert (document["orphaned"]["segments"], document["unseen"]) == (2, {"segments": 5, "bytes": 5_000})
-    assert "nobody can tell whether 1 topic" in err
+    assert "it cannot be told whether 1 topic" in err
     code, out, _ = run(capsys, "survey")
     assert (code, "unseen: 5 segments, 4.9 KiB" in out) == (4, True)
     code, out, _ = run(capsys, "check", "--json")

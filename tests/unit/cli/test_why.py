@@ -164,7 +164,7 @@ def test_an_id_that_two_user_partitions_name_is_asked_for_by_its_key(cluster: Cl
 def test_what_cannot_be_judged_needs_a_person(cluster: Cluster, ask: Asking) -> None:
     cluster.topics.denied = {"gone"}
     told = ask.json("gone", code=4)
-    assert (told["kind"], told["goes"]) == ("UNSEEN", "nobody can tell")
+    assert (told["kind"], told["goes"]) == ("UNSEEN", "that cannot be told")
 
 
 def test_what_names_nothing_or_several_is_refused(cluster: Cluster, ask: Asking) -> None:

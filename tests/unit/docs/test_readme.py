@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from airflow_provider_rlmm.provider_info import get_provider_info
@@ -34,3 +36,14 @@ def test_pages_that_it_names_are_there() -> None:
 
 def test_its_name_is_the_providers() -> None:
     assert README.startswith(f"# {get_provider_info()['package-name']}\n")
+
+
+def test_a_package_index_shows_it_without_links_that_lead_nowhere() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "hatchling", "metadata", "readme"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert shown.startswith(README.partition("](")[0].rpartition("[")[0])
+    assert not [target for target in re.findall(r"\]\(([^)]+)\)", shown) if not target.startswith("https://")]
+    assert set(re.sub(r"\]\([^)]+\)|\[", "", README).splitlines()) <= {
+        line.replace("[", "") for line in shown.splitlines()
+    }

@@ -182,7 +182,7 @@ class KafkaClusterTopics:
         told, denied = self._configurations(names)
         lags = {name: copy_lag_of(values) for name, values in told.items() if values.get(TIERED, "false") != "false"}
         found = {name: lag for name, lag in lags.items() if not lag.copies_at_once}
-        # Brokers up to Kafka 4.3 do not know these settings, of whatever topic.
+        # Brokers up to Kafka 4.3 do not know these settings, of any topic.
         if denied and self._may_know(LAG_MS):
             found.update(dict.fromkeys(denied, CopyLag(why_unknown="DESCRIBE_CONFIGS is missing on it")))
         return found
@@ -201,7 +201,7 @@ class KafkaClusterTopics:
         return told, denied
 
     def _may_know(self, setting: str) -> bool:
-        """Tell whether brokers know a setting of topics, or nobody can tell."""
+        """Tell whether brokers know a setting of topics, or may know it."""
         outcome = self._admin.describe_configs([self.metadata_topic])[self.metadata_topic]
         return not isinstance(outcome, Mapping) or setting in outcome
 

@@ -2,7 +2,7 @@
 """
 Ways to read a broker's clock. Kafka has no call that answers it, but brokers stamp what they append.
 
-A record of a topic with LogAppendTime is delivered with the time of the broker that appended it, whatever time the
+A record of a topic with LogAppendTime is delivered with the time of the broker that appended it, not with the one that the
 producer gave. An offset commit carries no time at all: the group's coordinator stamps the record that it appends to
 ``__consumer_offsets``, where ListOffsets finds the newest one.
 """
@@ -184,7 +184,7 @@ class KafkaTime:
         """
         Return the newest time that a broker has put on a record of the metadata topic, if there is one.
 
-        It is the record's time, not the event's: whoever appends a record refuses times far ahead of its own. The last
+        It is the record's time, not the event's: a broker that appends a record refuses times far ahead of its own. The last
         records of a partition count, not those with the latest times: one from the future is forgotten with the next ones.
 
         :raises EventLogAccessError: if the topic may not be described or read.

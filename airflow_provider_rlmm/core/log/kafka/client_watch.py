@@ -62,7 +62,7 @@ _ACCESS = (
 
 
 def _is_access_error(error: KafkaError) -> bool:
-    """Tell whether nobody needs to try again."""
+    """Tell whether trying again is of no use."""
     # A certificate that is refused comes as _SSL or, at random, as a failure of the network.
     return error.name() in _ACCESS or is_tls_refusal(error.str())
 
@@ -91,7 +91,7 @@ class ClientLog:
 
 class ClientWatch:
     """
-    What one librdkafka client reports through ``error_cb``: librdkafka retries forever, somebody has to look.
+    What one librdkafka client reports through ``error_cb``: librdkafka retries forever, so a caller has to look.
 
     :param config: for the brokers' names in messages.
     """

@@ -45,7 +45,7 @@ class VerifiedCluster:
     :param cluster_id: its id.
     :param config: the client properties, starting from the addresses that the cluster advertises.
     :param answered: the given addresses that named it.
-    :param silent: the given addresses that did not answer. They are not used, so nobody need know what is behind them.
+    :param silent: the given addresses that did not answer. They are not used, so it does not matter what is behind them.
     """
 
     cluster_id: str
@@ -68,8 +68,8 @@ def verify_cluster(
 
     :param config: the clients' properties.
     :param request_timeout_s: seconds until the first address must have answered.
-    :param listening: says who is silent, and ends the wait for addresses where nobody listens; ``None`` waits for them, as
-        somebody may soon.
+    :param listening: says who is silent, and ends the wait for addresses where no broker listens; ``None`` waits for them, as
+        one may soon.
     :raises ClusterMismatchError: if two addresses name different clusters.
     :raises EventLogAccessError: if an address refuses the login: what is behind it would be used and cannot be verified.
     :raises EventLogUnavailableError: if no address answers.

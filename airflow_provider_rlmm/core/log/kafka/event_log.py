@@ -42,8 +42,8 @@ __all__ = ["KafkaMetadataEventLog", "KafkaMetadataLogReader", "KafkaMetadataLogW
 DELIVERY_TIMEOUT_S = 60.0
 
 _CONSUME_SLICE_S = 0.1
-# At the end of a log the broker holds a fetch for so long, and the first fetch of the next read queues behind it: whoever
-# looks at the end again and again waits for that each time.
+# At the end of a log the broker holds a fetch for so long, and the first fetch of the next read queues behind it: a caller
+# that looks at the end again and again waits for that each time.
 _FETCH_WAIT_MS = 2
 # Python looks for garbage after 700 new objects, and again and again among the messages that are still held: with this few
 # it has no reason to, which saves a third of the CPU time of a read, or more.
@@ -328,7 +328,7 @@ class _Range:
 
     @property
     def is_in_the_way(self) -> bool:
-        """Whether the consumer delivers what nobody wants."""
+        """Whether the consumer delivers what is not wanted."""
         return self.assigned and self.more_came and not self.left
 
     def take(self, records: Sequence[Any], reached: int) -> None:

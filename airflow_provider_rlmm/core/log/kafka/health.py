@@ -43,7 +43,7 @@ def check_metadata_topic(
     :raises EventLogUnavailableError: if the brokers do not answer.
     """
     longest = None
-    # Where metadata are kept for ever, nobody needs the permission to see every topic's settings.
+    # Where metadata are kept for ever, no run needs the permission to see every topic's settings.
     if not is_kept_for_ever(description.settings):
         longest = longest_tiered_retention(topics.topic_settings(topics.topic_names()))
     writers = MetadataWriters()

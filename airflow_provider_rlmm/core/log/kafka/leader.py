@@ -73,7 +73,7 @@ class KafkaLeader(LeaderClients):
             leaders = {p.id: p.leader for p in description.partitions}
             if partition not in leaders:
                 return None
-            # Between two leaders there is none for a moment, which must not pass for a partition that nobody leads.
+            # Between two leaders there is none for a moment, which must not pass for a partition without a leader.
             if leaders[partition] is not None or time.monotonic() >= deadline:
                 break
             time.sleep(_RETRY_S)

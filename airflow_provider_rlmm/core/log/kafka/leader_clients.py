@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clients of whoever asks living leaders."""
+"""The clients by which living leaders are asked."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SAY_AFTER_S: Final = 4.0
 """Seconds without an answer after which it is said who is silent."""
 
 waiting_logger = logging.getLogger(f"{__name__}.waiting")
-"""Says for whom a call waits. The command shows its lines, whatever else it is told to show."""
+"""Says for whom a call waits. The command always shows its lines."""
 
 _LOOK_S = 1.0
 _AGAIN_S = 1.0
@@ -37,11 +37,11 @@ class Look:
     """
     What a bare connection to an address found.
 
-    :param nobody: it is certain that nobody listens there: each address of the host refuses, or the host has none.
+    :param no_listener: it is certain that no broker listens there: each address of the host refuses, or the host has none.
     :param text: what was found, in words.
     """
 
-    nobody: bool
+    no_listener: bool
     text: str
 
 
@@ -62,7 +62,7 @@ def look_at(addresses: Iterable[str]) -> dict[str, Look]:
     def look(address: str) -> None:
         found[address] = _look_at(address)
 
-    # Nobody waits for the answer of a name server that does not come: threads of a pool would hold the process until then.
+    # No call waits for the answer of a name server that does not come: threads of a pool would hold the process until then.
     threads = {address: Thread(target=look, args=(address,), daemon=True) for address in addresses}
     for thread in threads.values():
         thread.start()
@@ -95,10 +95,10 @@ def _look_at(address: str) -> Look:
 
 class Listening:
     """
-    Watches for somebody in front of a terminal the addresses that have not answered.
+    Watches for a person in front of a terminal the addresses that have not answered.
 
     It says once who is silent, and why, and tells when waiting is of no use. A broker that restarts refuses for a while as
-    well; whoever has typed the command sees that, and calls it again.
+    well; the person who has typed the command sees that, and calls it again.
     """
 
     def __init__(self) -> None:
@@ -111,14 +111,14 @@ class Listening:
         Look once more, and say after :data:`SAY_AFTER_S` who is silent.
 
         :param unanswered: per address that has not answered what its client reports.
-        :return: whether each of them refuses the login or is certain to be nobody's.
+        :return: whether each of them refuses the login or is certain to have no broker.
         """
         now = time.monotonic()
         waiting = {address: watch for address, watch in unanswered.items() if not watch.access_denied}
-        # Of whom nothing is reported somebody may have taken the connection.
+        # An address of which nothing is reported may have taken the connection.
         if all(watch.troubled for watch in waiting.values()) and now - self._looked >= _AGAIN_S:
             self._looked = now
-            if all(look.nobody for look in look_at(waiting).values()):
+            if all(look.no_listener for look in look_at(waiting).values()):
                 return True
         if not self._said and now - self._started >= SAY_AFTER_S:
             self._said = True

@@ -88,7 +88,7 @@ class KafkaOffsetStore:
             answered = self._admin.checked(what, outcome).topic_partitions
             if time.monotonic() > deadline or not any(is_error(p.error, *_MOVED) for p in answered):
                 break
-            # The first commit of a cluster creates the offsets topic; until its partitions are led nobody coordinates.
+            # The first commit of a cluster creates the offsets topic; until its partitions are led there is no coordinator.
             self._admin.close()
             time.sleep(_MOVED_S)
         for partition in answered:

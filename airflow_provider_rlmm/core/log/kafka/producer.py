@@ -24,7 +24,8 @@ _FLUSH_SLICE_S = 0.5
 _REPORT_SLACK_S = 2.0
 _PURGE_S = 2.0
 # With these a broker, or the client before sending, refuses a record before anything is appended. librdkafka knows more
-# (rd_kafka_message_status), but its Python binding does not tell; whatever is not on this short list may have been written.
+# (rd_kafka_message_status), but its Python binding does not tell; an error that is not on this short list may have been
+# written.
 _REFUSALS = (
     "CLUSTER_AUTHORIZATION_FAILED", "INVALID_RECORD", "MSG_SIZE_TOO_LARGE", "POLICY_VIOLATION", "RECORD_LIST_TOO_LARGE",
     "TOPIC_AUTHORIZATION_FAILED",
@@ -106,12 +107,12 @@ class BatchProducer:
                 outcomes[index] = self._enqueue(producer, partition, value, report, deadline)
             self._wait(producer)
         except KafkaException as fatal:
-            # Raised as soon as it is known, whatever reports there were to come: what has none may have been written.
+            # Raised as soon as it is known, before the other reports come: what has none may have been written.
             lost = Unknown(self._watch.text_of(fatal.args[0]))
             self._abandon(producer)
             return [outcome if isinstance(outcome, Acked | Failed) else lost for outcome in outcomes]
         except BaseException:
-            # What is still queued must not be written behind the back of whoever comes next.
+            # What is still queued must not be written behind the back of the next caller.
             self._abandon(producer)
             raise
         if any(outcome is None or isinstance(outcome, Unknown) for outcome in outcomes):

@@ -47,7 +47,7 @@ class RestoringTopic:
 
         :param partition: which one.
         :param batches: the records, in order.
-        :param begin: the offset that the first record must get: another one says that somebody else writes there.
+        :param begin: the offset that the first record must get: another one says that another producer writes there.
         :param max_message_bytes: of the topic.
         :return: how many were written.
         :raises RestoreError: naming the place, if one is refused, or its outcome is unknown, or another writer is met.
@@ -65,7 +65,7 @@ class RestoringTopic:
                     written += self._produce(producer, partition, batch.slice(start, _ROWS), reports)
             self._flush(producer, reports)
         except BaseException:
-            # What is still queued must not be written behind the back of whoever reads the error.
+            # What is still queued must not be written behind the back of a caller that reads the error.
             producer.purge()
             raise
         if reports.count != written:
@@ -165,7 +165,7 @@ class _Reports:
         elif message.offset() != self._next:
             self._problem = (
                 f"{self._where}: record {self.count} of those sent has got offset {message.offset()} and not "
-                f"{self._next}: somebody else writes into this topic"
+                f"{self._next}: another producer writes into this topic"
             )
             self._advice = "delete the topic, and restore into a new one"
         else:

@@ -3,10 +3,10 @@
 Finds, without a loop over rows, the fields of all values that are laid out as Kafka writes them.
 
 A value passes only if every byte of it that is not data was checked: header, lengths, tagged fields, state, the order
-of the leader epochs, the offsets' signs, and that it ends where its last field does. Whatever does not pass is not
+of the leader epochs, the offsets' signs, and that it ends where its last field does. What does not pass is not
 judged here: the scalar serde decodes or refuses it, so that both always agree.
 
-What costs time is a look at the scattered values, whatever its width; what follows in contiguous columns is cheap.
+What costs time is a look at the scattered values, at any width; what follows in contiguous columns is cheap.
 Therefore: few looks, each as wide as the layout allows, and no rows are moved unless one of them is refused.
 """
 

@@ -125,7 +125,7 @@ def _find_bad_rows(outcome: Outcome, events: Events) -> None:
     if not bad.size:
         return
     errors = events.batch.column("error").take(array_of(bad)).to_pylist()
-    # Many say the same, such as all records of somebody who writes keys of his own.
+    # Many say the same, such as all records of a program that writes keys of its own.
     alike: dict[tuple[int, str], list[int]] = {}
     for row, code, error in zip(bad.tolist(), events.error_code.take(bad).tolist(), errors, strict=True):
         alike.setdefault((code, error), []).append(row)

@@ -48,7 +48,7 @@ class PartEvents:
         )  # fmt: skip
 
     def foreign(self) -> Array:
-        """Return the segment events that marker and cleaner did not write; a copier's are among them, whatever id it has."""
+        """Return the segment events that marker and cleaner did not write; a copier's are among them, with any id."""
         copying = np.logical_or.reduce([self.state == state for state in COPYING])
         return np.flatnonzero(~self.is_deletion & ((self.broker_id != OWN_BROKER_ID) | copying))
 
@@ -56,7 +56,7 @@ class PartEvents:
         """
         Return the time of the first record of a metadata partition behind an event that can be relied on.
 
-        These are the segment events of brokers, of whatever topic, and all events of ours. Brokers write no partition-delete
+        These are the segment events of brokers, of any topic, and all events of ours. Brokers write no partition-delete
         events, so one that claims a broker's id says nothing.
 
         :param event: number of the event, -1 for the beginning.
@@ -123,7 +123,7 @@ def apply_deletions(store: Store, events: PartEvents, unfinished_at: Callable[[i
         return deletions, deletions
     before = _states_before(store, events, deletions)
     foreign = _of_deletions(store, events, deletions, foreign)
-    # Whatever comes first is applied first: a marker observes, a foreign event makes that void.
+    # What comes first is applied first: a marker observes, a foreign event makes that void.
     for event in np.sort(np.concatenate([deletions, foreign])).tolist():
         row = int(events.partition[event])
         if events.is_deletion[event]:

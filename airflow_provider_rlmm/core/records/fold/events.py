@@ -183,7 +183,7 @@ def _append_partitions(store: Store, high: Array, low: Array, partition: Array, 
 
 
 def _find(store: Store, hashes: Array, high: Array, low: Array, partition: Array) -> Array:
-    """Find user partitions, whatever their topic is called."""
+    """Find user partitions by the topic's id, under any name."""
     table = store.partitions
     highs, lows, partitions = table["high"], table["low"], table["partition"]
 

@@ -19,7 +19,7 @@ def merged_store(stores: Iterable[Store]) -> Store:
     """
     Return one store of what several hold; these are spent.
 
-    One of them at a time is in memory beside what was merged so far, if whoever hands them out keeps none.
+    One of them at a time is in memory beside what was merged so far, if the caller that hands them out keeps none.
 
     :param stores: the stores, no two of which know the same user partition.
     :return: of none, the empty store that keeps finished segments.

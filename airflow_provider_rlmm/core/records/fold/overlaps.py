@@ -4,7 +4,7 @@ Which user partitions have copied segments that finished ones lay over.
 
 A broker lists the segments of a leader epoch by the offsets at which the epoch begins in them. Where two have the same one,
 the later copy may take the place of the earlier, which no leader finds from then on, even when the later one is gone
-(``RemoteLogLeaderEpochState``). Of a finished segment nobody knows the epochs any more: it may have taken the place of each
+(``RemoteLogLeaderEpochState``). Of a finished segment the epochs are no longer known: it may have taken the place of each
 that it lay over.
 """
 

@@ -100,7 +100,7 @@ def note_copies(store: Store, part: Part) -> None:
     """
     Note the first event that began a copy after the last one that finished a copy.
 
-    A copy that ends in whatever other way, or is begun again, has copied nothing.
+    A copy that ends in any other way, or is begun again, has copied nothing.
     """
     partitions, steps = store.partitions, part.steps
     copied = np.flatnonzero((steps.step == _COPIED) | (steps.step == _COPIED_AGAIN))
@@ -215,6 +215,6 @@ def _bury(store: Store, part: Part, last: Array, groups: Array) -> None:
 
 
 def _forget_runs(store: Store, dead: Array) -> None:
-    """Let dead segments refer to nothing: nobody asks for their leader epochs and custom metadata."""
+    """Let finished segments refer to nothing: no caller asks for their leader epochs and custom metadata."""
     store.segments.write("epochs_count", dead, 0)
     store.segments.write("custom_length", dead, -1)

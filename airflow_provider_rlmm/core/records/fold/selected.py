@@ -93,7 +93,7 @@ class SelectedSegments:
         """
         Return how many each topic has in each metadata partition.
 
-        :return: metadata partition, ``None`` where nobody has said it, topic id, number of segments and of bytes.
+        :return: metadata partition, ``None`` where it was not said, topic id, number of segments and of bytes.
         """
         partition = self.numbers("user_partition")
         segments = np.bincount(partition, minlength=self._store.partitions.size)

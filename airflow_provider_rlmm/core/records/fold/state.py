@@ -33,12 +33,12 @@ class ApplyReport:
     them as ``fate`` (:class:`~airflow_provider_rlmm.core.records.outcomes.EventFate`) and a ``reason`` in words.
 
     :param applied: number of events that were applied.
-    :param quarantined: rows that nobody believes, by their ``error_code``; of these only ``KEYED`` ones are applied, as a
+    :param quarantined: rows that are not believed, by their ``error_code``; of these only ``KEYED`` ones are applied, as a
         broker applies them.
     :param dropped: events that Kafka drops too: an invalid transition, or an update of a segment that is not known.
     :param would_end_consumer: what ends a broker's consumer, for good and after each restart: refused values,
-        snapshots, steps that throw, and segment events after ``DELETE_PARTITION_FINISHED``, whatever marker came in
-        between. The latter are applied here none the less: a cleaner must see what appeared since. Each row once.
+        snapshots, steps that throw, and segment events after ``DELETE_PARTITION_FINISHED``, with a marker in
+        between or without. The latter are applied here none the less: a cleaner must see what appeared since. Each row once.
     :param deletions: the partition-delete events, all applied; ``state_before`` is the state of the last one before it in its
         user partition, null where there was none. No broker checks their order.
     :param misnamed: updates, applied or not, that say another end offset or another leader epoch of their segment than what
@@ -125,7 +125,7 @@ class ColumnarState:
         return SelectedSegments(store, store.alive())
 
     def living(self) -> LivingSegments:
-        """Return the segments that are not finished where they lie: whoever takes a few at a time needs no table of all."""
+        """Return the segments that are not finished where they lie: to take a few at a time needs no table of all."""
         return LivingSegments(self._own())
 
     @property

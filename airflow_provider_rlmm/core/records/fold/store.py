@@ -76,7 +76,7 @@ Columns and their types.
 
 ``partitions.first_offset`` is where a reader finds all that is about the user partition; ``copying_offset`` and its
 neighbours are the first event that began a copy since one was last finished; ``delete_state`` and its neighbours are the last
-deletion event, whatever it was good for; ``was_finished`` outlives a marker that opens the user partition again, as such a
+deletion event, effective or not; ``was_finished`` outlives a marker that opens the user partition again, as such a
 marker does not give a broker that serves it the cache back. ``segments.added_offset`` is the offset of the event that opened
 the segment's life, ``event_offset`` of the last one that was applied.
 """
@@ -198,7 +198,7 @@ class Columns:
 
 class Store:
     """
-    The contents of a state; whoever changes it owns it.
+    The contents of a state; the caller that changes it owns it.
 
     :param keep_finished: keep a row for every finished segment.
     """
@@ -208,7 +208,7 @@ class Store:
         self.tables = {name: Columns(name) for name in TABLES}
         self.topics: Any = array_of([], pa.string())
         self.next_event = 0
-        """Numbers the events where nobody says at which offsets they lie."""
+        """Numbers the events where it is not said at which offsets they lie."""
         self.live = 0
         self.deletions: dict[int, PartitionDeletion] = {}
         """Row of the user partition → its deletion, where that is under way."""

@@ -47,11 +47,11 @@ def note_unresolved(store: Store, part: Part, api_state: Array) -> None:
         elif before is not None and before.for_good:
             continue
         elif is_add[event]:
-            # Its add is there now, and nobody knows what the events before it were about.
+            # Its add is there now, and it is not known what the events before it were about.
             if before is not None:
                 store.unresolved[key] = before._replace(for_good=True)
         elif int(api_state[event]) == DEAD:
-            # Whatever it was, it is deleted: nothing is left to resolve.
+            # It is deleted now: nothing is left to resolve.
             store.unresolved.pop(key, None)
         else:
             store.unresolved[key] = Uncertain(offset, without_add=True, for_good=False, finished_known=known)
@@ -59,7 +59,7 @@ def note_unresolved(store: Store, part: Part, api_state: Array) -> None:
 
 def _skipping(part: Part, api_state: Array) -> Array:
     """
-    Return the updates that finish a segment whose deletion nobody has started, where the log cleaner may have taken the one
+    Return the updates that finish a segment whose deletion was not started, where the log cleaner may have taken the one
     that did: :func:`~airflow_provider_rlmm.core.records.history.ends_what_may_be_compacted`.
     """
     dropped = part.steps.with_outcome(EventFate.DROPPED_INVALID_TRANSITION)

@@ -21,7 +21,7 @@ class SegmentSource(Protocol):
     Hands out the bytes of one segment as they lay on the broker's disk.
 
     Both methods raise :class:`~airflow_provider_rlmm.core.base.errors.DamagedObjectError` where what the plugin has packed
-    cannot be unpacked, and whatever keeps the storage from answering.
+    cannot be unpacked, and the error that keeps the storage from answering.
     """
 
     def log(self, start: int, end: int) -> bytes:
@@ -50,7 +50,7 @@ class SegmentFields:
     :param size_in_bytes: of the log.
     :param max_timestamp_ms: highest timestamp, ms since the epoch; where no record has one it is the time of the file.
     :param leader_epochs: of the segment, by epoch; the first may begin behind its first offset, where the log did so.
-    :param txn_index_empty: whether no transaction was aborted in it; a broker before 4.0 says ``False`` whatever it is.
+    :param txn_index_empty: whether no transaction was aborted in it; a broker before 4.0 always says ``False``.
     """
 
     start_offset: int

@@ -52,7 +52,7 @@ class AbortedTransactionsCheck:
     Follows the transactions of a log, and compares them with its transaction index.
 
     :param log_start_offset: the first offset that the broker remembers for sure.
-    :param before: the producers where the segment begins; ``None`` where nobody knows them.
+    :param before: the producers where the segment begins; ``None`` where they are not known.
     """
 
     def __init__(self, *, log_start_offset: int, before: ProducerSnapshot | None) -> None:

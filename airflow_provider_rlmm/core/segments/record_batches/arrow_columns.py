@@ -69,7 +69,7 @@ def _text(column: Any) -> Any:
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
-        # Kafka takes whatever is no UTF-8 for the replacement character.
+        # Kafka takes all that is no UTF-8 for the replacement character.
         return array_of([key.decode("utf-8", "replace") for key in column.to_pylist()], pa.string())
 
 

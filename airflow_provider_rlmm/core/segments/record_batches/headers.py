@@ -4,7 +4,8 @@ The headers of record batches of message format v2, as arrays of one element per
 
 The source is Kafka's ``DefaultRecordBatch``. The checksum of a batch covers what lies behind it: attributes, timestamps,
 producer and records. It covers neither base offset, leader epoch, length nor magic: :meth:`BatchHeaders.find` refuses batches
-whose offsets do not ascend, and whoever knows the segment compares its first and last offset and leader epochs with theirs.
+whose offsets do not ascend, and a caller that knows the segment compares its first and last offset and leader epochs with
+theirs.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class AzureLogin:
         :param url: with its query, in which each name is there once.
         :param headers: those of Azure, ``x-ms-…``, in lower case.
         :raises ConfigurationError: if only obstore can read the login, or it cannot be used.
-        :raises StorageAccessError: if nobody gives a token.
+        :raises StorageAccessError: if no login gives a token.
         """
         if is_true(self._named("skip_signature")):
             return url, headers

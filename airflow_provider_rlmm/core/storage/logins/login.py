@@ -3,7 +3,7 @@
 How one logs in to a store whose options hold no credentials: as the vendor's own command does on the same machine.
 
 What options or environment name is used first, and obstore reads it itself. Then come profiles and logins that a person has
-left on the machine. The address at which a machine tells who it is, 169.254.169.254, is asked only where somebody has said
+left on the machine. The address at which a machine tells who it is, 169.254.169.254, is asked only where the settings say
 so: on a laptop, or in a network of others, anybody may answer there. Where nothing is left, that is said before any request
 is made.
 """

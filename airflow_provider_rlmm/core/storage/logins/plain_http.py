@@ -2,7 +2,8 @@
 """
 Requests that obstore has none for, sent as it would send them: to one address, by the options of its HTTP client.
 
-What a server says is returned to whoever understands it. No text of it is in an error, and no answer leads to another host.
+What a server says is returned to the caller, which understands it. No text of it is in an error, and no answer leads to
+another host.
 """
 
 from __future__ import annotations
@@ -62,13 +63,13 @@ class PlainHttp:
 
     def send(self, url: str, headers: Mapping[str, str], form: bytes | None = None) -> Answer:
         """
-        Send a request and return the answer, whatever its status.
+        Send a request and return the answer, with any status.
 
         :param url: with scheme, host and query.
         :param headers: such as ``Authorization``.
         :param form: what to post; ``None`` asks by GET.
         :raises ConfigurationError: if the address has no TLS, and the option ``allow_http`` does not allow that.
-        :raises StorageUnavailableError: if nobody answers, naming the host alone.
+        :raises StorageUnavailableError: if no server answers, naming the host alone.
         """
         parts = urlsplit(url)
         if parts.scheme != "https" and not (parts.scheme == "http" and self._allow_http):

@@ -75,7 +75,7 @@ def left_by_earlier_tries(
     """
     Return the manifests that killed tries of the same run have left and no document names: this try names them.
 
-    Those of other runs are not taken: where a document was lost nobody can tell what it named besides.
+    Those of other runs are not taken: where a document was lost it cannot be told what it named besides.
 
     :param topic_uri: folder of the topic in the archive.
     :param run_name: of the run.

@@ -70,7 +70,7 @@ def keep(folder_uri: str, name: str, chunks: Iterable[bytes]) -> ArchivedFile:
 
     :param folder_uri: of the user partition.
     :param name: its path below.
-    :param chunks: its bytes; all of them are taken in any case, so that whoever makes them can check them.
+    :param chunks: its bytes; all of them are taken in any case, so that their maker can check them.
     :raises ArchiveError: if another file has its name, or it does not read back as it was written.
     :raises OSError: if it cannot be written or read.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests in the archive: written last, read back, and read only as the bytes that somebody has named."""
+"""Manifests in the archive: written last, read back, and read only as the bytes that the caller has named."""
 
 from __future__ import annotations
 

@@ -73,11 +73,15 @@ def without_header(batch: pa.RecordBatch) -> pa.RecordBatch:
     lengths, entries = _lengths(headers), headers.flatten()
     ends = np.cumsum(lengths)
     if not lengths.all():
-        raise RestoreError(f"a record that was read back has no header {OFFSET_HEADER}: somebody else has written it")
+        raise RestoreError(
+            f"a record that was read back has no header {OFFSET_HEADER}: another producer has written it"
+        )
     last = entries.take(pa.array(ends - 1))
     texts = last.field("value").to_pylist()
     if set(last.field("key").to_pylist()) - {OFFSET_HEADER} or not all(text and text.isdigit() for text in texts):
-        raise RestoreError(f"a record that was read back has no header {OFFSET_HEADER}: somebody else has written it")
+        raise RestoreError(
+            f"a record that was read back has no header {OFFSET_HEADER}: another producer has written it"
+        )
     kept = np.ones(len(entries), bool)
     kept[ends - 1] = False
     stripped = _with_headers(batch, ends - np.arange(1, batch.num_rows + 1), entries.filter(pa.array(kept)))

@@ -4,8 +4,8 @@ Where the files of an archive lie.
 
 Below the archive folder each user partition has its own: ``<cluster>/<topic>-<topic id>/<partition>``, with ``segments/``,
 ``records/<name>.<try>/`` and ``manifests/<name>.<try>.json``. Beside them, in ``runs/<name>.<SHA-256>.json``, lies what each
-run says of the whole topic. Nothing there is ever replaced. A segment never changes, so its files have one place, whatever
-run archives it.
+run says of the whole topic. Nothing there is ever replaced. A segment never changes, so its files have one place, for every
+run that archives it.
 """
 
 from __future__ import annotations

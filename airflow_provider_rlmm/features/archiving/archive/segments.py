@@ -46,7 +46,7 @@ class SegmentToArchive:
 
     @property
     def must_be_whole(self) -> bool:
-        """Whether all its files must be there: its copy was finished, and nobody has begun to delete it."""
+        """Whether all its files must be there: its copy was finished, and no deletion of it has begun."""
         return self.was_copied and self.metadata.state == RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
@@ -153,7 +153,7 @@ class SegmentArchiver:
     def _lacking(self, metadata: RemoteLogSegmentMetadata, missing: Sequence[str]) -> ArchiveError:
         return ArchiveError(
             f"segment {metadata.remote_log_segment_id} lacks {', '.join(missing)} in storage, though its copy was finished "
-            "and nobody has begun to delete it: it cannot be archived; check storage URI, layout and mount, or put its topic "
+            "and no deletion of it has begun: it cannot be archived; check storage URI, layout and mount, or put its topic "
             "on hold"
         )
 

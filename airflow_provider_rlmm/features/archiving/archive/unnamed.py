@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Files of an archive that no manifest names: what named them is missing, or somebody put them there.
+Files of an archive that no manifest names: what named them is missing, or a person put them there.
 
-Only the records of a try that was killed before its manifest are left out: nobody reads them, and the next try has its own.
+Only the records of a try that was killed before its manifest are left out: no run reads them, and the next try has its own.
 """
 
 from __future__ import annotations

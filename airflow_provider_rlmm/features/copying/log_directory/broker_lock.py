@@ -2,8 +2,8 @@
 """
 Whether a running broker holds a disk: by the lock that it keeps on ``.lock`` as long as it runs (Kafka: ``FileLock``).
 
-A clean shutdown removes the file; a broker that died leaves it, without the lock. Locks are of one machine: whoever looks
-at a disk over the network, or at a copy, sees no lock of the broker's.
+A clean shutdown removes the file; a broker that died leaves it, without the lock. Locks are of one machine: a process that
+looks at a disk over the network, or at a copy, sees no lock of the broker's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def kept_from_brokers(disk: Path) -> Iterator[None]:
     for one disk: the end of the inner one gives up the lock of the outer one, as POSIX has it.
 
     :param disk: one of a broker's ``log.dirs``.
-    :raises LogDirectoryError: if a broker holds the disk, has taken it meanwhile, or nobody can tell.
+    :raises LogDirectoryError: if a broker holds the disk, has taken it meanwhile, or may have done so.
     """
     lock = _locked(disk)
     try:
@@ -54,7 +54,7 @@ def _locked(disk: Path) -> int | None:
         return None
     except OSError as e:
         raise LogDirectoryError(
-            f"{path} cannot be opened ({e.strerror}): nobody can tell whether a broker holds the disk; this process needs"
+            f"{path} cannot be opened ({e.strerror}): it cannot be told whether a broker holds the disk; this process needs"
             " to be allowed to read it"
         ) from e
     try:
@@ -67,7 +67,7 @@ def _locked(disk: Path) -> int | None:
                 " snapshot of the disk, or take a snapshot of the file system"
             ) from e
         raise LogDirectoryError(
-            f"{path} cannot be locked ({e.strerror}): nobody can tell whether a broker holds the disk; take a snapshot of it"
-            " on a file system that knows locks"
+            f"{path} cannot be locked ({e.strerror}): it cannot be told whether a broker holds the disk; take a snapshot"
+            " of it on a file system that knows locks"
         ) from e
     return descriptor

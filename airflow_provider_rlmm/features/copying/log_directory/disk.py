@@ -106,7 +106,7 @@ class LogDisk:
 
 def read_disk(path: Path) -> LogDisk:
     """
-    Look at a disk of which somebody else makes sure that no broker holds it.
+    Look at a disk of which the caller makes sure that no broker holds it.
 
     :raises LogDirectoryError: if it is no broker's, or one of its checkpoints is damaged.
     """

@@ -2,9 +2,9 @@
 """
 The records that prove whose lineage a log directory has: the last one of each leader epoch.
 
-Two replicas that have the same record of the same leader epoch at an offset have the same log up to it. So whoever compares
-these records with the leader's knows that all below the last of them is the leader's log, and nothing about what lies behind
-it. The markers that end transactions prove nothing here: no consumer is given them.
+Two replicas that have the same record of the same leader epoch at an offset have the same log up to it. So a caller that
+compares these records with the leader's knows that all below the last of them is the leader's log, and nothing about what
+lies behind it. The markers that end transactions prove nothing here: no consumer is given them.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ class SegmentFile:
             raise LogDirectoryError(f"{self.path} cannot be read any more: {e.strerror}") from e
         if (now.st_size, now.st_mtime_ns) != (self.size_in_bytes, self.modified_ns):
             raise LogDirectoryError(
-                f"{self.path} has changed since its directory was opened: a broker has started on the disk, or somebody"
-                " writes there; stop it and begin again with a new snapshot"
+                f"{self.path} has changed since its directory was opened: a broker has started on the disk, or another"
+                " program writes there; stop it and begin again with a new snapshot"
             )
 
 
@@ -138,7 +138,7 @@ class LogDirectory:
         segment.
     :param high_watermark: what was replicated to all in-sync replicas, exclusive, as of some seconds before the broker's end;
         ``None`` where the disk's checkpoint does not say.
-    :param closed_segments: by offset, without those that lie wholly below the log start offset: nobody may read them.
+    :param closed_segments: by offset, without those that lie wholly below the log start offset: no consumer may read them.
     :param active_base_offset: base offset of the segment that the broker appended to.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opening files that a broker wrote, and nothing that somebody put in their place."""
+"""Opening files that a broker wrote, and nothing that was put in their place."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A snapshot of a disk: its closed and open segments as hard links or copies, with their modification times.
 
 Segments that the broker deletes stay in it. A hard link shows what a broker does to the file itself, which it does where it
-truncates or recovers a log after its start: whoever copies a segment verifies it first, and looks afterwards whether it has
+truncates or recovers a log after its start: a copier verifies a segment first, and looks afterwards whether it has
 changed.
 """
 

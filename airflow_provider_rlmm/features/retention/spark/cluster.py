@@ -93,7 +93,7 @@ def verify_spark_cluster(
                 nodes = jvm_of(spark).java.util.ArrayList(answer.nodes().get())
                 found[address] = str(answer.clusterId().get()), [_address(node) for node in nodes]
     for failure in failures:
-        # Whatever refuses a login is there and cannot be asked.
+        # A broker that refuses a login is there and cannot be asked.
         if not found or isinstance(failure, EventLogAccessError):
             raise failure
         logger.warning("a bootstrap server is left out: %s", failure)
@@ -241,5 +241,5 @@ def admin_of(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[Any
     try:
         yield admin
     finally:
-        # Whatever still waits for an answer is not waited for.
+        # A call that still waits for an answer is not waited for.
         admin.close(jvm.java.time.Duration.ZERO)

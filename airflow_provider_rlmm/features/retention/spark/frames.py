@@ -178,7 +178,7 @@ def remote_log_segments(
     ``start_offset`` and ``end_offset``, inclusive, ``max_timestamp_ms``, ``event_timestamp_ms``,
     ``segment_size_in_bytes``, ``segment_leader_epochs``; ``added_offset`` and ``event_offset``, of the records that added
     and last changed it; ``listed``, ``may_be_orphaned``, ``reason`` and ``exact``, the job's judgement at that time, which
-    allows nobody to delete; ``error``.
+    allows no deletion; ``error``.
 
     The files are those that the generation's manifest names, no others in its folder. Each is compared with the size and
     the SHA-256 that stand there when it is read: over another file the Spark job fails with ``SnapshotRefusedError``. It
@@ -190,7 +190,7 @@ def remote_log_segments(
     :param generation: its number, the newest without it.
     :param kinds: the kinds of rows: ``segment``; ``unresolved``, a segment whose state is not certain, with its ids and
         ``event_offset`` alone; ``quarantined``, a record that cannot be applied, at ``event_offset``, with ``error``. A
-        segment may have a row as ``segment`` and one as ``unresolved``, so whoever counts takes one kind at a time.
+        segment may have a row as ``segment`` and one as ``unresolved``, so a count takes one kind at a time.
     :raises PlanError: if there is no such generation.
     :raises SnapshotRefusedError: if its manifest cannot be read.
     :raises ConfigurationError: for a session of Spark Connect, a folder that is not understood, or an unknown kind.

@@ -129,7 +129,7 @@ def write_generation(
     if silent and (lacking := silent.keys() - reader.without_records(silent)):
         raise not_read(min(lacking), 0)
     parts = {report.metadata_partition: report.part for report in told.reports}
-    # Of those that nobody was asked for nothing is new.
+    # Of those that were not asked for nothing is new.
     parts = {
         **known,
         **{p: _without_records(known.get(p), p, begin, topic_range.end[p]) for p, begin in silent.items()},
@@ -149,7 +149,7 @@ def _is_due(generation: Generation, topic_range: TopicRange, now_ms: int) -> boo
     if now_ms - generation.folded_at_ms < FOLDED_ANEW_AFTER_MS:
         return False
     if topic_range.era.or_later(LogEra.of(generation.era)).era is not Era.PLAIN:
-        # A log cleaner may have taken records since; nobody else begins with such a generation.
+        # A log cleaner may have taken records since; no other run begins with such a generation.
         return False
     lost = [p for p, part in sorted(generation.parts.items()) if topic_range.begin[p] > part.begin]
     if lost:
@@ -195,7 +195,7 @@ def tasks_for(reader: MetadataReader, begins: Mapping[int, int]) -> int:
 
 
 def _refused(told: Told, known: Mapping[int, GenerationPart], silent: Collection[int]) -> str:
-    """Return why nobody can go on from the generation before; empty where all can."""
+    """Return why no run can go on from the generation before; empty where all can."""
     reasons = [report.refused for report in told.reports if report.refused is not None]
     reasons += [
         f"metadata partition {p} does not hold the records that it was known by"

@@ -23,7 +23,7 @@ def read_handed_over(uri: str, what: str) -> bytes:
 
     :param uri: of the file.
     :param what: names it in messages.
-    :raises ConfigurationError: if there is no such file, or nobody writes to the pipe.
+    :raises ConfigurationError: if there is no such file, or no program writes to the pipe.
     """
     path = local_path(uri)
     try:
@@ -35,7 +35,7 @@ def read_handed_over(uri: str, what: str) -> bytes:
 
 
 def _read_pipe(path: Path) -> bytes:
-    """Read to the end what somebody writes; opened in the ordinary way, a pipe whose writer is dead would wait for ever."""
+    """Read to the end what another program writes; an ordinary read of a pipe whose writer is dead waits for ever."""
     data, deadline = bytearray(), time.monotonic() + PIPE_TIMEOUT_S
     pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -49,7 +49,7 @@ def _read_pipe(path: Path) -> bytes:
             elif part == b"" and data:
                 return bytes(data)
             else:
-                # Nobody writes yet, or still does.
+                # No program writes yet, or one still does.
                 time.sleep(0.01)
     finally:
         os.close(pipe)

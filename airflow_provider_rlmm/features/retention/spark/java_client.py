@@ -148,7 +148,7 @@ def load_properties(spark: SparkSession, path: str) -> dict[str, str]:
 
     :param spark: the session; Java's own reader is used, so line continuations and escapes mean what they do in Kafka.
     :param path: the file, as the driver's machine sees it; a named pipe is read as far as its writer writes.
-    :raises ConfigurationError: if there is no such file, or nobody writes to the pipe.
+    :raises ConfigurationError: if there is no such file, or no program writes to the pipe.
     """
     data = read_handed_over(path, f"Kafka properties file {path}")
     jvm = jvm_of(spark)

@@ -27,7 +27,7 @@ def refusals_of_log(generation: Generation, explained: Collection[HistoryGap]) -
     for number, part in sorted(generation.parts.items()):
         unsaid = unexplained(number, part.holes, explained)
         if part.more_holes and not unsaid:
-            # Which offsets those are is not known any more, so nobody's word covers them.
+            # Which offsets those are is not known any more, so no person's word covers them.
             unsaid = list(part.holes[-1:])
         refused += refusals_of_holes(unsaid, part.more_holes)
     return refused

@@ -133,7 +133,7 @@ class ExecutorMemory:
 
     def to_ask(self, task: TaskMemory) -> dict[str, str]:
         """
-        Return the properties to submit a job with; none where Spark gives enough, or where somebody has said how much.
+        Return the properties to submit a job with; none where Spark gives enough, or where the settings say how much.
 
         :param task: what one task needs.
         """
@@ -150,7 +150,7 @@ class ExecutorMemory:
         where = f"metadata partition {task.metadata_partition}"
         needs = f"memory: for {where} a task's Python needs {_mib(task.bytes)} ({task.why})"
         if not self.is_limited:
-            return f"{needs}; nobody limits it here, so the machine must have it beside the JVM for each task at once"
+            return f"{needs}; nothing limits it here, so the machine must have it beside the JVM for each task at once"
         has = f"executors have {_mib(self.for_python)} for {self.tasks} at once"
         if not self.lacks(task):
             return f"{needs}; {has}"

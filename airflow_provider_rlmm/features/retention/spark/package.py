@@ -193,7 +193,7 @@ def _file_of(module: str) -> Path | None:
 
 @cache
 def _imports_of(file: Path) -> list[str]:
-    """Return what a file names in its imports; parsing all files takes half a second, and nobody edits an installed one."""
+    """Return what a file names in its imports; parsing all files takes half a second, and an installed one is not edited."""
     found = []
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == _PACKAGE:

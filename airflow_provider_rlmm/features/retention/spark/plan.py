@@ -190,7 +190,7 @@ def _unresolved(segments: SegmentDataSet) -> Iterator[Refusal]:
         yield Refusal(
             what=f"partition {row['partition']} of topic {topic}, id {topic_id}",
             why=f"{row['segments']} segments have events before the record that adds them, or events that no broker can "
-            "apply: nobody can tell what lies in storage",
+            "apply: it cannot be told what lies in storage",
             what_to_do="let the doctor look at this partition; these segments are not planned",
             kind=RefusalKind.INCOMPLETE_HISTORY,
             metadata_partition=row["metadata_partition"],

@@ -29,7 +29,7 @@ _ROWS: Final = re.compile(r"rows-\w+\.tmp")
 
 class PlanFolder:
     """
-    A folder of :mod:`~airflow_provider_rlmm.core.base.file_systems`. Whatever is in the way there is a :class:`PlanError`.
+    A folder of :mod:`~airflow_provider_rlmm.core.base.file_systems`. What is in the way there is a :class:`PlanError`.
 
     :param uri: of the folder; executors write below it, so a local folder must be one that they share with the driver.
     :raises ConfigurationError: if it is not understood.
@@ -42,7 +42,8 @@ class PlanFolder:
         """
         Remove the plan that is there, its summary first, what lies beside it, and what killed tries left.
 
-        A file is created and removed, too: whoever cannot write the summary as it must be finds out before it reads a topic.
+        A file is created and removed, too: a job that cannot write the summary as it must be finds out before it reads a
+        topic.
 
         :raises PlanError: if that cannot be done.
         :raises ConfigurationError: as :meth:`create`.

@@ -36,7 +36,7 @@ CONSUMER_PROPERTIES = {
     # Brokers read what was not committed, so it must reach us.
     "isolation.level": "read_uncommitted",
 }
-"""For every consumer of the metadata topic, whatever the client properties say."""
+"""For every consumer of the metadata topic, over the client properties."""
 
 THROUGHPUT_PROPERTIES = {
     "max.poll.records": "20000",
@@ -77,7 +77,7 @@ class TopicRange:
         return tuple(
             Refusal(
                 what=f"metadata partition {partition}",
-                why=f"it begins at offset {begin}: the records before it are gone, and nobody knows what they named",
+                why=f"it begins at offset {begin}: the records before it are gone, and it is not known what they named",
                 what_to_do="let the doctor say which topics it concerns; find out who deleted records of the metadata topic",
                 kind=RefusalKind.LOST_RECORDS,
                 metadata_partition=partition,
@@ -166,8 +166,8 @@ def _holds_a_record(spark: SparkSession, consumer: Any, partition: Any, begin: i
             position, deadline = reached, time.monotonic() + API_TIMEOUT_MS / 1000
         elif time.monotonic() > deadline:
             raise EventLogUnavailableError(
-                f"metadata partition {partition.partition()}: nobody delivers what lies between the offsets {position} and "
-                f"{end}; try again"
+                f"metadata partition {partition.partition()}: no broker delivers what lies between the offsets {position} "
+                f"and {end}; try again"
             )
     return False
 

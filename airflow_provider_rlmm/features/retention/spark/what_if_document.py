@@ -2,7 +2,7 @@
 """
 The document of what leaders would delete under other retention settings: in the folder of the run that has tried them.
 
-It is bounded, whatever the cluster is like: sums are of all topics, lists name those that differ most. Nothing that deletes
+It is bounded, for a cluster of any size: sums are of all topics, lists name those that differ most. Nothing that deletes
 reads it.
 """
 
@@ -53,7 +53,7 @@ class TriedTopic:
         Report a topic.
 
         :param found: what goes of it.
-        :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where nobody has said.
+        :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where it is not set.
         """
         return cls(found.topic, found.now, found.then, saved_micros(found.more_bytes, price_micros))
 
@@ -78,7 +78,7 @@ class TriedSettings:
 
         :param found: what would go.
         :param now: what goes by the settings that topics have.
-        :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where nobody has said.
+        :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where it is not set.
         """
         differ, goes = found.differences(now), found.goes
         more_bytes = goes.bytes - now.goes.bytes
@@ -103,8 +103,8 @@ class WhatIfDocument:
     :param generation: number of the generation that the settings were tried over.
     :param created_at_ms: when that was read, ms since the epoch.
     :param evaluated_at_ms: the time of the evaluation, ms since the epoch.
-    :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where nobody has said.
-    :param uncertain_segments: segments that are in no count, as nobody knows what became of them.
+    :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where it is not set.
+    :param uncertain_segments: segments that are in no count, as it is not known what became of them.
     :param doubts: why the log may lack records, the first reasons.
     :param tried: the settings; the first ones are those that topics have.
     """
@@ -135,7 +135,7 @@ class WhatIfDocument:
         :param found: what would go, the settings that topics have first.
         :param evaluated_at_ms: ms since the epoch.
         :param refusals: why the log may lack records.
-        :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where nobody has said.
+        :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where it is not set.
         """
         return cls(
             cluster_id=generation.cluster_id,
@@ -192,7 +192,7 @@ def saved_micros(more_bytes: int, price_micros: int | None) -> int | None:
     Return what is saved in a month where more bytes go, in millionths of the price's currency; ``None`` without a price.
 
     :param more_bytes: may be negative.
-    :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where nobody has said.
+    :param price_micros: what storing 2^30 bytes costs in a month, in millionths; ``None`` where it is not set.
     """
     return None if price_micros is None else StoragePrice(price_micros).month(more_bytes)
 

@@ -158,9 +158,9 @@ def test_whoever_asks_pays_where_the_environment_says_so(
 @pytest.mark.parametrize(
     ("extra", "said"),
     [
-        ({"requester_pays": True}, "requester_pays in extra is read by nobody"),
-        ({"request_payer": "requester"}, "request_payer in extra is read by nobody"),
-        ({"extra_args": {"RequestPayer": "requester"}}, "RequestPayer in extra is read by nobody"),
+        ({"requester_pays": True}, "requester_pays in extra is read by no client"),
+        ({"request_payer": "requester"}, "request_payer in extra is read by no client"),
+        ({"extra_args": {"RequestPayer": "requester"}}, "RequestPayer in extra is read by no client"),
         (
             {"service_config": {"s3": {"RequestPayer": "requester"}}},
             'write "service_config": {"s3": {"requester_pays": true}}',

@@ -77,7 +77,7 @@ def test_check_and_survey_say_what_nobody_can_tell_and_the_rest_goes_on(cluster:
     assert check(limits=NOW)["unseen"].startswith("of every segment that is not finished it can be told")
     cluster.topics.denied.add(GONE[0].topic)
     said = check(limits=NOW)["unseen"]
-    assert said.startswith("nobody can tell whether 1 topic with 6 segments, 600 B is orphaned")
+    assert said.startswith("it cannot be told whether 1 topic with 6 segments, 600 B is orphaned")
     assert "give the principal DESCRIBE on every topic" in said
     counts = SurveyRemoteLogOperator(task_id="survey", limits=NOW).execute(context())
     assert (counts["orphaned_segments"], counts["unseen_segments"], counts["unseen_topics"]) == (0, 6, 1)

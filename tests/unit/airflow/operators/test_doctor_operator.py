@@ -104,7 +104,7 @@ def test_what_leaders_were_told_last_is_a_finding_and_fails_nothing(
     (untold,) = [f["detail"] for f in run()[2]["findings"] if f["kind"] == "LEADERS_UNTOLD"]
     assert untold.endswith("of 3 whether anything is overdue")
     (document,) = (tmp_path / "work").glob(f"cluster-*/{LEADER_RETENTION_DOCUMENT}")
-    for damaged, why in ((document.read_text()[:-9], "cannot be read"), (None, "nobody has asked them")):
+    for damaged, why in ((document.read_text()[:-9], "cannot be read"), (None, "they were not asked")):
         document.write_text(damaged) if damaged else document.unlink()
         (finding,) = run()[2]["findings"]
         assert (finding["kind"], why in finding["detail"]) == ("LEADERS_UNTOLD", True)

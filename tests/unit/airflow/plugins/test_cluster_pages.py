@@ -158,7 +158,7 @@ def test_what_a_topic_costs(client: TestClient, sample: Sample, monkeypatch: pyt
         html = client.get(f"/clusters/{CLUSTER}{page}").text
         assert ("Cost a month" in html, "No cost is told" in html) == (True, False), page
         assert f">{cost}<" in html, page
-        assert "reckoned at 1000 for 2^30 bytes in a month, whatever the storage class" in html
+        assert "reckoned at 1000 for 2^30 bytes in a month for every storage class" in html
 
 
 def test_the_price_of_the_survey_counts_before_that_of_the_installation(sample: Sample) -> None:

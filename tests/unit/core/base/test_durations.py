@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.core.base.clock import duration_in_words
+from airflow_provider_rlmm.core.base.clock import duration_in_words, elapsed_in_words
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.values import MAX_INTEGER, duration_ms, duration_text
 
@@ -71,3 +71,18 @@ def test_bounds_count_however_it_is_written(value: Any) -> None:
 def test_what_we_say_in_words_is_understood(ms: int) -> None:
     # It is rounded up, to a minute at the most.
     assert ms <= duration_ms("wait", duration_in_words(ms)) < ms + 60_000
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "0 s"),
+        (999, "0 s"),
+        (59_999, "59 s"),
+        (119_999, "1 min"),
+        (24 * HOUR - 1, "23 h 59 min"),
+        (24 * HOUR, "24 h 0 min"),
+    ],
+)
+def test_what_has_passed_is_rounded_down_so_that_no_wait_looks_over_before_it_is(ms: int, text: str) -> None:
+    assert elapsed_in_words(ms) == text

@@ -153,7 +153,7 @@ REFUSED: dict[str, tuple[Any, Copies, str]] = {
         "it ends every broker's consumer",
     ),
     "known segment": (ADD, Copies(), "is known already"),
-    "custom metadata too early": (replace(ADD, custom_metadata=b"x"), Copies(None), "which nobody can know yet"),
+    "custom metadata too early": (replace(ADD, custom_metadata=b"x"), Copies(None), "which no copier can know yet"),
     "negative start": (replace(ADD, start_offset=-1), Copies(None), "that is no segment"),
     "end below start": (replace(ADD, end_offset=9), Copies(None), "that is no segment"),
     "no bytes": (replace(ADD, segment_size_in_bytes=0), Copies(None), "that is no segment"),
@@ -175,7 +175,7 @@ REFUSED: dict[str, tuple[Any, Copies, str]] = {
     ),
     "update to STARTED": (step(S.COPY_SEGMENT_STARTED), Copies(), "ends every broker's consumer"),
     "unknown segment": (step(S.COPY_SEGMENT_FINISHED), Copies(None), "not in the replayed state"),
-    "somebody else's": (step(S.DELETE_SEGMENT_STARTED), Copies(ours=False), "somebody else's"),
+    "somebody else's": (step(S.DELETE_SEGMENT_STARTED), Copies(ours=False), "belongs to another writer"),
     "finished is taken back": (step(S.DELETE_SEGMENT_STARTED), Copies(S.COPY_SEGMENT_FINISHED), "does not follow"),
     "finished twice": (step(S.COPY_SEGMENT_FINISHED), Copies(S.COPY_SEGMENT_FINISHED), "does not follow"),
     "finished behind its deletion": (

@@ -168,7 +168,7 @@ def test_where_the_configuration_may_not_be_read_a_run_for_real_ends_and_a_dry_r
         str(world.run(dry_run=True).era)
         == "plain: whether it may be compacted is not known: DESCRIBE_CONFIGS is missing"
     )
-    assert "a run for real would end here: DESCRIBE_CONFIGS is missing" in caplog.text
+    assert "a real run would end here: DESCRIBE_CONFIGS is missing" in caplog.text
     keyed(world, b"Pw4hj_qgSfKChUdSDIzsxg:orders:2:99:5")
     assert era_of(world, dry_run=True).startswith("keyed")
 

@@ -34,7 +34,7 @@ def test_small_objects_are_paid_for_as_larger_ones() -> None:
 def test_of_what_nobody_can_tell_the_age_the_size_is_said() -> None:
     found = early_deletion(COOL, [(5, None), (7, -1), (GIGABYTE, NOW)], NOW)
     assert found == EarlyDeletion(1, GIGABYTE, 30_000, 2, 12)
-    minimum, nobody = "before the 30 days of Cool are over", "nobody knows their age."
+    minimum, nobody = "before the 30 days of Cool are over", "their age is not known."
     assert early_in_words(COOL, found, "objects") == (
         f"1 objects, 1.0 GiB, go {minimum}: that costs 0.03. Cannot tell whether 2 objects, 12 B, go {minimum}: {nobody}"
     )

@@ -221,7 +221,7 @@ def refusals(kinds: list[RefusalKind]) -> list[Refusal]:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "whats", "last"),
+    ("kinds", "named", "last"),
     [
         ([RefusalKind.WAITING, RefusalKind.STORAGE], ["1", "0"], RefusalKind.WAITING),
         ([RefusalKind.WAITING] * 3, ["0", "1", "1 more"], RefusalKind.WAITING),
@@ -229,11 +229,11 @@ def refusals(kinds: list[RefusalKind]) -> list[Refusal]:
     ],
 )
 def test_a_summary_has_room_for_the_first_refusals(
-    monkeypatch: pytest.MonkeyPatch, kinds: list[RefusalKind], whats: list[str], last: RefusalKind
+    monkeypatch: pytest.MonkeyPatch, kinds: list[RefusalKind], named: list[str], last: RefusalKind
 ) -> None:
     monkeypatch.setattr(plan_module, "MAX_REFUSALS", 2)
     kept = first_refusals(refusals(kinds))
-    assert ([r.what for r in kept], kept[-1].kind) == (whats, last)
+    assert ([r.what for r in kept], kept[-1].kind) == (named, last)
     # Nothing is lost, and nothing that waits comes to need a person.
     assert sum(r.count for r in kept) == len(kinds)
     assert sum(r.count for r in kept if r.kind.needs_person) == sum(kind.needs_person for kind in kinds)

@@ -62,7 +62,7 @@ def test_topics_that_are_copied_late_are_named_where_no_newer_copy_tells(folder:
     why = proven(cluster, folder).not_current
     assert why is not None
     assert f"'{cluster.alive.topic}' (copied late: remote.copy.lag.ms=86400000, remote.copy.lag.bytes=-1)" in why.why
-    assert "that a topic with a copy lag has no newer copy proves nothing" in why.why
+    assert "a topic with a copy lag may have no newer copy yet" in why.why
     cluster.topics.on_effect = refused("copy_lags")
     assert "whether living topics are copied late is not known: no answer" in str(proven(cluster, folder).not_current)
     cluster.segment(cluster.alive, 1)

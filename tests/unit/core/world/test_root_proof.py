@@ -69,7 +69,7 @@ def test_our_own_start_counts_only_below_the_root_of_an_earlier_run() -> None:
     unproven = frozenset({"unproven_root"})
     cluster.audit.deletions = lambda ids, since_ms: DeletionRecord(frozenset(ids))  # type: ignore[method-assign]
     before = cluster.clean(planned={(GONE.topic_id, 0): cluster.everything()[GONE.topic_id, 0]}, overrides=unproven)
-    assert "somebody else began to delete it" in reasons(before)
+    assert "another program began to delete it" in reasons(before)
     cluster.stamp_root()
     cluster.record_root()
     after = cluster.clean(overrides=unproven)
@@ -117,7 +117,9 @@ def test_what_a_hidden_topic_has_copied_since_shows_an_old_root() -> None:
         cluster.storage._objects.pop(key)
     cluster.topics.denied.add("alive")
     named = RootExpectation(expected_root="memory://kafka-tiered-storage")
-    with pytest.raises(StorageRootError, match=r"1 are not at .*whether alive lives nobody can tell without DESCRIBE"):
+    with pytest.raises(
+        StorageRootError, match=r"1 are not at .*it cannot be told whether alive lives without DESCRIBE"
+    ):
         proven(cluster)
     with pytest.raises(StorageRootError, match=r"nothing is copied there"):
         require_brokers_root(cluster.topic(), cluster.storage, cluster_id=CLUSTER_ID, expectation=named, overrides=())

@@ -62,7 +62,7 @@ def test_a_header_is_added_behind_all_others_and_taken_off_again() -> None:
 
 @pytest.mark.parametrize("last", [[], [{"key": "other", "value": b"1"}], [{"key": OFFSET_HEADER, "value": b"x"}]])
 def test_a_record_without_it_is_of_somebody_else(last: list[dict[str, object]]) -> None:
-    with pytest.raises(RestoreError, match="somebody else has written it"):
+    with pytest.raises(RestoreError, match="another producer has written it"):
         without_header(batch_of([header(0)], last))
 
 

@@ -190,7 +190,7 @@ def test_what_a_broker_began_to_delete_is_not_finished_unseen_below_a_root_that_
     cluster.segment(tip("living", 0, 30), 9, objects=False)
     report = cluster.clean(overrides=frozenset({"missing_living_segments"}))
     assert (report.partitions[0].outcome, report.partitions[0].segments_left) == ("INCOMPLETE", 1)
-    assert "somebody else began to delete it" in reasons(report)
+    assert "another program began to delete it" in reasons(report)
 
 
 @UNVERIFIED

@@ -81,7 +81,7 @@ def test_a_segment_that_came_and_went_after_the_end(cluster: Cluster) -> None:
 
 def test_an_update_of_a_segment_that_nobody_knows(cluster: Cluster) -> None:
     cluster.foreign(update(PARTITIONS[0], 8, S.COPY_SEGMENT_FINISHED))
-    assert "of 1 nobody can tell" in proved(cluster).why_not[0]
+    assert "1 more cannot be told" in proved(cluster).why_not[0]
 
 
 @pytest.mark.parametrize("name", ["gone", "renamed"])

@@ -182,7 +182,7 @@ def test_what_lies_below_the_leaders_log_start_is_not_copied(world: CopyWorld) -
     assert [m.start_offset for m in world.copy().copied] == [10, 20, 30]
 
 
-def test_offsets_that_the_directorys_lineage_does_not_know_are_a_gap(world: CopyWorld) -> None:
+def test_offsets_that_the_lineage_of_the_directory_does_not_know_are_a_gap(world: CopyWorld) -> None:
     """Its log start has moved, and the leader's has not: brokers would not find what lies between in the copy."""
     world.source.log_start_offset = 5
     world.source.leader_epochs = world.source.leader_epochs.truncate_from_start(5)

@@ -93,7 +93,7 @@ def at_offsets(log_start: int, stable: int) -> CopySituation:
 
 
 def test_what_nobody_reads_any_more_is_not_copied() -> None:
-    assert "nobody reads them any more" in str(at_offsets(20, 45).obstacle_to(OURS))
+    assert "no consumer reads them any more" in str(at_offsets(20, 45).obstacle_to(OURS))
     assert at_offsets(19, 45).obstacle_to(OURS) is None
 
 

@@ -109,7 +109,7 @@ def test_a_broker_that_starts_meanwhile_is_noticed(disk: HandmadeDisk) -> None:
 
 def test_a_lock_that_is_a_link_is_in_doubt(disk: HandmadeDisk) -> None:
     (disk.path / ".lock").symlink_to("elsewhere")
-    with pytest.raises(LogDirectoryError, match="nobody can tell"):
+    with pytest.raises(LogDirectoryError, match="it cannot be told"):
         LogDisk.open(disk.path)
 
 

@@ -20,7 +20,7 @@ STUCK = RememberedPartition("orders", kafka_uuid_str(ORDERS), 2, 5, 5_000, NOW_M
 ASKED = RememberedLeaders(asked_at_ms=NOW_MS - HOUR_MS, partitions=10)
 
 UNTOLD = (
-    "as leaders were asked 1 h 0 min ago, nobody could tell what the leaders of 3 of 10 user partitions delete, and of 2 "
+    "as leaders were asked 1 h 0 min ago, it could not be told what the leaders of 3 of 10 user partitions delete, and of 2 "
     "whether anything is overdue"
 )
 
@@ -71,8 +71,8 @@ def test_all_are_counted_whether_they_are_listed_or_not() -> None:
 
 def test_what_nobody_knows_is_a_finding_and_no_zero() -> None:
     for remembered, said in (
-        (RememberedLeaders(), "nobody knows whether a leader is stuck: nobody has asked them what they delete next"),
-        (RememberedLeaders(why_not="it is torn"), "nobody knows whether a leader is stuck: it is torn"),
+        (RememberedLeaders(), "it is not known whether a leader is stuck: they were not asked what they delete next"),
+        (RememberedLeaders(why_not="it is torn"), "it is not known whether a leader is stuck: it is torn"),
         (
             replace(ASKED, asked_at_ms=NOW_MS - 73 * HOUR_MS),
             "as leaders were asked 73 h 0 min ago: a leader that is stuck since would not be seen",

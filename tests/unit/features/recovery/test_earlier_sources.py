@@ -210,7 +210,7 @@ def test_a_source_that_is_named_and_not_there_is_refused(tmp_path: Path) -> None
 
 def test_a_work_folder_that_cannot_be_looked_into_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CatalogueError, match="nobody can tell what runs have deleted"):
+    with pytest.raises(CatalogueError, match="it cannot be told what runs have deleted"):
         bucket_of(FIRST).rows(work_uri=str(tmp_path / "file"))
 
 

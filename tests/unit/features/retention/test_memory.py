@@ -142,7 +142,7 @@ def test_an_overhead_is_asked_for_where_nobody_has_said_how_much_and_it_is_too_l
             "submit the job with --conf spark.executor.pyspark.memory=512m",
         ),
         ("yarn", {OVERHEAD: "1g"}, "INFO", "executors have 896 MiB for 1 at once"),
-        ("spark://h:7077", {}, "INFO", "nobody limits it here"),
+        ("spark://h:7077", {}, "INFO", "nothing limits it here"),
     ],
 )
 def test_what_is_lacking_is_said_with_what_to_type(

@@ -110,7 +110,7 @@ def judge(
     :param evaluation: what holds.
     :param unresolved: segments whose state is not certain, with ``topic_id`` and ``partition``; whether or not they are among
         the others.
-    :param doubt: why nothing is told of leaders, whatever they say; ``None`` where nothing stands against it.
+    :param doubt: why nothing is told of leaders, with any answer of theirs; ``None`` where nothing stands against it.
     """
     codes, exact, told = np.full(segments.size, NONE, np.int8), np.zeros(segments.size, bool), _Told()
     topics, numbers = listed_topics(segments, evaluation), segments.partitions["partition"].to_pylist()
@@ -214,7 +214,7 @@ def _estimate(
     codes: Array,
     told: _Told,
 ) -> None:
-    """Judge by what can be told without lineages: nobody knows whether leaders do the same."""
+    """Judge by what can be told without lineages: it is not known whether leaders do the same."""
     tiered = [one for one in partitions if one[1].tiered is not False]
     if tiered:
         at, walked = _walked(segments, tiered)

@@ -86,7 +86,7 @@ class LeadersPass:
     :param told: of each user partition, whether anything is told; its segments have no codes otherwise.
     :param stale: of each user partition, whether its lineage is older than its newest segment.
     :param copying: of each user partition, how many segments are being copied, or were.
-    :param undecided: of each user partition, of how many segments nobody can tell whether they are of the lineage.
+    :param undecided: of each user partition, of how many segments it cannot be told whether they are of the lineage.
     :param later: of each user partition, how many more go by this machine's clock.
     :param outruns: of each user partition, whether something stays, and the log begins behind all that is known of its
         lineage by then.
@@ -131,7 +131,7 @@ def pass_of_leaders(
     :param partitions: what is told of each user partition.
     :param doubted: of each user partition, whether something else stands against telling anything.
     :param now_ms: the time by this machine's clock, ms since the epoch.
-    :param passed_ms: a time that has passed for certain; ``None`` where nobody says any.
+    :param passed_ms: a time that has passed for certain; ``None`` where none is told.
     """
     standing = _standing(segments, epochs, partitions)
     number, state = segments.partition, segments.columns["state"]
@@ -172,7 +172,7 @@ def _codes(segments: WalkedSegments, standing: _Standing, partitions: Sequence[T
     reason[retried] = DELETION_RETRIED
     reason[~standing.met | copying] = NONE
     counts = standing.valid & (state == S.COPY_SEGMENT_FINISHED)
-    # Which of those with one start offset comes first nobody can tell.
+    # Which of those with one start offset comes first is not known.
     stops = _beside(copying, segments)
     skips = ~standing.met | (~standing.valid & ~stops & (reason == NONE))
     codes = walk(segments, Step(reason, counts, stops, skips), by_partition(partitions, "retention_bytes"))

@@ -129,7 +129,7 @@ class _Comparison:
             return
         self._compared, end = True, self._part.next_offset
         folding.end(end)
-        # Of another log the generation may say what it likes: nobody goes on from it.
+        # Of another log the generation may say what it likes: no run goes on from it.
         if folding.anchors == self._part.anchors and folding.digest() != self._expected:
             self.differs = f"metadata partition {self._number} up to offset {end}"
 
@@ -169,7 +169,7 @@ class _Task:
 
     def apply(self, records: pa.RecordBatch) -> None:
         """Apply one record or more."""
-        # After a refusal the rest is still taken: whoever stops reading in mid-stream ends the worker.
+        # After a refusal the rest is still taken: to stop reading in mid-stream ends the worker.
         if self._folding is not None and self._refused is None:
             with self._step("fold"):
                 if self._comparison is not None:
@@ -200,7 +200,7 @@ class _Task:
                 ages = ages_of(found.segments, self._evaluation.limits.now_ms)
             report = self._written(self._folding, found)
         spent = {name: round(milliseconds) for name, milliseconds in self._milliseconds.items()}
-        # For records, and for whoever takes these rows.
+        # For records, and for the taker of these rows.
         spent["wait"] = max(0, round((time.perf_counter() - self._begun) * 1000) - sum(spent.values()))
         differs = None if self._comparison is None else self._comparison.differs
         told = replace(report, milliseconds=spent, versions=software(), differs=differs)

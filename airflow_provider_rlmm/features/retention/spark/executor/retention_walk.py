@@ -67,7 +67,7 @@ class Step:
     """
     What a walk does at each segment.
 
-    :param reason: the code of the limit that the segment is past whatever becomes of others, :data:`NONE` without one.
+    :param reason: the code of the limit that the segment is past for itself alone, :data:`NONE` without one.
     :param counts: whether its bytes are of the partition's.
     :param stops: whether the walk ends there in any case.
     :param skips: whether the walk goes on, and leaves it.

@@ -134,7 +134,7 @@ def evaluate_state(
     :param state: what is known.
     :param evaluation: what holds.
     :param quarantined: how many of its records cannot be applied.
-    :param doubt: why nothing is told of leaders, whatever they say; ``None`` where nothing stands against it.
+    :param doubt: why nothing is told of leaders, with any answer of theirs; ``None`` where nothing stands against it.
     """
     segments, unresolved = state.living(), state.unresolved
     is_listed = np.array([topic is not None for topic in listed_topics(segments, evaluation)], bool)
@@ -149,7 +149,7 @@ def evaluate_state(
     told = told.rename_columns([*told.schema.names[:-1], "event_offset"]).append_column(
         "listed", pa.array(lives, pa.bool_())
     )
-    # Beside a record that cannot be applied nobody knows for certain what a segment has become.
+    # Beside a record that cannot be applied it is not certain what a segment has become.
     exact = quarantined == 0
     judgement = judge(segments, evaluation, unresolved, doubt)
     return EvaluatedState(segments, told, is_listed, judgement, may_be_orphaned, exact, size)

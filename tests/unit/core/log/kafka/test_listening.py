@@ -62,11 +62,11 @@ class TestOneLook:
     def test_who_takes_a_connection_may_be_anybody(self, silent):
         look = look_at([silent])[silent]
 
-        assert not look.nobody
+        assert not look.no_listener
         assert look.text == "takes connections"
 
     @pytest.mark.parametrize(
-        ("error", "nobody", "text"),
+        ("error", "no_listener", "text"),
         [
             (socket.gaierror(socket.EAI_NONAME, "unknown"), True, "is no host that is known: unknown"),
             (socket.gaierror(socket.EAI_AGAIN, "try again"), False, "cannot be looked up: try again"),
@@ -74,14 +74,14 @@ class TestOneLook:
         ],
     )
     def test_a_name_that_nobody_has_is_an_answer_and_a_silent_name_server_is_none(
-        self, monkeypatch, error, nobody, text
+        self, monkeypatch, error, no_listener, text
     ):
         def refuse(*_, **__):
             raise error
 
         monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
-        assert look_at(["broker:9092"])["broker:9092"] == listening.Look(nobody, text)
+        assert look_at(["broker:9092"])["broker:9092"] == listening.Look(no_listener, text)
 
     @pytest.mark.parametrize(
         ("other", "text"),
@@ -97,7 +97,7 @@ class TestOneLook:
         monkeypatch.setattr(socket, "create_connection", refuse)
         look = look_at(["broker:9092"])["broker:9092"]
 
-        assert not look.nobody
+        assert not look.no_listener
         assert look.text.startswith(text)
 
     def test_a_look_that_does_not_end_is_not_waited_for(self, monkeypatch):
@@ -106,7 +106,7 @@ class TestOneLook:
         monkeypatch.setattr(listening, "_look_at", lambda _: is_over.wait(5))
         started = time.monotonic()
 
-        assert not look_at(["a:1", "b:1"])["b:1"].nobody
+        assert not look_at(["a:1", "b:1"])["b:1"].no_listener
         assert time.monotonic() - started < 4
         is_over.set()
 

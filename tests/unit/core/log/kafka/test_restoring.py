@@ -42,7 +42,9 @@ def test_offsets_that_follow_each_other_are_good() -> None:
 @pytest.mark.parametrize("offset", [6, 7, 9, -1])
 def test_another_offset_says_that_somebody_else_writes(offset: int) -> None:
     reports = reports_of((None, 7), (None, offset), (None, 8))
-    with pytest.raises(RestoreError, match=rf"record 1 of those sent has got offset {offset} and not 8: somebody else"):
+    with pytest.raises(
+        RestoreError, match=rf"record 1 of those sent has got offset {offset} and not 8: another producer"
+    ):
         reports.require_good()
     assert reports.count == 1
 
