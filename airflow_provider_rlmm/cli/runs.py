@@ -183,9 +183,9 @@ def begin(
     :param only: topics that it is for.
     :raises ConfigurationError: if something is not understood.
     """
+    configuration = invocation.configuration(allow_writes=execute)
     if execute and not invocation.options.get("expected_cluster_id"):
         invocation = _with_typed_cluster(invocation)
-    configuration = invocation.configuration(allow_writes=execute)
     return Run(invocation, _name_of(what), configuration.work_uri, execute, confirm, only)
 
 
@@ -250,7 +250,7 @@ def _with_typed_cluster(invocation: Invocation, what: str = "This run writes and
     """Ask for the id of the cluster: whoever deletes says where."""
     _require_terminal()
     typed = click.prompt(f"{what} Type the id of its cluster ('rlmm check' prints it)", err=True)
-    return Invocation({**invocation.options, "expected_cluster_id": typed}, invocation.store_options, invocation.output)
+    return replace(invocation, options={**invocation.options, "expected_cluster_id": typed})
 
 
 def read_acknowledgements(file: str | None, now_ms: int) -> attention.Acknowledgements:
