@@ -30,6 +30,7 @@ from airflow_provider_rlmm.cli import (
 )
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
+from airflow_provider_rlmm.cli.own_process import INTERRUPTED
 from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.base.quoting import printable
 
@@ -127,7 +128,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command = rlmm, n
         except Exception:
             if not was_interrupted():
                 raise
-    _say(name, "interrupted: what was done stays done, and the next run goes on from there")
+    _say(name, INTERRUPTED)
     return ExitCode.INTERRUPTED
 
 

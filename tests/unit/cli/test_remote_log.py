@@ -134,6 +134,8 @@ def test_the_metadata_topic_is_read_once_and_what_an_earlier_run_has_left_is_no_
         (["find-offset", "orders", "2023-11-14T22:13:20"], 2, "has no zone"),
         (["read", "orders", "0", "--to-offset", "91"], 1, "offset 90 of"),
         (["read", "payments"], 1, "names no topic 'payments'"),
+        (["read", "order"], 1, "nothing of it was ever copied; did you mean 'orders'?"),
+        (["find-offset", "Orders", "0"], 1, "did you mean 'orders'?"),
         (["find-offset", "orders", "5", "--partition", "4"], 1, "names no partitions [4]"),
     ],
 )

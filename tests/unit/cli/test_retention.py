@@ -269,7 +269,10 @@ def test_people_are_told_why(world: Led, capsys: pytest.CaptureFixture[str]) -> 
     assert "partition 1, unresolved: the newest segment ends at offset 89 in leader epoch 0" in printed
 
 
-@pytest.mark.parametrize(("topic", "said"), [("payments", "has no topic 'payments'"), ("empty", "names no segment")])
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [("payments", "has no topic 'payments'"), ("ordrs", "did you mean 'orders'?"), ("empty", "names no segment")],
+)
 def test_a_topic_without_segments_has_a_line(
     world: Led, capsys: pytest.CaptureFixture[str], topic: str, said: str
 ) -> None:
