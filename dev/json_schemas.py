@@ -248,6 +248,7 @@ def _deleting(forms: _Forms) -> Iterator[Printed]:
         scrub=_TEXT,
     )  # fmt: skip
     yield Printed("scrub", "scrub", _with_era_if_known(scrub))
+    yield Printed("stop", "stop", _object(file=_TEXT, on=_FLAG, why=_or_null(_TEXT)))
 
 
 def _with_era_if_known(schema: Schema) -> Schema:

@@ -24,6 +24,7 @@ from airflow_provider_rlmm.cli import (
     retention,
     scrubbing,
     spark,
+    stopping,
     verifying,
     what_if,
     why,
@@ -96,7 +97,7 @@ class _WaitingHandler(logging.Handler):
 
 _GROUPS = (
     reading, orphaned, remote_log, retention, what_if, why, health, init, cleaning, archiving, scrubbing, verifying,
-    first_aid, recovering, copying, spark,
+    first_aid, recovering, copying, spark, stopping,
 )  # fmt: skip
 for _command in (command for group in _GROUPS for command in group.COMMANDS):
     rlmm.add_command(_command)

@@ -305,6 +305,11 @@ def with_storage_only(command: Command) -> Command:
     return _taking((*_STORE, _WORK, _CONFIG, _JSON))(_invoked(command))
 
 
+def with_work_folder(command: Command) -> Command:
+    """Give a command that asks neither cluster nor storage its work folder; it gets an :class:`Invocation`."""
+    return _taking((_WORK, _CONFIG, _JSON))(_invoked(command))
+
+
 def with_limits(command: Command) -> Command:
     """Give a command the limits of destructive work, as ``limits``."""
 

@@ -179,7 +179,7 @@ def test_help_teaches_and_every_command_has_one(capsys: pytest.CaptureFixture[st
     assert set(command.rlmm.commands) == {
         "check", "topics", "why", "init", "segments", "events", "decode", "trail", "doctor", "orphans", "plan", "clean",
         "snapshot", "scrub", "verify", "survey", "first-aid", "recover", "read", "find-offset", "retention", "what-if",
-        "archive", "restore", "copy", "cluster-state", "spark-files",
+        "archive", "restore", "copy", "cluster-state", "spark-files", "stop",
     }  # fmt: skip
 
 
