@@ -19,6 +19,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.documents import AbsentAs
 from airflow_provider_rlmm.core.plans.catalogue_document import Catalogue
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition
@@ -64,6 +65,11 @@ def _object(optional: Mapping[str, Schema] | None = None, /, **required: Schema)
 
 def _names_of(value: Schema) -> Schema:
     return {"type": "object", "additionalProperties": value}
+
+
+def may_be_absent(hint: Any) -> bool:
+    """Tell whether documents of earlier releases lack a field: some leave it out where it says nothing."""
+    return get_origin(hint) is Annotated and any(isinstance(note, AbsentAs) for note in get_args(hint)[1:])
 
 
 def _array(of: Schema) -> Schema:
@@ -115,7 +121,9 @@ class _Forms:
     def fields_of(self, kind: Any, /, **more: Schema) -> Schema:
         """Return the schema of a data class, with what a command adds."""
         hints = get_type_hints(kind, localns=_NAMED_FOR_CHECKERS, include_extras=True)
-        return _object(**{field.name: self.of(hints[field.name]) for field in fields(kind)}, **more)
+        of_fields = {field.name: self.of(hints[field.name]) for field in fields(kind)}
+        newer = {name: schema for name, schema in of_fields.items() if may_be_absent(hints[name])}
+        return _object(newer, **{name: schema for name, schema in of_fields.items() if name not in newer}, **more)
 
 
 class Printed(NamedTuple):

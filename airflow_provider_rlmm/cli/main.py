@@ -30,6 +30,7 @@ from airflow_provider_rlmm.cli import (
     why,
 )
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.face import in_terminal, speaking
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
 from airflow_provider_rlmm.cli.own_process import INTERRUPTED
 from airflow_provider_rlmm.core.base.errors import RlmmError
@@ -121,7 +122,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command = rlmm, n
     :param name: under which the program says why it ends.
     :return: an :class:`ExitCode`.
     """
-    with remembering_interrupts():
+    with speaking(), remembering_interrupts():
         try:
             return _run(arguments, command, name)
         except KeyboardInterrupt:
@@ -154,4 +155,4 @@ def _run(arguments: Sequence[str] | None, command: click.Command, name: str) -> 
 
 
 def _say(name: str, message: str) -> None:
-    click.echo(f"{name}: {printable(message, _MAX_MESSAGE)}", err=True)
+    click.echo(f"{name}: {printable(in_terminal(message), _MAX_MESSAGE)}", err=True)

@@ -14,6 +14,7 @@ from itertools import chain, islice
 from textwrap import wrap
 from typing import Any, Final
 
+from airflow_provider_rlmm.cli.face import in_terminal
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 from airflow_provider_rlmm.core.plans.prices import money
 
@@ -105,7 +106,9 @@ def _cell(field: str, value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(_cell(field, element) for element in value)
     if not isinstance(value, int) or isinstance(value, bool):
-        return printable(str(value), MAX_CELL)
+        text = str(value)
+        # A sentence may name settings; a name of one word is that of something else.
+        return printable(in_terminal(text) if " " in text else text, MAX_CELL)
     if field.endswith("bytes"):
         return human_bytes(value)
     if field.endswith("micros"):

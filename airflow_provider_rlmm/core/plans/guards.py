@@ -146,8 +146,7 @@ def check_cluster(cluster_id: str, expected_cluster_id: str | None, overrides: f
     if overrides and not expected_cluster_id:
         raise ConfigurationError(
             f"overrides {sorted(overrides)} need the id of the cluster that they are for, so that they can never reach "
-            "another one: set expected_cluster_id in the rlmm connection, or give the command --cluster-id ID; 'rlmm check' "
-            "prints the id"
+            "another one: set expected_cluster_id in the rlmm connection; 'rlmm check' prints the id"
         )
 
 

@@ -54,7 +54,7 @@ class CatalogueLeave:
         if topic_id not in self.was_not_deleted:
             raise CatalogueError(
                 f"nothing excludes that {shown} was deleted: a bucket does not know it. Who knows that it was not says so: "
-                f"--was-not-deleted {kafka_uuid_str(topic_id)}"
+                f"was_not_deleted {kafka_uuid_str(topic_id)}"
             )
         if strangers := sorted(map(kafka_uuid_str, self.was_not_deleted - {topic_id})):
             raise CatalogueError(

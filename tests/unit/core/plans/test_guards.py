@@ -120,7 +120,7 @@ def test_another_cluster_is_refused(overrides: frozenset[str]) -> None:
 @pytest.mark.parametrize("expected", [None, ""])
 def test_an_override_without_an_expected_cluster_is_refused(expected: str | None) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"\['short_min_absence'\] need .*expected_cluster_id.*--cluster-id ID"
+        ConfigurationError, match=r"\['short_min_absence'\] need .*set expected_cluster_id in the rlmm connection; .*prints the id"
     ):
         check_cluster("here", expected, SHORT)
 
