@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from airflow_provider_rlmm.cli.face import in_terminal
 from airflow_provider_rlmm.cli.cleanup_words import say_plan, say_planned_topics, say_totals
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.face import in_terminal
 from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.interrupts import was_interrupted
 from airflow_provider_rlmm.cli.options import (

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from airflow_provider_rlmm.cli.face import in_terminal
 from airflow_provider_rlmm.cli.cleaning_child import CleaningJob, Deleted, Ended, Said, work
+from airflow_provider_rlmm.cli.face import in_terminal
 from airflow_provider_rlmm.cli.output import Working
 from airflow_provider_rlmm.cli.runs import Run
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits

@@ -22,6 +22,7 @@ _SETTING: Final = re.compile(rf"(?<![\w'\"/.=-])(?<!topic )({_NAME}_{_NAME})(?![
 _OF_DAG_OR_COMMAND: Final = re.compile(
     r"the parameter confirm_\w+ '[^']*' of the cleaner's or the scrub's DAG or by (?='rlmm)"
 )
+_AS_PARAMETERS: Final = re.compile(r', or as parameters of the DAG "\w+": \d+(?:\.\d+)?(?:, "\w+": \d+(?:\.\d+)?)*')
 _IN_CONNECTION: Final = re.compile(rf"\b(?:set )?({_NAME}) (?:of|in) {_CONNECTION}\b(?!')")
 _SET_IN_CONNECTION: Final = re.compile(rf"\bin {_CONNECTION}\b")
 _SAME: Final = {"start_time": "from_time", "start_offsets": "from_offsets", "end_offsets": "to_offsets"}
@@ -79,7 +80,7 @@ def in_words_of(text: str, options: Mapping[str, str]) -> str:
     """
     if "_" not in text and "connection" not in text:
         return text
-    text = _OF_DAG_OR_COMMAND.sub("", text)
+    text = _AS_PARAMETERS.sub("", _OF_DAG_OR_COMMAND.sub("", text))
     text = _IN_CONNECTION.sub(lambda found: _where(found, options), text)
     for pattern, words in _OTHERS:
         text = pattern.sub(words, text)

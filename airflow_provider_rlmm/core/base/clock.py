@@ -43,6 +43,16 @@ def duration_in_words(duration_ms: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
+def age_in_words(age_ms: int) -> str:
+    """
+    Return how long ago something was, for people; it is rounded down, so that nothing is called older than it is.
+
+    :param age_ms: ms; less than 0 counts as none.
+    """
+    seconds = max(0, age_ms) // 1000
+    return duration_in_words((seconds if seconds < 60 else seconds // 60 * 60) * 1000)
+
+
 def monotonic_clock() -> int:
     """Return a time that only ever grows, ms since any moment."""
     return time.monotonic_ns() // 1_000_000

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from airflow_provider_rlmm.core.base.clock import DAY_MS, time_text
+from airflow_provider_rlmm.core.base.values import duration_text
 from airflow_provider_rlmm.core.log.broker_versions import BrokerVersion, Version, brokers_in_text, version_in_text
 from airflow_provider_rlmm.core.records.era import COMPACT, policy_of
 
@@ -57,7 +58,10 @@ class TieredRetention:
     @property
     def kept(self) -> str:
         """How long, in words."""
-        return "for ever" if self.retention_ms == _FOR_EVER else f"for {self.retention_ms} ms"
+        if self.retention_ms == _FOR_EVER:
+            return "for ever"
+        days, rest = divmod(self.retention_ms, DAY_MS)
+        return f"for {duration_text(self.retention_ms) if rest else f'{days} d'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.clock import age_in_words
 from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -139,7 +140,9 @@ class DeletionPlan(ABC):
         :raises PlanError: naming the plan and what to do.
         """
         if now_ms >= self.expires_at_ms:
-            raise PlanError(f"plan {self.plan_id} expired {now_ms - self.expires_at_ms} ms ago; {self.FORM.again}")
+            raise PlanError(
+                f"plan {self.plan_id} expired {age_in_words(now_ms - self.expires_at_ms)} ago; {self.FORM.again}"
+            )
 
     def judged_by(self, blast_radius: BlastRadius) -> Self:
         """

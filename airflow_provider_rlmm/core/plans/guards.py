@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.declarations import check_fields
 from airflow_provider_rlmm.core.base.documents import Share
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
@@ -97,7 +99,11 @@ class BlastRadius:
         :param planned: what would go.
         :param known: all there is.
         """
-        found = [f"{name} is {value}, the limit {limit}" for name, value, limit, _ in self._passed(planned, known)]
+        passed = self._passed(planned, known)
+        found = [
+            f"{name} is {_shown(name, value, limit)}, the limit {_shown(name, limit, value)}"
+            for name, value, limit, _ in passed
+        ]
         return ", ".join(found) or None
 
     def remedy(self, planned: Count, known: Count) -> str:
@@ -126,6 +132,16 @@ class BlastRadius:
             ("max_share", share, self.max_share, enough),
         )
         return [found for found in measured if found[1] > found[2]]
+
+
+def _shown(name: str, value: float, other: float) -> str:
+    """Return an amount for people, to the last digit where it would read like the other one."""
+    forms: dict[str, Callable[[float], str]] = {
+        "max_bytes": lambda size: human_bytes(int(size)),
+        "max_share": lambda share: f"{share * 100:.4g} %",
+    }
+    form = forms.get(name, lambda count: f"{count:,}")
+    return form(value) if form(value) != form(other) else str(value)
 
 
 def check_cluster(cluster_id: str, expected_cluster_id: str | None, overrides: frozenset[str]) -> None:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, duration_in_words
+from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, age_in_words, duration_in_words, time_text
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes, name_in_text
+from airflow_provider_rlmm.core.base.values import duration_text
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -168,7 +169,7 @@ def settle(
         return Settlement(False, why, what_to_do)
     waited = now_ms - first.time_ms
     if waited < min_absence_ms:
-        why = f"marked {waited} ms ago, less than min_absence of {min_absence_ms} ms"
+        why = f"marked {age_in_words(waited)} ago, less than min_absence of {duration_text(min_absence_ms)}"
         return Settlement(False, why, f"nothing: it is eligible in {duration_in_words(min_absence_ms - waited)}")
     return Settlement(True)
 
@@ -180,7 +181,8 @@ def _why_unobserved(observations: Sequence[AbsenceObservation], foreign_offset: 
         return f"a foreign segment event at offset {foreign_offset} came after the marker: somebody still works here"
     last = observations[-1]
     if last.bounded:
-        return f"its marker at offset {last.offset} is from the future: it says {last.time_ms} ms, now is {now_ms} ms"
+        says = f"it says {time_text(last.time_ms)}, now is {time_text(now_ms)}"
+        return f"its marker at offset {last.offset} is from the future: {says}"
     return (
         f"its marker at offset {last.offset} is somebody else's, and no record of a broker or of ours has followed in its "
         "metadata partition: nothing but its own clock says when it was written"

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.base.clock import (
     time_text,
 )
 from airflow_provider_rlmm.core.base.errors import ClockSkewError, EventLogAccessError, UnprovenClockError
+from airflow_provider_rlmm.core.base.values import duration_text
 
 UNPROVEN_CLOCK = "unproven_clock"
 """The override that lets a run wait by a clock that nothing proves, or go on where an old bound contradicts a proof."""
@@ -137,8 +138,8 @@ def _known_bounds(bounds: Sequence[BoundSource]) -> tuple[list[TimeBound], list[
 def _skew(source: str, time_ms: int, other: str, other_ms: int) -> ClockSkewError:
     return ClockSkewError(
         f"clocks contradict each other: {source} says {time_text(time_ms)}, {other} says {time_text(other_ms)}; the first is "
-        f"{difference_text(time_ms - other_ms)}, more than max_clock_skew of {MAX_CLOCK_SKEW_MS} ms: set the wrong one right "
-        "(NTP), then run again"
+        f"{difference_text(time_ms - other_ms)}, more than max_clock_skew of {duration_text(MAX_CLOCK_SKEW_MS)}: set "
+        "the wrong one right (NTP), then run again"
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
+from airflow_provider_rlmm.core.base.values import duration_text
 from airflow_provider_rlmm.core.log.answers import LeaderAnswer
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, RemoteLogSegmentMetadata, TopicIdPartition
@@ -218,7 +219,7 @@ class CopySituation:
         if self._expires(metadata):
             return (
                 f"offsets {metadata.start_offset}..{metadata.end_offset} expire by retention.ms within "
-                f"{self.limits.retention_margin_ms} ms: the leader would delete them while they are copied"
+                f"{duration_text(self.limits.retention_margin_ms)}: the leader would delete them while they are copied"
             )
         return None
 

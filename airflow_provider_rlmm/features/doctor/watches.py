@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.clock import difference_text, time_text
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.copy_lag import AS_REMOTE, LOCAL_RETENTION_MS, hangs_after_ms
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics
@@ -182,8 +183,8 @@ class DeletionWatch:
             if row is not None:
                 event_ms, record_ms = row["event_timestamp_ms"], row["timestamp_ms"]
                 state, ahead_ms = RemotePartitionDeleteState(row["state"]).name, max(event_ms, record_ms) - now_ms
-                times = f"event time {event_ms}, record time {record_ms}, now {now_ms} ms"
-                yield FindingKind.MARKER_FROM_THE_FUTURE, row, f"{state} is {ahead_ms} ms ahead: {times}"
+                times = f"event time {time_text(event_ms)}, record time {time_text(record_ms)}, now {time_text(now_ms)}"
+                yield FindingKind.MARKER_FROM_THE_FUTURE, row, f"{state} is {difference_text(ahead_ms)}: {times}"
 
 
 class ProofWatch:

@@ -21,6 +21,7 @@ from typing import Final
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.declarations import Declared, Duration
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.values import duration_text
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.plan import Reason
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
@@ -56,8 +57,9 @@ class EvaluationLimits:
             raise ConfigurationError(f"minimum age of {self.min_age_ms} ms is negative")
         if self.min_age_ms < MIN_AGE_FLOOR_MS and not self.allow_low_min_age:
             raise ConfigurationError(
-                f"minimum age of {self.min_age_ms} ms is below the floor of {MIN_AGE_FLOOR_MS} ms (24 h): work in "
-                "progress would be taken for abandoned; raise it, or override the floor by name (allow_low_min_age)"
+                f"minimum age of {duration_text(self.min_age_ms)} is below the floor of "
+                f"{duration_text(MIN_AGE_FLOOR_MS)}: work in progress would be taken for abandoned; raise it, or override "
+                "the floor by name (allow_low_min_age)"
             )
 
 

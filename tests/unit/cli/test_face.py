@@ -8,7 +8,8 @@ import pytest
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.face import in_terminal, in_words_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.plans.guards import check_cluster
+from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, check_cluster
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
 
 OPTIONS = {
@@ -62,3 +63,10 @@ def test_errors_name_the_options_of_the_command_that_failed(capsys: pytest.Captu
     assert "rlmm: --max-share must be" in said
     assert "connection" not in said
     assert in_terminal("max_share") == "max_share", "the next one speaks for itself"
+
+
+def test_a_limit_is_raised_by_options_and_not_as_parameters_of_a_dag() -> None:
+    remedy = BlastRadius(1, 1, 0.5).remedy(Count(9, 9), Count(10, 10))
+    assert 'as parameters of the DAG "max_segments": 9, "max_bytes": 9, "max_share": 0.9' in remedy
+    said = in_words_of(f"{remedy}.", OPTIONS)
+    assert said.endswith("for one run by name: --max-segments 9 --max-bytes 9 --max-share 0.9.")

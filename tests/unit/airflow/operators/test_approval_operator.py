@@ -254,7 +254,7 @@ def test_an_approved_plan_expires_as_any_other(
     monkeypatch.setattr(RemoteLogMetadataHook, "get_proven_clock", lambda *_, **__: lambda: expires)
     keys = cluster.storage.keys
     for part in parts:
-        with pytest.raises(PlanError, match="expired 0 ms ago"):
+        with pytest.raises(PlanError, match="expired 0 s ago"):
             clean(part, approve_above=ALWAYS)
     assert cluster.storage.keys == keys
 
@@ -280,7 +280,7 @@ def test_what_was_not_approved_is_left_and_the_report_says_who_rejected_it(
     assert words in said
     (entry,) = document["needs_person"]
     assert (entry["kind"], entry["acknowledge_with"]) == ("NOT_APPROVED", None)
-    assert entry["why"].endswith("6 segments with 600 bytes are left")
+    assert entry["why"].endswith("6 segments with 600 B are left")
     assert "left no report" not in json.dumps(document)
 
 

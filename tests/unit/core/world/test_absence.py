@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.records.deletion import AbsenceObservation
@@ -132,7 +133,7 @@ def test_a_young_observation_is_not_settled_and_says_when_it_is() -> None:
     settlement = settle(seen(1_000), foreign_offset=None, now_ms=1_000 + waited, min_absence_ms=day)
     assert settlement == Settlement(
         False,
-        "marked 780000 ms ago, less than min_absence of 86400000 ms",
+        "marked 13 min ago, less than min_absence of 24 h",
         "nothing: it is eligible in 23 h 47 min",
     )
     assert not settle(seen(1_000), foreign_offset=None, now_ms=1_099, min_absence_ms=100).settled
@@ -157,7 +158,8 @@ def test_an_observation_from_the_future_is_replaced_by_the_next_sane_one(ahead_m
     assert first.time_ms == 400_000
     alone = settle(observations[:1], foreign_offset=None, now_ms=now_ms, min_absence_ms=0)
     assert not alone.settled
-    assert f"at offset 10 is from the future: it says {now_ms + ahead_ms} ms, now is {now_ms} ms" in alone.reason
+    says = f"it says {time_text(now_ms + ahead_ms)}, now is {time_text(now_ms)}"
+    assert f"at offset 10 is from the future: {says}" in alone.reason
     assert "run the marker again" in alone.what_to_do
 
 
@@ -169,7 +171,7 @@ def test_an_observation_that_is_ahead_by_no_more_than_clocks_may_differ_stands()
 
 def test_a_repeated_marker_with_an_earlier_time_does_not_shorten_the_wait() -> None:
     settlement = settle(seen(2_000, 1_000), foreign_offset=None, now_ms=2_050, min_absence_ms=100)
-    assert settlement.reason == "marked 50 ms ago, less than min_absence of 100 ms"
+    assert settlement.reason == "marked 0 s ago, less than min_absence of 100 ms"
 
 
 def test_a_foreign_marker_that_nothing_bounds_is_no_observation() -> None:

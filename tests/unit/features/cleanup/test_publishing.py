@@ -155,7 +155,7 @@ def test_a_whole_deletion_in_one_list_ends_at_the_marker_and_leaves_no_object_wi
     cluster: Cluster,
 ) -> None:
     objects = cluster.keys_of(GONE)
-    with pytest.raises(EventByHandRefusedError, match=r"DELETE_PARTITION_STARTED of .*gone-0 .*marked 0 ms ago"):
+    with pytest.raises(EventByHandRefusedError, match=r"DELETE_PARTITION_STARTED of .*gone-0 .*marked 0 s ago"):
         publish(cluster, *whole_deletion())
     assert cluster.states() == ["DELETE_PARTITION_MARKED"]
     assert cluster.keys_of(GONE) == objects

@@ -110,7 +110,7 @@ def test_of_several_user_partitions_the_most_urgent_names_the_topic() -> None:
     cluster.segments(tip("gone", 1), 1)
     row = topics(surveyed(cluster))["gone"]
     assert (row["state"], row["partitions"], row["segments"]) == ("WAITING", 2, 3)
-    assert row["why"].startswith("1 of 2 partitions: marked 0 ms ago")
+    assert row["why"].startswith("1 of 2 partitions: marked 0 s ago")
 
 
 def test_records_that_stop_a_metadata_partition_are_counted() -> None:
