@@ -83,7 +83,7 @@ def read_configuration(
     named = options.get("config") or environment.get(CONFIG_VARIABLE) or None
     if named is None and (allow_writes or allow_copy) and default_file(environment).is_file():
         raise ConfigurationError(
-            f"a real run takes no configuration that nobody has named: say --config {default_file(environment)}, or another"
+            f"a real run takes only a configuration that is named: say --config {default_file(environment)}, or another"
         )
     written = _read_file(str(named) if named else None, environment)
     sources = tuple(_sources(written, named, options, store_options, environment))

@@ -39,7 +39,7 @@ def orphans(invocation: Invocation, limits: CleanerLimits, only: tuple[str, ...]
     """
     List the user partitions of deleted topics that still have remote segments, and what stands against their cleaning.
 
-    Those of which nobody can tell whether they are that are listed as UNSEEN, and end the command with exit code 4. Whether
+    Those of which that cannot be told are listed as UNSEEN, and end the command with exit code 4. Whether
     their objects are still there only the storage knows: see 'rlmm plan' and 'rlmm scrub'.
     """
     from airflow_provider_rlmm.core.runs.holding import require_known_only

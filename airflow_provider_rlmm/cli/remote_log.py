@@ -182,7 +182,7 @@ def read(
     Read records of a topic from remote storage; no broker serves them.
 
     A table shows keys and values as text, JSON has their bytes in base64. Where the metadata topic is compacted, what it
-    still names is read, and the command ends with exit code 4: nobody can tell whether that is all. With --catalogue no
+    still names is read, and the command ends with exit code 4: it cannot be told whether that is all. With --catalogue no
     cluster is needed, and what was decided by rule is said.
     """
     from airflow_provider_rlmm.features.reading.steps import read_into_parquet

@@ -243,7 +243,7 @@ def confirmed(run: Run, what: str) -> Run:
 
 def _require_terminal() -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError("--execute needs --cluster-id where nobody can be asked; 'rlmm check' prints the id")
+        raise click.UsageError("--execute needs --cluster-id where no person can be asked; 'rlmm check' prints the id")
 
 
 def _with_typed_cluster(invocation: Invocation, what: str = "This run writes and deletes.") -> Invocation:

@@ -70,7 +70,7 @@ _MOST_TOPICS = 20
 )
 @max_copy_option
 @override_option
-@option_of(connection.SOLE_OWNER, "Nobody else keeps objects of this layout in this storage")
+@option_of(connection.SOLE_OWNER, "No other system keeps objects of this layout in this storage")
 @only_option
 @with_blast_radius
 @execute_option

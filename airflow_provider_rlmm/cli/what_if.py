@@ -53,7 +53,7 @@ def what_if(
     limit.
 
     All counts are estimates: leaders know their lineage and what is only on their disks. The command ends with exit code 4
-    where the log that was read may lack records, or holds segments of which nobody can tell what became of them.
+    where the log that was read may lack records, or holds segments whose fate cannot be told.
     """
     from functools import partial
 
@@ -84,7 +84,7 @@ def what_if(
         output.problem(f"cannot tell: {refusal.what}: {refusal.why}; {refusal.what_to_do}")
     if uncertain:
         output.problem(
-            f"cannot tell: {uncertain:,} segments are in no count, as nobody knows what became of them; let the doctor look"
+            f"cannot tell: {uncertain:,} segments are in no count, as their fate is not known; let the doctor look"
         )
     return ExitCode.NEEDS_A_PERSON if refusals or uncertain else ExitCode.DONE
 

@@ -468,7 +468,7 @@ def test_where_nobody_can_judge_it_is_said(world: Led, capsys: pytest.CaptureFix
     assert overdue(capsys) is None
     assert run(["retention", "orders", "0"]) == 0
     assert (
-        "nobody can tell whether anything is overdue, or its leaders copy: no broker tells remote.log.manager"
+        "it cannot be told whether anything is overdue, or its leaders copy: no broker tells remote.log.manager"
         in " ".join(capsys.readouterr().out.split())
     )
     world.interval_ms = "30000"
@@ -667,4 +667,4 @@ def test_what_dangles_and_what_is_not_tiered_any_more_have_sums_of_their_own(
     assert run(["retention"]) == 4
     printed = " ".join(capsys.readouterr().out.split())
     assert "of 1 topic dangle" in printed
-    assert "of 1 topic are left over" in printed
+    assert "of 1 topic stay" in printed
