@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS
@@ -136,11 +135,12 @@ class BlastRadius:
 
 def _shown(name: str, value: float, other: float) -> str:
     """Return an amount for people, to the last digit where it would read like the other one."""
-    forms: dict[str, Callable[[float], str]] = {
-        "max_bytes": lambda size: human_bytes(int(size)),
-        "max_share": lambda share: f"{share * 100:.4g} %",
-    }
-    form = forms.get(name, lambda count: f"{count:,}")
+
+    def form(amount: float) -> str:
+        if name == "max_bytes":
+            return human_bytes(int(amount))
+        return f"{amount * 100:.4g} %" if name == "max_share" else f"{amount:,}"
+
     return form(value) if form(value) != form(other) else str(value)
 
 
