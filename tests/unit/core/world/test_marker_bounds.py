@@ -106,7 +106,7 @@ def test_a_marker_of_a_writer_that_is_behind_is_observed_anew_and_waited_for(clu
     assert len(cluster.mark().marked) == 1
     assert cluster.mark().already_marked == 1
     (refusal,) = cluster.plan().summary.refusals
-    assert "marked 0 ms ago" in refusal.why
+    assert "marked 0 s ago" in refusal.why
     assert refusal.kind is RefusalKind.WAITING
     cluster.now_ms += DAY_MS
     assert cluster.plan().summary.planned.segments == 2

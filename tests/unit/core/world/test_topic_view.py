@@ -287,7 +287,7 @@ def test_a_marker_that_comes_while_the_log_is_read_holds_back_the_committed_offs
     monkeypatch.setattr("airflow_provider_rlmm.features.cleanup.cleaner.MetadataPartitionReplay", begun)
     assert cluster.clean().committed_offset == written[0]
     monkeypatch.undo()
-    assert "marked 0 ms ago" in reasons(cluster.clean())
+    assert "marked 0 s ago" in reasons(cluster.clean())
 
 
 def test_who_names_a_topic_id_otherwise_while_a_marker_is_written_is_seen_by_the_next_run(
