@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 STOP_FILE: Final = "stop"
 """Name of the file in the work folder that stops runs, even an empty one; its text is the reason."""
 
-_MAX_STOP_BYTES = 4096
+MAX_STOP_BYTES: Final = 4096
+"""The longest text that it may hold."""
 
 
 def access_of_command(read: Callable[[], CommandConfiguration]) -> RemoteLogAccess:
@@ -39,7 +40,7 @@ def access_of_command(read: Callable[[], CommandConfiguration]) -> RemoteLogAcce
             read_client_config=partial(_client_config, configuration),
             login_owner=lambda: "the login of --command-config",
             stop_switch=_switch(stop_file),
-            read_stop=partial(_read_stop, stop_file),
+            read_stop=partial(read_stop, stop_file),
             storage=partial(storage_of_command, configuration),
             watched=True,
         )
@@ -75,16 +76,17 @@ def _client_config(configuration: CommandConfiguration) -> KafkaClientConfig:
     return config
 
 
-def _read_stop(stop_file: str) -> str | None:
+def read_stop(stop_file: str) -> str | None:
     """
-    Look for the file whose presence stops runs.
+    Look for the file whose presence stops runs; return why it does, ``None`` where it is not there.
 
+    :param stop_file: URI of the file.
     :raises OSError: if it cannot be told whether it is there, or it cannot be read.
     """
     from airflow_provider_rlmm.core.base.file_systems import read_file
 
     try:
-        text = bytes(read_file(stop_file, _MAX_STOP_BYTES)).decode(errors="replace")
+        text = bytes(read_file(stop_file, MAX_STOP_BYTES)).decode(errors="replace")
     except FileNotFoundError:
         return None
     return reason_of(_switch(stop_file), text)

@@ -12,6 +12,7 @@ import click
 
 from airflow_provider_rlmm.cli.cleanup_words import say_plan, say_planned_topics, say_totals
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.face import in_terminal
 from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.interrupts import was_interrupted
 from airflow_provider_rlmm.cli.options import (
@@ -187,7 +188,7 @@ def _clean_all(
         except RlmmError as e:
             if was_interrupted():
                 raise
-            click.echo(f"rlmm: nothing is deleted, as it is not archived: {e}", err=True)
+            click.echo(f"rlmm: nothing is deleted, as it is not archived: {in_terminal(str(e))}", err=True)
             return 1
     if limits.objects_per_second is None:
         limits = replace(limits, objects_per_second=run.invocation.configuration().settings.objects_per_second)
@@ -220,7 +221,7 @@ def _clean_in_turn(run: Run, shown: Working, limits: CleanerLimits, summary: Pla
                 # A client has made an error of it: nothing more is to be begun.
                 raise
             failed += 1
-            click.echo(f"rlmm: metadata partition {metadata_partition}: {e}", err=True)
+            click.echo(f"rlmm: metadata partition {metadata_partition}: {in_terminal(str(e))}", err=True)
     return failed
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, cast
 import click
 
 from airflow_provider_rlmm.cli.cleaning_child import CleaningJob, Deleted, Ended, Said, work
+from airflow_provider_rlmm.cli.face import in_terminal
 from airflow_provider_rlmm.cli.output import Working
 from airflow_provider_rlmm.cli.runs import Run
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
@@ -168,7 +169,7 @@ class CleaningProcesses:
 
     def _fail(self, number: int, why: str) -> None:
         self._failed += 1
-        click.echo(f"rlmm: metadata partition {number}: {why}", err=True)
+        click.echo(f"rlmm: metadata partition {number}: {in_terminal(why)}", err=True)
 
 
 def clean_side_by_side(

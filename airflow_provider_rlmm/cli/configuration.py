@@ -36,6 +36,7 @@ class CommandConfiguration:
     :param store_options: obstore's.
     :param work_uri: folder of plans, reports and what runs remember.
     :param command_config: file of a Java client's properties, ``None`` where none is named.
+    :param sources: where all that came from, in words.
     """
 
     settings: RemoteLogSettings
@@ -43,10 +44,20 @@ class CommandConfiguration:
     store_options: Mapping[str, str]
     work_uri: str
     command_config: str | None = None
+    sources: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         # Properties and options hold secrets.
         return f"CommandConfiguration({self.settings!r})"
+
+    @property
+    def in_words(self) -> str:
+        """Where it came from, and which cluster is asked; no secret."""
+        brokers = self.client_properties.get("bootstrap.servers")
+        expected = self.settings.expected_cluster_id
+        named = f", cluster id {expected} expected" if expected else ""
+        cluster = f"cluster at {brokers}{named}" if brokers else "no cluster is asked"
+        return f"{cluster}; configuration from {', '.join(self.sources) or 'nowhere'}"
 
 
 def read_configuration(
@@ -72,9 +83,10 @@ def read_configuration(
     named = options.get("config") or environment.get(CONFIG_VARIABLE) or None
     if named is None and (allow_writes or allow_copy) and default_file(environment).is_file():
         raise ConfigurationError(
-            f"a real run takes no configuration that nobody has named: say --config {default_file(environment)}, or another"
+            f"a real run takes only a configuration that is named: say --config {default_file(environment)}, or another"
         )
     written = _read_file(str(named) if named else None, environment)
+    sources = tuple(_sources(written, named, options, store_options, environment))
     stored = written.pop(STORE, {})
     found = {**written, **dict(_in_environment(environment)), **{n: v for n, v in options.items() if v is not None}}
     found.pop("config", None)
@@ -91,6 +103,7 @@ def read_configuration(
         _plain_if_named(settings.storage_uri, {**_store_table(stored), **store_options}, environment),
         str(others["work_uri"] or _default_work_folder(environment)).rstrip("/"),
         str(others["command_config"]) if others["command_config"] else None,
+        sources,
     )
 
 
@@ -108,6 +121,23 @@ def read_prices(config: str | None = None, *, environment: Mapping[str, str] = o
     settings = RemoteLogSettings(**read_fields(RemoteLogSettings, given, without=_NOT_WRITTEN_DOWN))
     settings.check()
     return settings
+
+
+def _sources(
+    written: Mapping[str, Any],
+    named: object,
+    options: Mapping[str, str | bool | None],
+    store_options: Mapping[str, str],
+    environment: Mapping[str, str],
+) -> Iterator[str]:
+    """Yield where settings come from, what counts least first."""
+    if written or named:
+        yield str(named or default_file(environment))
+    if variables := [f"{_PREFIX}{name.upper()}" for name, _ in _in_environment(environment)]:
+        more = f" and {len(variables) - 1} more RLMM_ variables" if len(variables) > 2 else ""
+        yield f"{variables[0]}{more}" if more else " and ".join(variables)
+    if store_options or any(value is not None for name, value in options.items() if name != "config"):
+        yield "options"
 
 
 def _in_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -152,7 +152,7 @@ def _print_disk(output: Output, topics: Sequence[TopicAid]) -> None:
                 f"{name_in_text(aid.topic)} grows without end: neither retention.ms nor retention.bytes limits it."
             )
         if disk.cannot_tell:
-            output.line(f"{name_in_text(aid.topic)}: nobody can tell how much it takes: {disk.cannot_tell}.")
+            output.line(f"{name_in_text(aid.topic)}: it cannot be told how much it takes: {disk.cannot_tell}.")
 
 
 def _document(found: FirstAid, problems: list[str], tools: Tools) -> dict[str, Any]:

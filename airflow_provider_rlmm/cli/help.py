@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import click
 
+from airflow_provider_rlmm.cli.face import speak_of
+
 BASIC: Final = {
     "only": "Only this topic: name, pattern or id.",
     "hold": "Topics that are never touched.",
@@ -51,6 +53,11 @@ _ALL: Final = "airflow_provider_rlmm.help_all"
 
 class GroupedCommand(click.Command):
     """A command whose ``--help`` leaves out what few people need."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, which names settings by its own options."""
+        speak_of(ctx)
+        return super().invoke(ctx)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options of the command, and ``--help-all`` where ``--help`` leaves some out."""

@@ -24,12 +24,15 @@ from airflow_provider_rlmm.cli import (
     retention,
     scrubbing,
     spark,
+    stopping,
     verifying,
     what_if,
     why,
 )
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
+from airflow_provider_rlmm.cli.face import in_terminal, speaking
 from airflow_provider_rlmm.cli.interrupts import remembering_interrupts, was_interrupted
+from airflow_provider_rlmm.cli.own_process import INTERRUPTED
 from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.base.quoting import printable
 
@@ -95,7 +98,7 @@ class _WaitingHandler(logging.Handler):
 
 _GROUPS = (
     reading, orphaned, remote_log, retention, what_if, why, health, init, cleaning, archiving, scrubbing, verifying,
-    first_aid, recovering, copying, spark,
+    first_aid, recovering, copying, spark, stopping,
 )  # fmt: skip
 for _command in (command for group in _GROUPS for command in group.COMMANDS):
     rlmm.add_command(_command)
@@ -119,7 +122,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command = rlmm, n
     :param name: under which the program says why it ends.
     :return: an :class:`ExitCode`.
     """
-    with remembering_interrupts():
+    with speaking(), remembering_interrupts():
         try:
             return _run(arguments, command, name)
         except KeyboardInterrupt:
@@ -127,7 +130,7 @@ def run(arguments: Sequence[str] | None = None, command: click.Command = rlmm, n
         except Exception:
             if not was_interrupted():
                 raise
-    _say(name, "interrupted: what was done stays done, and the next run goes on from there")
+    _say(name, INTERRUPTED)
     return ExitCode.INTERRUPTED
 
 
@@ -152,4 +155,4 @@ def _run(arguments: Sequence[str] | None, command: click.Command, name: str) -> 
 
 
 def _say(name: str, message: str) -> None:
-    click.echo(f"{name}: {printable(message, _MAX_MESSAGE)}", err=True)
+    click.echo(f"{name}: {printable(in_terminal(message), _MAX_MESSAGE)}", err=True)

@@ -15,6 +15,7 @@ import click
 from airflow_provider_rlmm.cli.access import access_of_command, storage_of_command
 from airflow_provider_rlmm.cli.configuration import OTHERS, SETTINGS, CommandConfiguration, given_in, read_configuration
 from airflow_provider_rlmm.cli.output import Output
+from airflow_provider_rlmm.cli.tables import MAX_CELL
 from airflow_provider_rlmm.core.base.declarations import (
     Declared,
     Duration,
@@ -26,7 +27,7 @@ from airflow_provider_rlmm.core.base.declarations import (
     Whole,
     Written,
 )
-from airflow_provider_rlmm.core.base.quoting import human_bytes
+from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 from airflow_provider_rlmm.core.base.values import MAX_INTEGER, duration_text
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
@@ -225,11 +226,13 @@ class Invocation:
     :param options: name → value of those about cluster and storage.
     :param store_options: of the object store.
     :param output: what prints.
+    :param announce: is told each configuration that the command goes by.
     """
 
     options: Mapping[str, str | bool | None]
     store_options: Mapping[str, str]
     output: Output
+    announce: Callable[[CommandConfiguration], None] = lambda _: None
 
     def configuration(self, *, allow_writes: bool = False, allow_copy: bool = False) -> CommandConfiguration:
         """
@@ -239,7 +242,13 @@ class Invocation:
         :param allow_copy: whether it may copy segments of living topics.
         :raises ConfigurationError: naming the field.
         """
-        return read_configuration(self.options, self.store_options, allow_writes=allow_writes, allow_copy=allow_copy)
+        return self._announced(
+            read_configuration(self.options, self.store_options, allow_writes=allow_writes, allow_copy=allow_copy)
+        )
+
+    def _announced(self, configuration: CommandConfiguration) -> CommandConfiguration:
+        self.announce(configuration)
+        return configuration
 
     def given(self) -> dict[str, str | bool]:
         """Return what options and environment say, in the order of a configuration file; not what stands in one."""
@@ -260,7 +269,7 @@ class Invocation:
 
         :raises ConfigurationError: naming the field.
         """
-        return read_configuration(self.options, self.store_options, has_cluster=False)
+        return self._announced(read_configuration(self.options, self.store_options, has_cluster=False))
 
     def storage_access(self) -> StorageAccess:
         """
@@ -294,6 +303,11 @@ def with_storage(command: Command) -> Command:
 def with_storage_only(command: Command) -> Command:
     """Give a command the options of a storage whose cluster is not asked; it gets an :class:`Invocation`."""
     return _taking((*_STORE, _WORK, _CONFIG, _JSON))(_invoked(command))
+
+
+def with_work_folder(command: Command) -> Command:
+    """Give a command that asks neither cluster nor storage its work folder; it gets an :class:`Invocation`."""
+    return _taking((_WORK, _CONFIG, _JSON))(_invoked(command))
 
 
 def with_limits(command: Command) -> Command:
@@ -364,10 +378,22 @@ def _invoked(command: Command) -> Command:
     def invoked(*args: Any, as_json: bool, store_options: tuple[str, ...] = (), **given: Any) -> Any:
         shared = {name: given.pop(name) for name in (*SETTINGS, *OTHERS, "config") if name in given}
         allowed = {INSTANCE_METADATA: "true"} if given.pop(INSTANCE_METADATA, False) else {}
-        invocation = Invocation(shared, _pairs(store_options) | allowed, Output(as_json=as_json))
+        invocation = Invocation(shared, _pairs(store_options) | allowed, Output(as_json=as_json), _Announcer())
         return command(invocation, *args, **given)
 
     return invoked
+
+
+class _Announcer:
+    """Says once, before anything is read, where the command has its settings from and which cluster it asks."""
+
+    def __init__(self) -> None:
+        self._has_said = False
+
+    def __call__(self, configuration: CommandConfiguration) -> None:
+        if not self._has_said:
+            self._has_said = True
+            click.echo(f"rlmm: {printable(configuration.in_words, MAX_CELL)}", err=True)
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:

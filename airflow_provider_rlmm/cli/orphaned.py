@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.help import command
@@ -106,6 +106,7 @@ def survey(invocation: Invocation, limits: CleanerLimits, only: tuple[str, ...])
     With --only the inventory is of these topics, and stays in the folder of the run: pages do not show it.
     """
     from airflow_provider_rlmm.core.base.work_folder import cluster_folder
+    from airflow_provider_rlmm.features.survey.inventory_files import largest_topics
     from airflow_provider_rlmm.features.survey.steps import survey as leave_inventory
     from airflow_provider_rlmm.features.survey.steps import survey_folder
     from airflow_provider_rlmm.overview.reclaimed import reclaimed_this_month
@@ -114,7 +115,8 @@ def survey(invocation: Invocation, limits: CleanerLimits, only: tuple[str, ...])
     run, price = begin(invocation, "survey", execute=False, only=Only.of(*only)), price_of(invocation)
     with opened_session(invocation, limits, run.only) as session:
         inventory = leave_inventory(session, run.uri, run.name, PROGRAM, limits=limits, price=price)
-        where = f"{survey_folder(session, run.uri)}/{inventory.generation}"
+        folder = survey_folder(session, run.uri)
+        where = f"{folder}/{inventory.generation}"
     totals = inventory.totals
     counts: dict[str, Count] = {what: getattr(totals, what) for what in _COUNTED}
     if invocation.output.as_json:
@@ -123,6 +125,7 @@ def survey(invocation: Invocation, limits: CleanerLimits, only: tuple[str, ...])
         return _all_seen(invocation, totals)
     if not run.only.is_all:
         invocation.output.line(f"Of {', '.join(only)} only:")
+    _say_largest(invocation, largest_topics(folder, inventory, _MOST_TOPICS), totals, price)
     for what, count in counts.items():
         invocation.output.line(f"{what}: {_words(count, price)}")
     past = runs(run.work_uri, cluster_folder(inventory.cluster_id), rows=SEARCHED_RUNS).rows[::-1]
@@ -135,6 +138,19 @@ def survey(invocation: Invocation, limits: CleanerLimits, only: tuple[str, ...])
 
 
 COMMANDS = (orphans, survey)
+
+
+def _say_largest(
+    invocation: Invocation, largest: Sequence[dict[str, Any]], totals: Totals, price: StoragePrice | None
+) -> None:
+    """Print the topics that a survey has found, the largest first."""
+    columns = {
+        "topic": "topic", "topic_id": "topic id", "state": "where it stands", "segments": "segments", "bytes": "size",
+        **month_column(price),
+    }  # fmt: skip
+    invocation.output.rows((with_cost(row, price) for row in largest), columns, "topics, the largest first")
+    if more := totals.topics - len(largest):
+        invocation.output.line(f"and {more:,} more topics")
 
 
 def _all_seen(invocation: Invocation, totals: Totals) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from airflow_provider_rlmm.cli.face import in_terminal
 from airflow_provider_rlmm.cli.tables import MAX_CELL, lines_of
 from airflow_provider_rlmm.core.base.quoting import printable
 
@@ -68,7 +69,7 @@ class Output:
         :param text: what it is.
         """
         if self.as_json:
-            click.echo(f"rlmm: {text}", err=True)
+            click.echo(f"rlmm: {in_terminal(text)}", err=True)
         else:
             self.line(text, red=True)
 
@@ -79,7 +80,7 @@ class Output:
         :param text: the sentence.
         """
         if self.as_json:
-            click.echo(f"rlmm: {text}", err=True)
+            click.echo(f"rlmm: {in_terminal(text)}", err=True)
         else:
             self.line(text)
 
@@ -110,7 +111,7 @@ class Output:
         :param bold: whether it is a heading.
         """
         if not self.as_json:
-            harmless = printable(text, MAX_CELL)
+            harmless = printable(in_terminal(text), MAX_CELL)
             _write(click.style(harmless, fg="red", bold=True) if red else click.style(harmless, bold=bold or None))
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FrameType, ModuleType
 
 _ALLOCATIONS = 100_000
 """
@@ -34,6 +35,28 @@ class WithoutPandas:
         if fullname.partition(".")[0] == "pandas":
             raise ModuleNotFoundError("rlmm does without pandas", name=fullname)
         return None
+
+
+INTERRUPTED = "interrupted: what was done stays done, and the next run goes on from there"
+"""What a command says that was interrupted."""
+
+_INTERRUPTED_CODE = 130
+"""As a shell has it; the exit codes are in a module that takes its time to import."""
+
+
+def end_by_interrupts() -> None:
+    """
+    Have a Ctrl-C end this process with one line, before and after its command works.
+
+    While modules are imported, and while the interpreter ends, nothing is under way that would have to be tidied up.
+    """
+    signal.signal(signal.SIGINT, _end)
+
+
+def _end(signal_number: int, frame: FrameType | None) -> None:
+    # Neither a stream nor a lock of Python's may be in use by what was interrupted.
+    os.write(2, f"rlmm: {INTERRUPTED}\n".encode())
+    os._exit(_INTERRUPTED_CODE)
 
 
 def begin_process() -> None:

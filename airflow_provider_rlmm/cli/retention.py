@@ -96,7 +96,7 @@ def _say_what_is_not_told(
             _say_why_by_topic(invocation, topics)
     for why, count in Counter(done.not_judged.values()).items():
         of = "" if topics is None else f" of {count:,} topics"
-        output.problem(f"nobody can tell whether anything{of} is overdue, or its leaders copy: {why}.")
+        output.problem(f"it cannot be told whether anything{of} is overdue, or its leaders copy: {why}.")
 
 
 def _say_why_of_each(invocation: Invocation, done: LeaderRetention) -> None:
@@ -147,7 +147,7 @@ def _say_left_over(invocation: Invocation, topics: list[TopicSum]) -> None:
     for what, counts in (
         ("dangle: their copy or deletion was begun days ago and has not ended", [one.dangling for one in topics]),
         (
-            "are left over: their topic is not tiered any more, and no leader deletes them",
+            "stay: their topic is not tiered any more, and no leader deletes them",
             [one.not_tiered for one in topics],
         ),
         (

@@ -183,9 +183,9 @@ def begin(
     :param only: topics that it is for.
     :raises ConfigurationError: if something is not understood.
     """
+    configuration = invocation.configuration(allow_writes=execute)
     if execute and not invocation.options.get("expected_cluster_id"):
         invocation = _with_typed_cluster(invocation)
-    configuration = invocation.configuration(allow_writes=execute)
     return Run(invocation, _name_of(what), configuration.work_uri, execute, confirm, only)
 
 
@@ -243,14 +243,14 @@ def confirmed(run: Run, what: str) -> Run:
 
 def _require_terminal() -> None:
     if not sys.stdin.isatty():
-        raise click.UsageError("--execute needs --cluster-id where nobody can be asked; 'rlmm check' prints the id")
+        raise click.UsageError("--execute needs --cluster-id where no person can be asked; 'rlmm check' prints the id")
 
 
 def _with_typed_cluster(invocation: Invocation, what: str = "This run writes and deletes.") -> Invocation:
     """Ask for the id of the cluster: the user who deletes says where."""
     _require_terminal()
     typed = click.prompt(f"{what} Type the id of its cluster ('rlmm check' prints it)", err=True)
-    return Invocation({**invocation.options, "expected_cluster_id": typed}, invocation.store_options, invocation.output)
+    return replace(invocation, options={**invocation.options, "expected_cluster_id": typed})
 
 
 def read_acknowledgements(file: str | None, now_ms: int) -> attention.Acknowledgements:

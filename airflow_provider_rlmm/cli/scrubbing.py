@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from airflow_provider_rlmm.cli.options import (
     with_confirmation,
     with_storage,
 )
-from airflow_provider_rlmm.cli.output import working
+from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import (
     Run,
     acknowledgements_option,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.overview.run_summaries import RunFacts
     from airflow_provider_rlmm.overview.run_summary import RunSummary
 
+_MOST_TOPICS = 20
+
 
 @command()
 @option_of(
@@ -67,7 +70,7 @@ if TYPE_CHECKING:
 )
 @max_copy_option
 @override_option
-@option_of(connection.SOLE_OWNER, "Nobody else keeps objects of this layout in this storage")
+@option_of(connection.SOLE_OWNER, "No other system keeps objects of this layout in this storage")
 @only_option
 @with_blast_radius
 @execute_option
@@ -165,9 +168,6 @@ def _summary(
     return summary_of_scrub(run.work_uri, facts, summary, deletion, judgement)
 
 
-COMMANDS = (scrub,)
-
-
 def would_go(plan: ScrubPlan) -> str:
     """
     Say what a plan would delete: how much, and of which classes.
@@ -195,8 +195,9 @@ def _say(invocation: Invocation, summary: ScrubSummary, plan: ScrubPlan, documen
         for kind, amount in summary.classes.items()
     ]
     if not output.as_json:
-        columns = {"class": "class", "objects": "objects", "bytes": "size", **month_column(summary.price)}
-        output.rows(rows, columns, "objects, by class")
+        columns = {"objects": "objects", "bytes": "size", **month_column(summary.price)}
+        output.rows(rows, {"class": "class", **columns}, "objects, by class")
+        _say_topics(output, summary, columns)
     output.line(f"{summary.listed.objects:,} objects, {human_bytes(summary.listed.bytes)} were listed.")
     if summary.price and (listing := summary.price.listing(summary.listed.objects)) is not None:
         output.line(f"To list them costs {money(listing)} at least.")
@@ -212,5 +213,49 @@ def _say(invocation: Invocation, summary: ScrubSummary, plan: ScrubPlan, documen
     output.line(f"{planned['objects']:,} objects, {human_bytes(planned['bytes'])} may go now.")
     say_cost_of(invocation, plan)
     if document["deletion"] is not None:
-        output.line(f"Deleted: {document['deletion']}")
+        output.line(deleted_in_words(document["deletion"]))
     output.line(f"The scrub is {run.uri}")
+
+
+def _say_topics(output: Output, summary: ScrubSummary, columns: Mapping[str, str]) -> None:
+    """Print which topics have objects that are not in use."""
+    shown = summary.topics[:_MOST_TOPICS]
+    rows = (
+        {
+            "topic": one.topic,
+            "topic_id": one.topic_id,
+            "class": one.kind.value,
+            "objects": one.objects,
+            "bytes": one.bytes,
+            "month_micros": summary.month(one.kind.value, one),
+        }
+        for one in shown
+    )
+    named = {"topic": "topic", "topic_id": "topic id", "class": "class"}
+    output.rows(rows, named | columns, "by topic, the largest first; what is in use is left out")
+    if more := len(summary.topics) + summary.topics_left_out - len(shown):
+        output.line(f"and {more:,} more rows; the pages list them")
+
+
+def deleted_in_words(counts: Mapping[str, Any]) -> str:
+    """
+    Say what a scrub has deleted, and what it left.
+
+    :param counts: of :meth:`~airflow_provider_rlmm.features.scrub.scrub_cleaner.ScrubDeletion.counts`.
+    """
+    deleted = [
+        f"{amount['objects']:,} {kind} objects, {human_bytes(amount['bytes'])}"
+        for kind, amount in counts["deleted"].items()
+    ]
+    others = {
+        "were gone before": counts["gone_before"],
+        "are on hold": counts["held"],
+        "are still there": counts["left"],
+        "of these must stay": counts["barred"],
+        "empty folders are removed": counts["folders_removed"],
+    }
+    said = [f"{number:,} {what}" for what, number in others.items() if number]
+    return f"Deleted: {'; '.join(deleted) or 'nothing'}.{' Besides: ' + ', '.join(said) + '.' if said else ''}"
+
+
+COMMANDS = (scrub,)

@@ -14,12 +14,15 @@ from itertools import chain, islice
 from textwrap import wrap
 from typing import Any, Final
 
+from airflow_provider_rlmm.cli.face import in_terminal
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 from airflow_provider_rlmm.core.plans.prices import money
 
 MAX_CELL: Final = 2_000
 _MEASURED: Final = 500
 _LEAST_WRAPPED: Final = 24
+_MOST_PADDED: Final = 64
+"""How wide a column is padded: a single long value would push the others of all rows off the screen."""
 _GAP: Final = "  "
 _NAMES: Final = ("offset", "partition", "id", "epochs", "value")
 
@@ -38,7 +41,8 @@ def lines_of(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], widt
         return
     headings, measured = list(columns.values()), [_cells(row, columns) for row in first]
     form = _Form.of(
-        [max(map(len, column)) for column in zip(headings, *measured, strict=True)],
+        [min(_MOST_PADDED, max(map(len, column))) for column in zip(headings, *measured, strict=True)],
+        max(len(cells[-1]) for cells in (headings, *measured)),
         [isinstance(first[0].get(field), int) for field in columns],
         width,
     )
@@ -52,18 +56,15 @@ def lines_of(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], widt
 class _Form:
     """How rows become lines."""
 
-    widths: Sequence[int]  # of the columns
+    widths: Sequence[int]  # of the columns, as far as they are padded
     right: Sequence[bool]  # whether a column is aligned to the right
-    wrapped: int | None  # how wide a sentence in the last column may be, ``None`` where it is not wrapped
-    beside: bool  # whether it goes on beside the other columns; else it has lines of its own below them
+    width: int | None  # of the terminal, to which a sentence in the last column is wrapped; ``None`` where it is not
 
     @classmethod
-    def of(cls, widths: Sequence[int], right: Sequence[bool], width: int | None) -> _Form:
-        before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
-        if width is None or before + widths[-1] <= width:
-            return cls(widths, right, None, beside=True)
-        beside = width - before >= _LEAST_WRAPPED
-        return cls(widths, right, width - before if beside else max(width - len(_GAP), _LEAST_WRAPPED), beside)
+    def of(cls, widths: Sequence[int], last: int, right: Sequence[bool], width: int | None) -> _Form:
+        """Return the form of a table; ``last`` is how long the longest cell of its last column is."""
+        fits = width is None or _before(widths) + last <= width
+        return cls(widths, right, None if fits else width)
 
     def lines(self, cells: Sequence[str]) -> Iterator[str]:
         """Yield the lines of a row; only a sentence, which has spaces, is broken into several."""
@@ -73,16 +74,24 @@ class _Form:
             for cell, width, right in zip(others, self.widths, self.right, strict=False)
         )
         before = "".join(f"{cell}{_GAP}" for cell in placed)
-        if self.wrapped is None or (self.beside and len(last) <= self.wrapped):
+        left = None if self.width is None else self.width - len(before)
+        if left is None or len(last) <= left:
             yield f"{before}{last.rjust(self.widths[-1]) if self.right[-1] else last}".rstrip()
             return
-        first, *more = wrap(last, self.wrapped, break_long_words=False, break_on_hyphens=False) or [""]
-        if self.beside:
+        # Where nothing is left beside the other columns it has lines of its own below them.
+        beside = left >= _LEAST_WRAPPED
+        wrapped = left if beside else max(left + len(before) - len(_GAP), _LEAST_WRAPPED)
+        first, *more = wrap(last, wrapped, break_long_words=False, break_on_hyphens=False) or [""]
+        if beside:
             yield f"{before}{first}".rstrip()
             yield from (f"{' ' * len(before)}{part}" for part in more)
         else:
             yield before.rstrip()
             yield from (f"{_GAP}{part}" for part in (first, *more))
+
+
+def _before(widths: Sequence[int]) -> int:
+    return sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
 
 
 def _cells(row: Mapping[str, Any], columns: Iterable[str]) -> list[str]:
@@ -97,7 +106,9 @@ def _cell(field: str, value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(_cell(field, element) for element in value)
     if not isinstance(value, int) or isinstance(value, bool):
-        return printable(str(value), MAX_CELL)
+        text = str(value)
+        # A sentence may name settings; a name of one word is that of something else.
+        return printable(in_terminal(text) if " " in text else text, MAX_CELL)
     if field.endswith("bytes"):
         return human_bytes(value)
     if field.endswith("micros"):

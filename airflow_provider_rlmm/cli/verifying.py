@@ -29,7 +29,7 @@ _SHOWN_FINDINGS = 20
     type=click.FloatRange(0, 1, min_open=True),
     default=1.0,
     show_default=True,
-    help="Which share of each topic's segments is looked at; those first at which nobody has looked for the longest time.",
+    help="Which share of each topic's segments is looked at; those first that were looked at the longest ago.",
 )
 @click.option(
     "--seed", metavar="TEXT", help="Decides between segments looked at equally long ago.  [default: the run's name]"

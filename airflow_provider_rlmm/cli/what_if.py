@@ -84,7 +84,7 @@ def what_if(
         output.problem(f"cannot tell: {refusal.what}: {refusal.why}; {refusal.what_to_do}")
     if uncertain:
         output.problem(
-            f"cannot tell: {uncertain:,} segments are in no count, as nobody knows what became of them; let the doctor look"
+            f"cannot tell: {uncertain:,} segments are in no count, as their fate is not known; let the doctor look"
         )
     return ExitCode.NEEDS_A_PERSON if refusals or uncertain else ExitCode.DONE
 

@@ -114,8 +114,8 @@ COMMAND = [
         "the command",
         "what others have named paints the terminal",
         "cli/tables.py",
-        "        return printable(str(value), MAX_CELL)",
-        "        return str(value)",
+        '        return printable(in_terminal(text) if " " in text else text, MAX_CELL)',
+        '        return in_terminal(text) if " " in text else text',
         "cli/test_command.py::test_what_others_have_named_cannot_paint_the_terminal",
     ),
     Mutation(

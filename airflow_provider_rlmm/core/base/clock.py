@@ -43,14 +43,14 @@ def duration_in_words(duration_ms: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def elapsed_in_words(elapsed_ms: int) -> str:
+def elapsed_in_words(age_ms: int) -> str:
     """
-    Return for people how long ago something was; it is rounded down, so that a wait is not over before it says so.
+    Return how long ago something was, for people; it is rounded down, so that nothing is called older than it is.
 
-    :param elapsed_ms: ms, 0 or more.
+    :param age_ms: ms; less than 0 counts as none.
     """
-    unit_ms = 60_000 if elapsed_ms >= 60_000 else 1000
-    return duration_in_words(elapsed_ms // unit_ms * unit_ms)
+    seconds = max(0, age_ms) // 1000
+    return duration_in_words((seconds if seconds < 60 else seconds // 60 * 60) * 1000)
 
 
 def monotonic_clock() -> int:

@@ -111,11 +111,12 @@ def duration_ms(name: str, value: object, minimum: int = 0, maximum: int = MAX_I
     if words is None or not any(words.groups()):
         if isinstance(value, str) and not _INTEGER.fullmatch(value.strip()):
             raise refused(name, value, f"a duration such as {_DURATION_EXAMPLES}, or an integer, ms")
-        return spelled_integer(name, value, minimum, maximum)
-    total = sum(int(amount) * unit for amount, unit in zip(words.groups(), _UNITS_MS, strict=True) if amount)
+        total = spelled_integer(name, value, 0, MAX_INTEGER)
+    else:
+        total = sum(int(amount) * unit for amount, unit in zip(words.groups(), _UNITS_MS, strict=True) if amount)
     if not minimum <= total <= maximum:
-        top = "2^63 - 1" if maximum == MAX_INTEGER else str(maximum)
-        raise refused(name, value, f"a duration from {minimum} to {top} ms")
+        top = "" if maximum == MAX_INTEGER else f" to {duration_text(maximum)}"
+        raise refused(name, value, f"a duration from {duration_text(minimum)}{top or ' on'}")
     return total
 
 

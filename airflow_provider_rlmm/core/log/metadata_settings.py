@@ -58,7 +58,10 @@ class TieredRetention:
     @property
     def kept(self) -> str:
         """How long, in words."""
-        return "for ever" if self.retention_ms == _FOR_EVER else f"for {duration_text(self.retention_ms)}"
+        if self.retention_ms == _FOR_EVER:
+            return "for ever"
+        days, rest = divmod(self.retention_ms, DAY_MS)
+        return f"for {duration_text(self.retention_ms) if rest else f'{days} d'}"
 
 
 @dataclass(frozen=True, slots=True)

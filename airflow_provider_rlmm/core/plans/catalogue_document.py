@@ -212,7 +212,7 @@ class Catalogue:
             yield f"nothing was seen of {list_in_quotes(self.not_found)}: look whether name or id is right"
         if not self.not_found and not any(map(self._rows, _OF_SEGMENTS)):
             yield (
-                "no object of any segment was seen: look whether --storage, --layout and --key-prefix are what the brokers "
+                "no object of any segment was seen: look whether storage_uri, layout and key_prefix are what the brokers "
                 "had"
             )
 

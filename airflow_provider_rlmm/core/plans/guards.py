@@ -9,6 +9,7 @@ from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.declarations import check_fields
 from airflow_provider_rlmm.core.base.documents import Share
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.deletion_window import DeletionWindow
@@ -97,7 +98,11 @@ class BlastRadius:
         :param planned: what would go.
         :param known: all there is.
         """
-        found = [f"{name} is {value}, the limit {limit}" for name, value, limit, _ in self._passed(planned, known)]
+        passed = self._passed(planned, known)
+        found = [
+            f"{name} is {_shown(name, value, limit)}, the limit {_shown(name, limit, value)}"
+            for name, value, limit, _ in passed
+        ]
         return ", ".join(found) or None
 
     def remedy(self, planned: Count, known: Count) -> str:
@@ -128,6 +133,17 @@ class BlastRadius:
         return [found for found in measured if found[1] > found[2]]
 
 
+def _shown(name: str, value: float, other: float) -> str:
+    """Return an amount for people, to the last digit where it would read like the other one."""
+
+    def form(amount: float) -> str:
+        if name == "max_bytes":
+            return human_bytes(int(amount))
+        return f"{amount * 100:.4g} %" if name == "max_share" else f"{amount:,}"
+
+    return form(value) if form(value) != form(other) else str(value)
+
+
 def check_cluster(cluster_id: str, expected_cluster_id: str | None, overrides: frozenset[str]) -> None:
     """
     Check that this is the cluster that was meant.
@@ -146,8 +162,7 @@ def check_cluster(cluster_id: str, expected_cluster_id: str | None, overrides: f
     if overrides and not expected_cluster_id:
         raise ConfigurationError(
             f"overrides {sorted(overrides)} need the id of the cluster that they are for, so that they can never reach "
-            "another one: set expected_cluster_id in the rlmm connection, or give the command --cluster-id ID; 'rlmm check' "
-            "prints the id"
+            "another one: set expected_cluster_id in the rlmm connection; 'rlmm check' prints the id"
         )
 
 

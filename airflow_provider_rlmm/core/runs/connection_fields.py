@@ -182,25 +182,25 @@ SNAPSHOTS_URI: Final = _text(
 
 FIELDS: Final[tuple[Declared[Any], ...]] = (
     KAFKA_CONN_ID,
-    METADATA_TOPIC,
-    EXPECTED_CLUSTER_ID,
     STORAGE_URI,
     STORAGE_CONN_ID,
     LAYOUT,
     KEY_PREFIX,
+    EXPECTED_CLUSTER_ID,
+    EXPECTED_ROOT,
+    ALLOW_WRITES,
+    SCHEDULED_RUNS,
+    HOLD,
+    METADATA_TOPIC,
     FORMER_KEY_PREFIXES,
     KEY_PATTERN,
     KEY_SUFFIXES,
     PLUGIN_SETTINGS,
-    EXPECTED_ROOT,
     STORAGE_CLASS,
     PRICES,
-    ALLOW_WRITES,
     ALLOW_COPY,
-    SCHEDULED_RUNS,
     DELETION_WINDOW,
     limits.OBJECTS_PER_SECOND,
-    HOLD,
     SOLE_OWNER,
     ARCHIVE_URI,
     ARCHIVE_BEFORE_DELETION,
@@ -210,4 +210,4 @@ FIELDS: Final[tuple[Declared[Any], ...]] = (
     KEEP_SNAPSHOTS,
     SNAPSHOTS_URI,
 )
-"""In the order of the form."""
+"""In the order of the form: what every connection needs, what a real run needs besides, then what few need."""

@@ -183,8 +183,8 @@ def _why_unobserved(observations: Sequence[AbsenceObservation], foreign_offset: 
         )
     last = observations[-1]
     if last.bounded:
-        said, now = time_text(last.time_ms), time_text(now_ms)
-        return f"its marker at offset {last.offset} is from the future: it says {said}, now is {now}"
+        says = f"it says {time_text(last.time_ms)}, now is {time_text(now_ms)}"
+        return f"its marker at offset {last.offset} is from the future: {says}"
     return (
         f"its marker at offset {last.offset} was written by another program, and no record of a broker or of ours has "
         "followed in its metadata partition: nothing but its own clock says when it was written"

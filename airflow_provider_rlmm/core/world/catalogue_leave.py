@@ -55,7 +55,7 @@ class CatalogueLeave:
         if topic_id not in self.was_not_deleted:
             raise CatalogueError(
                 f"{shown} may have been deleted: a bucket does not know it. If you know that it was not, say so: "
-                f"--was-not-deleted {kafka_uuid_str(topic_id)}"
+                f"was_not_deleted {kafka_uuid_str(topic_id)}"
             )
         if strangers := sorted(map(kafka_uuid_str, self.was_not_deleted - {topic_id})):
             raise CatalogueError(

@@ -110,6 +110,16 @@ def is_pattern(entry: str) -> bool:
     return "*" in entry or "?" in entry
 
 
+def names_like(entry: str, names: Iterable[str]) -> str:
+    """
+    Say which names may be meant, as the end of a sentence; empty where none resembles it.
+
+    :param entry: a name that there is not.
+    :param names: of topics.
+    """
+    return UnknownTopic(entry, _nearest(entry, names)).meant
+
+
 def _nearest(entry: str, names: Iterable[str]) -> tuple[str, ...]:
     from difflib import get_close_matches
 

@@ -79,7 +79,7 @@ class CatalogueSource:
         if cluster_id is None and files.document.cluster_id is None:
             raise CatalogueError(
                 "the catalogue does not say of which cluster its segments are, and what is read is written down there: name "
-                "it by --archived-cluster-id (archived_cluster_id)"
+                "it by archived_cluster_id"
             )
         self.sha256 = files.sha256
         self.start = str(catalogue.wanted)

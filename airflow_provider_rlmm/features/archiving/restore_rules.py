@@ -66,7 +66,7 @@ class RestoreRange:
         if not self.beginning and self.time_ms is None and not self.offsets:
             raise ConfigurationError(
                 "no start is named, and the bucket cannot tell what retention had deleted: restore from a time on "
-                "(--from-time), from an offset on in each partition (--from-offset 0:1200), or --from-beginning"
+                "(start_time), from an offset on in each partition (start_offsets), or from_beginning"
             )
         for partition in self.ends:
             self.range_of(partition)
@@ -103,8 +103,8 @@ class RestoreRange:
         open_ones = sorted(set(partitions) - self.offsets.keys())
         if open_ones and not self.beginning and self.time_ms is None:
             raise ConfigurationError(
-                f"the start names no offset of partitions {open_ones}: name one of each, or add --from-time or "
-                "--from-beginning for the others"
+                f"the start names no offset of partitions {open_ones}: name one of each, or add start_time or "
+                "from_beginning for the others"
             )
 
 

@@ -132,7 +132,7 @@ class RestoreReport:
         """
         what = f"{human_bytes(self.log_bytes)} of logs are read {_TIMES_READ} times"
         if bytes_per_second is None:
-            return f"{what}; --bytes-per-second bounds how fast"
+            return f"{what}; bytes_per_second bounds how fast"
         hours = self.log_bytes * _TIMES_READ / bytes_per_second / 3600
         return f"{what}, at {human_bytes(bytes_per_second)} a second in {hours:,.1f} hours or more"
 

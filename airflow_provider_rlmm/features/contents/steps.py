@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.plans.plan_files import write_document
 from airflow_provider_rlmm.core.plans.storage_classes import ARCHIVE_TIERS
 from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
+from airflow_provider_rlmm.core.runs.holding import require_known_topic
 from airflow_provider_rlmm.core.runs.steps import step
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
@@ -83,6 +84,7 @@ def verify_contents(
     :param on_foretold: told what will be asked of the storage, before it is.
     :param patience: for how long a storage that does not answer is asked again.
     :return: the report, as it was written.
+    :raises ConfigurationError: if only topics are asked for that neither log nor cluster knows.
     :raises EventLogError: if the log cannot be read.
     :raises StorageError: if the storage root is gone, or the storage hands out nothing many times in a row.
     :raises OSError: if the report cannot be written.
@@ -99,6 +101,9 @@ def verify_contents(
         )
         looks = read_last_looks(session.cluster_uri)
         work, settings = _Work(topic, request, looks), session.access.get_connection_settings()
+        for name in work.segments.not_found() if not work.sizes else ():
+            # To say "nothing" of what was misspelt would be an answer.
+            require_known_topic(topic, name)
         foretold = foretell(work.sizes, manifests=manager.layout.name == AivenLayout.name, price=settings.read_price())
         logger.info("%s", foretold.in_words)
         on_foretold(foretold)

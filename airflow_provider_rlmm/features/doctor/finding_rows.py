@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.arrow_arrays import is_among
-from airflow_provider_rlmm.core.base.quoting import name_in_text, printable
+from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.doctor.findings import EXPLANATIONS, Finding, FindingKind, Severity
 
@@ -176,7 +176,9 @@ def concerned_in_text(segments: Any) -> str:
 
     size = pc.sum(segments.column("segment_size_in_bytes")).as_py() or 0
     partitions = segments.group_by(USER_PARTITION).aggregate([]).num_rows
-    return f"{segments.num_rows} unfinished segments ({size} bytes) of {partitions} user partitions are concerned"
+    return (
+        f"{segments.num_rows} unfinished segments ({human_bytes(size)}) of {partitions} user partitions are concerned"
+    )
 
 
 def elsewhere_than(others: Any, rows: Any) -> Any:

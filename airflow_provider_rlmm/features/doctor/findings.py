@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from airflow_provider_rlmm.core.base.clock import since
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra
 from airflow_provider_rlmm.core.records.wire import MAX_ELEMENTS, MAX_TAGGED_FIELDS
 from airflow_provider_rlmm.features.doctor.preflight import NOTHING_READ, CompactionPreflight
@@ -317,8 +318,9 @@ class Recovery:
             "(ReadRemoteLogMetadataOperator) and let the remote log cleaner finish what it can: it goes on with every "
             "user partition that log and storage show to be whole. Then DeleteRecords before offset "
             f"{self.delete_before_offset} and a restart of the brokers that read it. "
-            f"This loses {self.records} records, and with them {self.segments} unfinished segments ({self.bytes} bytes) of "
-            f"{self.user_partitions} user partitions: no broker can read these any more, and their objects stay in storage."
+            f"This loses {self.records} records, and with them {self.segments} unfinished segments "
+            f"({human_bytes(self.bytes)}) of {self.user_partitions} user partitions: no broker can read these any more, and "
+            "their objects stay in storage."
         )
         text = (
             f"{before_and_cost} Afterwards {self.usable} user partitions with unfinished segments are whole as before: they "

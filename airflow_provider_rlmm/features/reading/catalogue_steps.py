@@ -178,7 +178,7 @@ def _cluster_of(catalogue: CatalogueFiles, settings: RemoteLogSettings) -> str:
     if said is None and expected is None:
         raise CatalogueError(
             "the catalogue does not say of which cluster its segments are, and what is read is written down there: name it "
-            "by --cluster-id (expected_cluster_id)"
+            "by expected_cluster_id"
         )
     if said is not None and expected is not None and said != expected:
         raise CatalogueError(

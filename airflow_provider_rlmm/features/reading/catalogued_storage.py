@@ -83,7 +83,7 @@ class CataloguedStorage:
         if stem is None or not all(key.startswith(stem) for key in said.keys):
             raise CatalogueError(
                 f"the catalogue names keys of segment {segment_id} that the layout does not build, {said.keys[:1]} first: "
-                f"look whether --layout and --key-prefix are those of the catalogue, or {RECOVER_AGAIN}"
+                f"look whether layout and key_prefix are those of the catalogue, or {RECOVER_AGAIN}"
             )
         if missing := sorted(set(self.layout.required_keys(metadata, place)) - set(said.keys)):
             raise CatalogueError(f"the catalogue names no object {missing[0]} of segment {segment_id}; {RECOVER_AGAIN}")

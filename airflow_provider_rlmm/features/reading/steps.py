@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_u
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange, within
+from airflow_provider_rlmm.core.world.topic_entries import names_like
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -368,6 +369,7 @@ def _user_partitions(
     if not ids:
         raise RemoteLogError(
             f"the metadata topic names no topic {in_quotes(topic)}, by name or by id: nothing of it was ever copied"
+            f"{names_like(topic, {tip.topic for tip in known})}"
         )
     if len(ids) > 1:
         shown = ", ".join(ids[:_MAX_SHOWN])

@@ -55,7 +55,7 @@ def sources_named(snapshots: Sequence[str], audits: Sequence[str]) -> EarlierSou
     return EarlierSources(tuple(snapshots), holders)
 
 
-def sources_below(work_uri: str, cluster_id: str | None, named_by: str = "--work-dir") -> EarlierSources:
+def sources_below(work_uri: str, cluster_id: str | None, named_by: str = "work_uri") -> EarlierSources:
     """
     Return the sources in a work folder, or in the second place of its snapshots, which has folders of the same names.
 

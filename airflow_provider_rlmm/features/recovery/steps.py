@@ -120,7 +120,7 @@ def make_catalogue(
         on_step("taking up what an interrupted run has read", known, known)
     cluster_id, said_by, stamps = _cluster_of(storage, request.cluster_id)
     sources = sources_named(request.snapshots, request.audits)
-    for uri, mended_by in ((request.work_uri, "--work-dir"), (request.snapshots_uri, "snapshots_uri")):
+    for uri, mended_by in ((request.work_uri, "work_uri"), (request.snapshots_uri, "snapshots_uri")):
         if uri is not None:
             sources += sources_below(uri, cluster_id, mended_by)
     listed = list_all(storage, lambda count: on_step("listing objects", count, count))
@@ -250,7 +250,7 @@ def _cluster_of(storage: RemoteStorageManager, said: str | None) -> tuple[str | 
     if said is not None:
         if believed and said not in believed:
             raise CatalogueError(
-                f"the storage is stamped as that of cluster {list_in_quotes(believed)}, and --cluster-id names "
+                f"the storage is stamped as that of cluster {list_in_quotes(believed)}, and expected_cluster_id names "
                 f"{in_quotes(said)}: correct it, or leave it out"
             )
         return said, ClusterIdFrom.PERSON, sorted(stamps)

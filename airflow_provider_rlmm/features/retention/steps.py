@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock
@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageError,
 )
 from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.world.topic_entries import names_like
 from airflow_provider_rlmm.features.retention.leader_lineage import SegmentIndexes, ignore_step
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def retention_of_leaders(
         answers = leaders.topics(None if topic is None else [topic])
         topics = {name: look for name, look in answers.items() if isinstance(look, TopicLook)}
         if topic is not None:
-            _require_topic(session.cluster_id, topic, answers)
+            _require_topic(session.cluster_id, topic, answers, lambda: leaders.topics(None))
         found = _passes(session, leaders, topics, partition, all_topics=topic is None, on_step=on_step)
     untold = {name: look.why for name, look in answers.items() if not isinstance(look, TopicLook)}
     # A topic that may not be described is none that is gone.
@@ -121,11 +122,16 @@ def _storage(session: CleanerSession) -> SegmentIndexes:
         return _NoStorage(e)
 
 
-def _require_topic(cluster_id: str, topic: str, answers: Mapping[str, TopicLook | NotTold]) -> None:
+def _require_topic(
+    cluster_id: str, topic: str, answers: Mapping[str, TopicLook | NotTold], names: Callable[[], Iterable[str]]
+) -> None:
     from airflow_provider_rlmm.core.log.answers import NotTold
 
     if (found := answers.get(topic)) is None:
-        raise RemoteLogError(f"cluster {cluster_id!r} has no topic {in_quotes(topic)}: orphans are told by 'orphans'")
+        raise RemoteLogError(
+            f"cluster {cluster_id!r} has no topic {in_quotes(topic)}: 'rlmm orphans' lists those of deleted topics"
+            f"{names_like(topic, names())}"
+        )
     if isinstance(found, NotTold):
         raise RemoteLogError(f"nothing is told of topic {in_quotes(topic)}: {found.why}")
 

@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.base.documents import (
     value_of,
 )
 from airflow_provider_rlmm.core.base.errors import PlanError
-from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
+from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes, list_in_quotes
 from airflow_provider_rlmm.core.plans.log_refusals import refusals_of_era
 from airflow_provider_rlmm.core.plans.plan import PlanFile
 from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
@@ -335,7 +335,7 @@ def problems(
             RefusalKind.UNNAMED_OBJECTS.value,
             # A person who has acknowledged these has not seen those that come after them.
             f"storage holds what the log does not name: {unnamed.objects} objects of topic id {unnamed.topic_id}",
-            f"{unnamed.why}; {unnamed.objects} objects, {unnamed.bytes} bytes, the first are "
+            f"{unnamed.why}; {unnamed.objects} objects, {human_bytes(unnamed.bytes)}, the first are "
             f"{list_in_quotes(unnamed.keys)}{_BARS if unnamed.bars else ''}",
             UNNAMED_ADVICE,
             unnamed.topic,
@@ -354,8 +354,8 @@ def problems(
             yield Attention(
                 ScrubProblem.FORGOTTEN_PREFIX.value,
                 f"key prefix {in_quotes(forgotten.prefix)} with {forgotten.objects} objects",
-                f"finished segments name it and the connection does not; {forgotten.objects} objects, {forgotten.bytes} "
-                f"bytes lie there{broken if forgotten.why else ''}",
+                f"finished segments name it and the connection does not; {forgotten.objects} objects, "
+                f"{human_bytes(forgotten.bytes)} lie there{broken if forgotten.why else ''}",
                 "if it is a former key.prefix of the brokers, add it to former_key_prefixes of the rlmm connection: the next "
                 "scrub then says what lies there, and what is finished goes",
             )

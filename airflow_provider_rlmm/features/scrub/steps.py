@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.approval import NOT_APPROVED_ADVICE
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -216,7 +217,7 @@ def rejection_of(uri: str) -> Attention | None:
     plan = read_scrub_plan(uri)
     if not answer.is_of(plan):
         return None
-    why = f"it {answer}; {plan.file.rows} objects with {plan.planned.bytes} bytes are left"
+    why = f"it {answer}; {plan.file.rows} objects with {human_bytes(plan.planned.bytes)} are left"
     kind = RunProblem.NOT_APPROVED.value
     return Attention(kind, f"plan {plan.plan_id}", why, NOT_APPROVED_ADVICE, acknowledgeable=False)
 

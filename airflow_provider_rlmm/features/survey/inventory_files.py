@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.core.base.errors import DocumentError
@@ -24,6 +25,7 @@ from airflow_provider_rlmm.core.base.file_systems import (
 )
 from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.records.folded import Folded
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.survey.inventory import (
     INVENTORY_DOCUMENT,
     MAX_INVENTORY_BYTES,
@@ -130,6 +132,24 @@ def write_inventory(
         replace_file(f"{cluster_uri}/{INVENTORY_DOCUMENT}", document)
     _remove_older(cluster_uri, generation, created_at_ms)
     return inventory
+
+
+def largest_topics(uri: str, found: Inventory, count: int) -> list[dict[str, Any]]:
+    """
+    Return the first rows of the file of topics, whose order is from the largest to the smallest.
+
+    :param uri: of the folder that :func:`write_inventory` was given.
+    :param found: what it returned.
+    :param count: how many, at most.
+    :return: rows of :data:`~airflow_provider_rlmm.features.survey.inventory.TOPIC_COLUMNS`, ids in Kafka's text form.
+    :raises OSError: if it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    data = read_file(f"{uri}/{found.generation}/{TOPICS_FILE}", found.files[TOPICS_FILE].bytes)
+    rows = pq.ParquetFile(pa.BufferReader(data)).read().slice(0, count).to_pylist()
+    return [{**row, "topic_id": kafka_uuid_str(UUID(bytes=row["topic_id"]))} for row in rows]
 
 
 def _claim(cluster_uri: str, created_at_ms: int, topics: pa.Table) -> tuple[int, dict[str, InventoryFile]]:

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
 from airflow_provider_rlmm.core.storage.layout import Layout
+from airflow_provider_rlmm.core.world.topic_entries import names_like
 from airflow_provider_rlmm.core.world.visibility import UNSEEN_ADVICE
 from airflow_provider_rlmm.features.survey.inventory import SurveyedState
 
@@ -118,9 +119,10 @@ def asked_of_name(text: str, names: Mapping[UUID, Iterable[str]]) -> AskedTopic 
     if named:
         return AskedTopic(parse_kafka_uuid(named[0]))
     if (spelled := _id_of(text)) is None:
+        like = names_like(text, {name for known in names.values() for name in known})
         raise ConfigurationError(
-            f"the log names no topic {in_quotes(text)}, and it is no id in Kafka's form. 'rlmm topics' lists the topics, "
-            "'rlmm segments' the segments; a key has a slash"
+            f"the log names no topic {in_quotes(text)}, and it is no id in Kafka's form{like or '.'} 'rlmm topics' lists the "
+            "topics, 'rlmm segments' the segments; a key has a slash"
         )
     return AskedTopic(spelled) if spelled in names else AskedSegment(spelled)
 

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli import reading
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output, working
+from airflow_provider_rlmm.cli.own_process import INTERRUPTED
 from airflow_provider_rlmm.cli.runs import begin, read_acknowledgements
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
@@ -88,6 +89,54 @@ def test_an_interrupt_that_a_client_made_another_error_of_is_one(
         assert command.run(["topics", "--bootstrap-server", "a:1"]) == 1
 
 
+def test_an_interrupt_that_fell_into_the_end_of_an_object_ends_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Ending:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    def lose(*_: Any, **__: Any) -> None:
+        hook = sys.unraisablehook
+        Ending()
+        time.sleep(5)
+        raise AssertionError(f"it was lost, past {hook}")
+
+    monkeypatch.setattr(reading, "opened_session", lose)
+    hook, started = sys.unraisablehook, time.monotonic()
+    assert command.run(["topics", "--bootstrap-server", "a:1"]) == 130
+    # The terminal has shown ^C: its line is ended first.
+    assert capsys.readouterr().err.splitlines() == ["", f"rlmm: {INTERRUPTED}"]
+    assert time.monotonic() - started < 4
+    assert sys.unraisablehook is hook
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["import", "end"])
+def test_an_interrupt_before_and_after_the_command_is_one_line(moment: str, tmp_path: Path) -> None:
+    ready = {
+        "import": "class Slow:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name.endswith('cli.main'): print('now', flush=True); time.sleep(10)\n"
+        "sys.meta_path.insert(0, Slow())\n",
+        "end": "import atexit\natexit.register(lambda: (print('now', flush=True), time.sleep(10)))\n",
+    }
+    program = (
+        "import sys, time\nfrom airflow_provider_rlmm.cli import start\n"
+        f"sys.argv = ['rlmm', 'decode', '--help']\n{ready[moment]}start.main()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.strip() == "now":
+                break
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert (process.returncode, said.splitlines()) == (130, [f"rlmm: {INTERRUPTED}"])
+
+
 def topics_of(address: str, tmp_path: Path) -> list[str]:
     nothing = tmp_path / "config.toml"
     nothing.touch()
@@ -130,7 +179,7 @@ def test_help_teaches_and_every_command_has_one(capsys: pytest.CaptureFixture[st
     assert set(command.rlmm.commands) == {
         "check", "topics", "why", "init", "segments", "events", "decode", "trail", "doctor", "orphans", "plan", "clean",
         "snapshot", "scrub", "verify", "survey", "first-aid", "recover", "read", "find-offset", "retention", "what-if",
-        "archive", "restore", "copy", "cluster-state", "spark-files",
+        "archive", "restore", "copy", "cluster-state", "spark-files", "stop",
     }  # fmt: skip
 
 

@@ -47,7 +47,8 @@ def test_each_row_has_its_cost_a_month(
     _, out, _ = run(capsys, command)
     assert "a month" in out
     assert (
-        "Costs are reckoned as STANDARD_IA, the storage class that the connection names, at 1000 for 2^30 bytes" in out
+        "Costs are reckoned as STANDARD_IA, the storage class that the configuration names, at 1000 for 2^30 bytes"
+        in out
     )
     assert "0.24" in out
 
@@ -104,7 +105,7 @@ def test_a_scrub_says_what_each_class_costs(
     assert command.run(OPTIONS) == 0
     out = capsys.readouterr().out
     assert "Costs are reckoned at 0.023 for 2^30 bytes in a month for every storage class" in out
-    assert "Cannot tell whether it costs to delete early: the connection names no storage_class." in out
+    assert "Cannot tell whether it costs to delete early: the configuration names no storage_class." in out
 
 
 # --- the configuration ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tests.unit.cli.test_lost_log import CLEAN, GONE, SCRUB, WRITES, cluster, sa
 HERE = "memory://kafka-tiered-storage"
 NAMED = ("--expected-root", HERE)
 NOBODY_COPIED = "no broker has copied a segment of a living topic to kafka-tiered-storage"
-NAME_IT = f"set expected_root = {HERE} in the rlmm connection"
+NAME_IT = f"set expected_root = {HERE} in the configuration"
 AT_ONCE = ("--override", "short_min_absence", "--min-absence-ms", "0")
 
 
@@ -82,7 +82,8 @@ def test_the_report_of_a_dry_run_names_it_among_what_needs_a_person(
     first, *others = needs_person(capsys, *CLEAN)
     assert (first["kind"], first["what"], others) == ("STORAGE", "the storage root", [])
     assert first["acknowledge_with"] is None, "a word for it would let no real run go on"
-    assert NAME_IT in first["what_to_do"]
+    # A document speaks of the connection: the pages show it, too.
+    assert NAME_IT.replace("configuration", "rlmm connection") in first["what_to_do"]
     assert needs_person(capsys, *CLEAN, *NAMED) == []
 
 

@@ -59,7 +59,7 @@ def test_lines_are_printed_whole_and_in_the_order_in_which_they_are_typed(
     assert all(BROKERS in line for line in lines)
     assert "need no alter, as copying is off already\ntopic\noff" in out
     assert out.index(lines[0]) < out.index("not before the loss is settled") < out.index(lines[1])
-    assert "nobody can tell how much it takes: what lies on the brokers' disks" in out
+    assert "it cannot be told how much it takes: what lies on the brokers' disks" in out
 
 
 def test_what_was_not_seen_comes_first_and_is_red(cluster: Look, capsys: pytest.CaptureFixture[str]) -> None:

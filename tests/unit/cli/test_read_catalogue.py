@@ -80,7 +80,9 @@ def test_what_a_person_should_decide_comes_first_and_has_an_exit_code_of_its_own
     assert run([*asked, "--json"]) == 4
     printed = capsys.readouterr()
     assert len(lines(printed.out)) == 90
-    assert printed.err.startswith("rlmm: needs a person: partition 0: segments ")
+    where, first, *_ = printed.err.splitlines()
+    assert where.startswith("rlmm: no cluster is asked; configuration from ")
+    assert first.startswith("rlmm: needs a person: partition 0: segments ")
 
 
 def found_offsets(capsys: pytest.CaptureFixture[str], *asked: str, code: int = 0) -> list[int | None]:

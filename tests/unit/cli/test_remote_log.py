@@ -134,6 +134,8 @@ def test_the_metadata_topic_is_read_once_and_what_an_earlier_run_has_left_is_no_
         (["find-offset", "orders", "2023-11-14T22:13:20"], 2, "has no zone"),
         (["read", "orders", "0", "--to-offset", "91"], 1, "offset 90 of"),
         (["read", "payments"], 1, "names no topic 'payments'"),
+        (["read", "order"], 1, "nothing of it was ever copied; did you mean 'orders'?"),
+        (["find-offset", "Orders", "0"], 1, "did you mean 'orders'?"),
         (["find-offset", "orders", "5", "--partition", "4"], 1, "names no partitions [4]"),
     ],
 )
@@ -189,7 +191,8 @@ def test_a_compacted_log_is_read_for_what_it_names_and_nobody_calls_it_whole(
     options = ["--output", str(tmp_path / "out")] if files else ["--limit", "1000"]
     assert run(["read", "orders", *options, "--json"]) == 4
     captured = capsys.readouterr()
-    rows, said = [json.loads(line) for line in captured.out.splitlines()], captured.err.splitlines()
+    # The first line says where the settings come from.
+    rows, said = [json.loads(line) for line in captured.out.splitlines()], captured.err.splitlines()[1:]
     if files:
         assert [(row["partition"], row["start"], row["end"]) for row in rows] == [(0, 0, 90), (1, 30, 90)]
     else:

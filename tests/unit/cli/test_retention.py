@@ -269,7 +269,10 @@ def test_people_are_told_why(world: Led, capsys: pytest.CaptureFixture[str]) -> 
     assert "partition 1, unresolved: the newest segment ends at offset 89 in leader epoch 0" in printed
 
 
-@pytest.mark.parametrize(("topic", "said"), [("payments", "has no topic 'payments'"), ("empty", "names no segment")])
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [("payments", "has no topic 'payments'"), ("ordrs", "did you mean 'orders'?"), ("empty", "names no segment")],
+)
 def test_a_topic_without_segments_has_a_line(
     world: Led, capsys: pytest.CaptureFixture[str], topic: str, said: str
 ) -> None:
@@ -465,7 +468,7 @@ def test_where_nobody_can_judge_it_is_said(world: Led, capsys: pytest.CaptureFix
     assert overdue(capsys) is None
     assert run(["retention", "orders", "0"]) == 0
     assert (
-        "nobody can tell whether anything is overdue, or its leaders copy: no broker tells remote.log.manager"
+        "it cannot be told whether anything is overdue, or its leaders copy: no broker tells remote.log.manager"
         in " ".join(capsys.readouterr().out.split())
     )
     world.interval_ms = "30000"
@@ -664,4 +667,4 @@ def test_what_dangles_and_what_is_not_tiered_any_more_have_sums_of_their_own(
     assert run(["retention"]) == 4
     printed = " ".join(capsys.readouterr().out.split())
     assert "of 1 topic dangle" in printed
-    assert "of 1 topic are left over" in printed
+    assert "of 1 topic stay" in printed

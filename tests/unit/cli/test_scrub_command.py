@@ -13,6 +13,7 @@ import pytest
 
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli import runs
+from airflow_provider_rlmm.cli import scrubbing as scrubbing_command
 from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.features.scrub import scrub_files
@@ -117,3 +118,23 @@ def test_where_nobody_can_be_asked_nothing_is_begun(happened: list[str], monkeyp
 def test_a_run_without_execute_asks_nobody(happened: list[str]) -> None:
     assert command.run(OPTIONS) == ExitCode.DONE
     assert happened == ["session for None, execute False", "scrub", "plan"]
+
+
+@pytest.mark.usefixtures("happened")
+def test_topics_are_named_and_no_dictionary_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run([*OPTIONS, "--execute", "--cluster-id", "named"]) == ExitCode.DONE
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    at = lines.index("by topic, the largest first; what is in use is left out")
+    assert lines[at + 1].split()[:6] == ["topic", "topic", "id", "class", "objects", "size"]
+    assert lines[at + 2].split()[:6:5] + lines[at + 2].split()[2:5] == ["orders", "B", "FINISHED", "3", "30"]
+    assert "Deleted: 3 FINISHED objects, 30 B." in lines
+    assert "{" not in out
+
+
+def test_what_a_scrub_left_is_said_beside_what_it_deleted() -> None:
+    deletion = ScrubDeletion(dry_run=False, gone_before=1_200, left_objects=3, barred=2, folders_removed=4)
+    assert scrubbing_command.deleted_in_words(deletion.counts()) == (
+        "Deleted: nothing. Besides: 1,200 were gone before, 3 are still there, 2 of these must stay, 4 empty folders are "
+        "removed."
+    )

@@ -86,3 +86,13 @@ def test_a_list_is_sorted_from_the_most_and_says_what_it_leaves_out() -> None:
     assert [row["topic"] for row in Listing("bytes", 1).of(rows)] == ["c"]
     assert Listing("bytes", 1).left_out(rows) == "2 more are not shown: --limit says how many are"
     assert Listing("bytes", 3).left_out(rows) == Listing().left_out(rows) == ""
+
+
+@pytest.mark.parametrize("width", [None, 80])
+def test_one_long_value_pushes_no_other_row_off_the_screen(width: int | None) -> None:
+    rows = [{"key": "k" * 1_900, "n": 1, "why": SENTENCE}, *({"key": "k", "n": n, "why": SENTENCE} for n in range(9))]
+    lines = list(lines_of(rows, {"key": "key", "n": "n", "why": "why"}, width))
+    assert sum("k" * 1_900 in line for line in lines) == 1
+    assert all(len(line) < 64 + 2 + 1 + 2 + len(SENTENCE) + 1 for line in lines if "kk" not in line)
+    if width:
+        assert all(len(line) <= width for line in lines if "k" not in line[:1])

@@ -9,12 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from airflow_provider_rlmm.cli import cleanup_words, health, reading
+from airflow_provider_rlmm.cli import cleanup_words, health, orphaned, reading
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.options import Invocation
 from airflow_provider_rlmm.cli.output import Output
 from airflow_provider_rlmm.core.log.in_process import METADATA_TOPIC
 from airflow_provider_rlmm.core.plans.counts import Count
+from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.connection_check import ConnectionCheck, ConnectionFinding
 from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
@@ -138,3 +139,19 @@ def test_of_a_topic_that_there_is_not_no_command_says_that_it_has_nothing(
     )
     assert run(capsys, *words[:-1], "gone")[0] == 0
     assert run(capsys, *words[:-1], "alive")[0] == 0
+
+
+def test_a_survey_prints_topics_and_not_only_sums(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, out, _ = run(capsys, "survey")
+    lines = [line.split() for line in out.splitlines()]
+    assert out.splitlines()[0] == "topics, the largest first"
+    assert lines[1] == ["topic", "topic", "id", "where", "it", "stands", "segments", "size"]
+    assert [line[0] for line in lines[2:4]] == ["hidden", "gone"]
+    assert lines[2][1:4] == [kafka_uuid_str(HIDDEN.topic_id), "ORPHANED", "5"]
+    monkeypatch.setattr(orphaned, "_MOST_TOPICS", 1)
+    _, out, _ = run(capsys, "survey")
+    assert out.splitlines()[2].startswith("hidden")
+    assert out.splitlines()[3] == "and 2 more topics"
+    assert "topics, the largest first" not in run(capsys, "survey", "--json")[1]

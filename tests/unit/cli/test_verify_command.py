@@ -215,8 +215,15 @@ def test_one_topic_by_name_or_id_and_one_that_is_not_there(
 ) -> None:
     for topic in ("orders", kafka_uuid_str(ORDERS[0].topic_id)):
         assert counts(verify("--topic", topic)[1]) == {"RIGHT": 6}
-    code, report = verify("--topic", "clicks")
-    assert (code, counts(report), report["not_found"]) == (4, {}, ["clicks"])
+    code, report = verify("--topic", "clicks", "--topic", "orders")
+    assert (code, counts(report), report["not_found"]) == (4, {"RIGHT": 6}, ["clicks"])
+
+
+def test_a_topic_that_nothing_knows_is_an_error_with_the_nearest_names(
+    world: TieredOrders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["verify", "--topic", "order"]) == 1
+    assert "knows a topic of the name or id 'order'; did you mean 'orders'?" in capsys.readouterr().err
 
 
 def test_segments_whose_add_is_lost_are_said(

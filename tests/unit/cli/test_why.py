@@ -169,6 +169,7 @@ def test_what_cannot_be_judged_needs_a_person(cluster: Cluster, ask: Asking) -> 
 
 def test_what_names_nothing_or_several_is_refused(cluster: Cluster, ask: Asking) -> None:
     assert "the log names no topic 'nothing'" in ask("nothing", code=1)
+    assert "did you mean 'gone'? 'rlmm topics' lists" in ask("goone", code=1)
     cluster.segment(AGAIN, 9)
     said = ask("gone", code=1)
     assert "2 topics had the name 'gone'" in said

@@ -305,6 +305,18 @@ def test_every_parameter_has_a_name_that_people_read_and_a_section() -> None:
             assert params["dry_run"] is True
 
 
+def test_the_form_opens_one_section_that_comes_first_and_folds_the_others() -> None:
+    for dag_id in IDS:
+        params = load(dag_id).params
+        sections = list(
+            dict.fromkeys(params.get_param(name).schema.get("section", "Run Parameters") for name in params)
+        )
+        assert sections[0] == "Run Parameters", f"{dag_id}: Airflow opens the section of this name only"
+        opened = [n for n in params if params.get_param(n).schema.get("section", "Run Parameters") == "Run Parameters"]
+        assert "rlmm_conn_id" in opened
+        assert len(opened) <= 8, dag_id
+
+
 def test_whoever_deletes_asks_for_the_same_approval_as_was_asked_for(cleaner: DAG) -> None:
     asks = rendered(cleaner, "approve", approve_above_segments=5)
     deletes = rendered(cleaner, "clean", {"metadata_partition": 3}, approve_above_segments=5)

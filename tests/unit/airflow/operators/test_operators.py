@@ -312,7 +312,7 @@ def test_a_source_plan_that_is_not_valid_here_is_refused(
 
 
 def test_a_plan_that_is_too_large_is_written_and_refused(cluster: Cluster, work: Path) -> None:
-    with pytest.raises(BlastRadiusError, match=r"max_share is 0\.75, the limit 0\.5"):
+    with pytest.raises(BlastRadiusError, match=r"max_share is 75 %, the limit 50 %"):
         mark_and_plan(blast_radius={})
     summary = read_plan(str(work / "dag.run"))
     assert (summary.planned.segments, summary.within_blast_radius) == (6, False)
@@ -324,7 +324,7 @@ def test_a_plan_that_was_refused_is_not_applied(cluster: Cluster, work: Path) ->
     keys, events = cluster.storage.keys, cluster.events
     summary = read_plan(str(work / "dag.run"))
     for metadata_partition in summary.files:
-        with pytest.raises(BlastRadiusError, match=r"max_share is 0\.75, the limit 0\.5"):
+        with pytest.raises(BlastRadiusError, match=r"max_share is 75 %, the limit 50 %"):
             clean(metadata_partition)
     (work / "dag.run/summary.json").write_text(replace(summary, blast_radius=None, within_blast_radius=False).to_json())
     with pytest.raises(PlanError, match="not judged by a blast radius"):
@@ -710,7 +710,7 @@ def test_a_run_that_is_too_large_says_what_is_left(cluster: Cluster, work: Path)
     with pytest.raises(BlastRadiusError):
         mark_and_plan(blast_radius={})
     report, ctx = report_after(failed=1)
-    with pytest.raises(AirflowFailException, match=r"^1 thing needs a person.* 6 segments with 600 bytes are left"):
+    with pytest.raises(AirflowFailException, match=r"^1 thing needs a person.* 6 segments with 600 B are left"):
         report.execute(ctx)
     document = json.loads(read_document(str(work / "dag.run"), "report.json"))
     assert (document["stopped"]["left"], document["totals"]["segments_left"]) == ({"segments": 6, "bytes": 600}, 6)

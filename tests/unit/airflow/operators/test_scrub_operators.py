@@ -434,7 +434,7 @@ def test_a_rejected_plan_of_a_scrub_is_red_and_says_who(cluster: Cluster, asked:
     with pytest.raises(NotApprovedError, match="was rejected by 'ada'"):
         run.delete(approve_above=ALWAYS)
     with pytest.raises(
-        AirflowFailException, match=r"1 thing needs a person.*NOT_APPROVED.*3 objects with 30 bytes are left"
+        AirflowFailException, match=r"1 thing needs a person.*NOT_APPROVED.*3 objects with 30 B are left"
     ):
         run.report()
     assert set(cluster.storage.keys) == before

@@ -128,7 +128,7 @@ OPERATORS = [
     parse(PUBLISH, "events must be a list", "'gone'", events=["gone", JINJA]),
     parse(PUBLISH, "it lacks ['state']", "'gone'", events=[{k: v for k, v in EVENT.items() if k != "state"}]),
     parse(PUBLISH, "state must be one of DELETE_PARTITION_MARKED", "'MARKED'", events=[EVENT | {"state": "MARKED"}]),
-    parse(SegmentRetentionOperator, "min_age_ms must be an integer from 86400000", "1000", min_age_ms=1000),
+    parse(SegmentRetentionOperator, "min_age_ms must be a duration from 24 h", "1000", min_age_ms=1000),
     parse(SegmentRetentionOperator, "conn_id must be a text", "''", conn_id=""),
     parse(SCRUB, "price_per_gb_month must be a number from 0 to", "'abc'", price_per_gb_month="abc"),
     parse(SCRUB, "overrides must be a list", "'move_stamp'", overrides="move_stamp"),

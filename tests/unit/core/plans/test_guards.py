@@ -120,7 +120,8 @@ def test_another_cluster_is_refused(overrides: frozenset[str]) -> None:
 @pytest.mark.parametrize("expected", [None, ""])
 def test_an_override_without_an_expected_cluster_is_refused(expected: str | None) -> None:
     with pytest.raises(
-        ConfigurationError, match=r"\['short_min_absence'\] need .*expected_cluster_id.*--cluster-id ID"
+        ConfigurationError,
+        match=r"\['short_min_absence'\] need .*set expected_cluster_id in the rlmm connection; .*the id",
     ):
         check_cluster("here", expected, SHORT)
 
@@ -144,8 +145,8 @@ def test_a_plan_within_its_limits_passes(planned: Count, known: int) -> None:
     ("planned", "known", "message"),
     [
         (Count(11, 1), 100, "11 of 100 segments, 1 bytes: max_segments is 11, the limit 10"),
-        (Count(1, 1_001), 100, "max_bytes is 1001, the limit 1000"),
-        (Count(6, 1), 10, "max_share is 0.6, the limit 0.5"),
+        (Count(1, 1_001), 100, "max_bytes is 1001 B, the limit 1000 B"),
+        (Count(6, 1), 10, "max_share is 60 %, the limit 50 %"),
     ],
 )
 def test_a_plan_beyond_a_limit_is_stopped_by_the_limit_s_name(planned: Count, known: int, message: str) -> None:

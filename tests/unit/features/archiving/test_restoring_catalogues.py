@@ -217,8 +217,8 @@ def test_what_was_deleted_before_the_start_is_not_made_up(source: CataloguedTopi
 
 REFUSED: list[tuple[Callable[[CataloguedTopic], dict[str, Any]], str]] = [
     (lambda s: {"access": access_to(s, allow_catalogue="")}, "allow_catalogue does not name it"),
-    (lambda s: {"was_not_deleted": []}, "--was-not-deleted"),
-    (lambda s: {"catalogue": s.recover(cluster_id=None)}, "name it by --archived-cluster-id"),
+    (lambda s: {"was_not_deleted": []}, "was_not_deleted"),
+    (lambda s: {"catalogue": s.recover(cluster_id=None)}, "name it by archived_cluster_id"),
     (lambda s: {"cluster_id": "elsewhere"}, "'elsewhere' is expected"),
 ]
 

@@ -467,7 +467,7 @@ def test_a_topic_that_may_not_be_described_is_neither_living_nor_absent(log: InP
     assert (finding.topic, finding.topic_id) == ("orders", kafka_uuid_str(HERE.topic_id))
     assert (finding.metadata_partition, finding.offset, finding.partition) == (None, None, None)
     assert "it needs DESCRIBE on every topic" in finding.detail
-    assert "2 unfinished segments (8192 bytes) of 2 user partitions are concerned" in finding.detail
+    assert "2 unfinished segments (8.0 KiB) of 2 user partitions are concerned" in finding.detail
     assert str(finding).startswith(f"CRITICAL ACCESS_DENIED of {finding.topic_id}:orders: the principal may not")
     assert "DESCRIBE on every topic" in EXPLANATIONS[K.ACCESS_DENIED].what_to_do
 
@@ -601,7 +601,7 @@ def test_markers_from_the_future(log: InProcessMetadataEventLog) -> None:
     diagnosis = diagnose(log)
     [finding] = only(diagnosis, K.MARKER_FROM_THE_FUTURE)
     assert (finding.metadata_partition, finding.offset, finding.since_ms) == (*first, NOW_MS + skew + 1)
-    assert "DELETE_PARTITION_MARKED is 6 min ahead" in finding.detail
+    assert "DELETE_PARTITION_MARKED is 6 min ahead: event time 2027-01-15T08:05:00.001" in finding.detail
     assert (finding.severity, diagnosis.critical, diagnosis.recoveries) == (Severity.CRITICAL, 1, ())
 
 
@@ -645,7 +645,7 @@ def test_a_record_that_cannot_be_read_puts_its_metadata_partition_under_proof(lo
     [proof] = only(diagnosis, K.UNDER_PROOF)
     assert (proof.metadata_partition, proof.offset, proof.since_ms) == (0, offset, 77)
     assert f"2 records cannot be read, the first at offset {offset}" in proof.detail
-    assert "3 unfinished segments (12288 bytes) of 2 user partitions are concerned" in proof.detail
+    assert "3 unfinished segments (12.0 KiB) of 2 user partitions are concerned" in proof.detail
     assert "no living tiered topic maps here today" in proof.detail
     # The records themselves are critical already.
     assert (proof.severity, diagnosis.critical) == (Severity.WARNING, 2)
@@ -657,7 +657,7 @@ def test_a_lost_beginning_puts_its_metadata_partition_under_proof(log: InProcess
     diagnosis = diagnose(log)
     [proof] = only(diagnosis, K.UNDER_PROOF)
     assert (proof.metadata_partition, proof.offset, proof.since_ms, proof.severity) == (0, 2, 55, Severity.WARNING)
-    assert proof.detail.startswith("it begins at offset 2; 1 unfinished segments (4096 bytes) of 1 user partitions")
+    assert proof.detail.startswith("it begins at offset 2; 1 unfinished segments (4.0 KiB) of 1 user partitions")
     assert diagnosis.critical == 0
 
 

@@ -77,7 +77,7 @@ def test_records_without_a_key_are_counted_with_the_newest_time_and_ours_among_t
     assert str(preflight) == (
         "Before the metadata topic is ever compacted (KIP-1266): 4 of its records have no key, the newest of "
         "1970-01-01T00:00:00.050+00:00; 2 of them are this package's, the newest of 1970-01-01T00:00:00.040+00:00. "
-        "The log cleaner drops them all. Topic orders keeps its data for 168 h: with a shorter "
+        "The log cleaner drops them all. Topic orders keeps its data for 7 d: with a shorter "
         "retention.ms brokers forget remote segments whose data still exist."
     )
 
@@ -128,7 +128,7 @@ def test_a_topic_that_keeps_its_records_has_no_finding() -> None:
 def test_metadata_that_go_before_their_data_are_critical() -> None:
     (finding,) = of_settings(new_log(), cluster_of(retention_ms=DAY_MS))
     assert (finding.severity, finding.topic_id is None) == (Severity.CRITICAL, False)
-    assert "topic orders keeps its data for 168 h" in finding.detail
+    assert "topic orders keeps its data for 7 d" in finding.detail
 
     (problem,) = criticals_of(ReportedDiagnosis.of(diagnose(new_log(), cluster_of(retention_ms=DAY_MS))))
     assert (problem.kind, problem.topic) == ("TOPIC_SETTINGS", METADATA_TOPIC)

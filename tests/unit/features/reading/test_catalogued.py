@@ -85,7 +85,7 @@ def test_no_topic_is_allowed_unless_the_settings_name_it(topic: CataloguedTopic)
 def test_a_person_says_of_each_topic_that_it_was_not_deleted(topic: CataloguedTopic) -> None:
     catalogue = topic.recover()
     with pytest.raises(
-        CatalogueError, match=f" may have been deleted: a bucket does not know it.*--was-not-deleted {ID}"
+        CatalogueError, match=f" may have been deleted: a bucket does not know it.*was_not_deleted {ID}"
     ):
         topic.open(catalogue, was_not_deleted=[])
     with pytest.raises(CatalogueError, match=f"{kafka_uuid_str(OTHER.topic_id)} is said not to have been deleted"):
@@ -170,7 +170,7 @@ def test_a_catalogue_of_another_storage_or_cluster_is_refused(topic: CataloguedT
     with pytest.raises(CatalogueError, match="'cluster-1', and 'cluster-2' is expected"):
         topic.open(catalogue, settings=topic.settings(expected_cluster_id="cluster-2"))
     unknown = topic.recover(cluster_id=None)
-    with pytest.raises(CatalogueError, match="name it by --cluster-id"):
+    with pytest.raises(CatalogueError, match="name it by expected_cluster_id"):
         topic.open(unknown)
     topic.open(unknown, settings=topic.settings(expected_cluster_id="cluster-2"))
     assert [path.parents[2].name for path in topic.audit()] == ["cluster-cluster-2"]

@@ -120,7 +120,7 @@ def test_of_two_stamped_clusters_a_person_names_one_and_no_third(tmp_path: Path)
     made = made_in(bucket, tmp_path / "1", cluster_id="../two")
     assert (made.cluster_id, made.cluster_id_from) == ("../two", ClusterIdFrom.PERSON)
     with pytest.raises(
-        CatalogueError, match=r"is stamped as that of cluster .*'one'.*, and --cluster-id names 'three'"
+        CatalogueError, match=r"is stamped as that of cluster .*'one'.*, and expected_cluster_id names 'three'"
     ):
         made_in(bucket, tmp_path / "2", cluster_id="three")
     assert not (tmp_path / "2").exists()

@@ -61,7 +61,7 @@ def test_what_lies_below_a_forgotten_prefix_is_counted_and_needs_a_person(scrubs
     assert (summary.foreign_folders, summary.classes[ScrubClass.UNKNOWN.value].bytes) == (0, 600)
     (problem,) = scrubs.problems()
     assert (problem.kind, problem.what) == ("FORGOTTEN_PREFIX", f"key prefix '{former}' with 60 objects")
-    assert "60 objects, 600 bytes lie there" in problem.why
+    assert "60 objects, 600 B lie there" in problem.why
     assert "former_key_prefixes" in problem.what_to_do
     assert scrubs.plan()[1] == []
     scrubs.cluster.layout = scrubs.cluster.storage._layout = AivenLayout(*_prefixes(scrubs, former))
