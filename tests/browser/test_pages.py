@@ -44,8 +44,11 @@ def test_without_a_login_there_is_nothing(scene: Scene, opened: Browser) -> None
 def test_airflows_navigation_leads_to_the_overview(scene: Scene, watched: Watched) -> None:
     page = watched("admin")
     page.goto(scene.airflow.url, wait_until="networkidle")
-    page.get_by_text("Remote log", exact=True).first.click()
-    frame = page.frame_locator("iframe[title='Remote log']")
+    entry = page.get_by_text("Remote", exact=True).first
+    # The whole word is to be seen, in a font that is wider than most, too.
+    assert entry.evaluate("e => { e.style.fontFamily = 'DejaVu Sans'; return e.scrollWidth <= e.clientWidth }") is True
+    entry.click()
+    frame = page.frame_locator("iframe[title='Remote']")
     expect(frame.get_by_role("heading", name="rlmm_default")).to_be_visible()
     orphaned = frame.locator(".tiles div", has_text="Orphaned")
     expect(orphaned).to_contain_text("20 segments of 1 topic")
@@ -213,7 +216,7 @@ def test_a_viewer_reads_and_has_no_button(scene: Scene, watched: Watched) -> Non
 def test_the_pages_follow_airflows_light_and_dark(scene: Scene, opened: Browser) -> None:
     page = ui_scene.log_in(opened, scene.airflow, theme="dark")
     page.goto(f"{scene.airflow.url}/plugin/remote-log", wait_until="networkidle")
-    frame = page.frame_locator("iframe[title='Remote log']")
+    frame = page.frame_locator("iframe[title='Remote']")
     expect(frame.locator("html")).to_have_attribute("data-theme", "dark")
     assert lightness(page) < 60
     page.evaluate("document.documentElement.classList.replace('dark', 'light')")
