@@ -295,7 +295,13 @@ def test_what_needs_a_person_stands_first_and_not_by_colour_alone() -> None:
     ):  # fmt: skip
         assert words in alert
     assert "a keyed record" not in alert
-    headings = ['role="alert"', "Acknowledged for a while", "<dl", "<h2>Waiting</h2>", "<h2>Metadata partition 3</h2>"]
+    headings = [
+        'role="alert"',
+        "Acknowledged for a while",
+        "<dl",
+        '<h2 id="waiting">Waiting</h2>',
+        "<h2>Metadata partition 3</h2>",
+    ]
     places = [html.index(heading) for heading in headings]
     assert places == sorted(places)
     for words in ("Acknowledged until 2023-11-26T12:00:00+00:00, by Grace: a test producer&#39;s", "find its writer"):
@@ -310,7 +316,7 @@ def test_a_report_that_needs_nobody_says_so_and_shouts_not() -> None:
 
 def test_a_wait_is_shown_apart_and_in_no_red() -> None:
     html = DOCUMENT_PAGES["reports"].show("report-1", report(judgement=judge([], [], "cluster-1", 1)))
-    waiting = html[html.index("<h2>Waiting</h2>") :]
+    waiting = html[html.index('<h2 id="waiting">Waiting</h2>') :]
     assert "4 segments, 1.0 MiB, become eligible later" in waiting
     assert "eligible in 23 h 47 min" in waiting
     assert 'class="badge ok">waiting</span>' in waiting
