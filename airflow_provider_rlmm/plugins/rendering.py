@@ -61,7 +61,8 @@ class Shell:
 
     :param root: where the application is mounted, without a slash at the end.
     :param cluster_id: cluster of which the page tells, ``None`` if it is of no cluster alone.
-    :param active: part of the cluster's pages to which it belongs: ``overview``, ``topics``, ``leaders``, ``runs`` or ``search``.
+    :param active: part of the cluster's pages to which it belongs: ``overview``, ``topics``, ``leaders``, ``runs`` or
+        ``search``.
     :param stopped: why its runs are stopped now, where the page does not say it anyway.
     """
 

@@ -77,7 +77,8 @@ def show_partition(
     trails = [trail_of(segment, found, deletions) for segment in segments.rows]
     return HTMLResponse(
         render(
-            "partition.html", shell, topic_id=topic_id, number=partition, partition=found, times=deletion_times(cluster, now_ms),
+            "partition.html", shell, topic_id=topic_id, number=partition, partition=found,
+            times=deletion_times(cluster, now_ms),
             list=Listing(address, list(zip(segments.rows, trails, strict=True)), segments.total, page),
             map=segment_map(segments.rows) if segments.rows else "", deletions=deletions,
         )

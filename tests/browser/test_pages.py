@@ -97,7 +97,7 @@ def test_a_run_is_kept_current_without_a_reload(scene: Scene, watched: Watched) 
     assert page.locator("progress").count() >= 1
     assert page.evaluate("window.notReloaded") is True
     assert scene.airflow.wait(CLEANER, run_id) == "success"
-    badge(page, "success")
+    badge(page, "done")
     # It ended: the whole page was loaded once more.
     assert page.evaluate("window.notReloaded") is None
     expect(page.get_by_text("Nothing needs a person: 20 segments")).to_be_visible()

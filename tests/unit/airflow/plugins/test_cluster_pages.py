@@ -31,7 +31,7 @@ from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETE
 from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT, MAX_LISTED, RecordAges, ToldAge
 from airflow_provider_rlmm.features.survey.inventory import INVENTORY_DOCUMENT
 from airflow_provider_rlmm.overview.inventories import topics
-from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER
+from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER, Done, RunKind, TouchedTopic
 from airflow_provider_rlmm.overview.runs import _kept
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay, Scheduled
 from airflow_provider_rlmm.plugins.overview import price_of
@@ -54,7 +54,8 @@ OTHER = "another-cluster-id-000"
 TOPIC = f"/clusters/{CLUSTER}/topics/{kafka_uuid_str(topic_id(247))}"
 SEARCH = f"/clusters/{CLUSTER}/search"
 PAGES = [
-    SEARCH, f"{SEARCH}?text=topic-000001", "/", f"/clusters/{CLUSTER}", f"/clusters/{CLUSTER}/topics", f"/clusters/{CLUSTER}/leaders", f"/clusters/{CLUSTER}/runs",
+    SEARCH, f"{SEARCH}?text=topic-000001",
+    "/", f"/clusters/{CLUSTER}", f"/clusters/{CLUSTER}/topics", f"/clusters/{CLUSTER}/leaders", f"/clusters/{CLUSTER}/runs",
     TOPIC, f"{TOPIC}/0",
     "/runs/remote_log_cleaner.manual__running", "/runs/remote_log_cleaner.manual__running/now/json",
     "/dag-run?dag_id=remote_log_cleaner&run_id=manual__running",
@@ -110,7 +111,8 @@ def test_the_overview_of_a_cluster(client: TestClient, sample: Sample) -> None:
     totals = sample.inventory.totals
     for words in (
         "rlmm_default", "Stored", f"{totals.stored.segments:,} segments of 250 topics", "Orphaned", "Waiting",
-        "the first may go Fri 08:26 UTC, in 11 h 0 min", "Being deleted", "Reclaimed", "Out of service", "metadata partition 0", "Quarantined",
+        "the first may go Fri 08:26 UTC, in 11 h 0 min", "Being deleted", "Reclaimed", "Out of service",
+            "metadata partition 0", "Quarantined",
         "1 critical", "1 h 0 min ago", "Latest runs", "Age of the oldest orphan", "<svg", "topic-000246",
     ):  # fmt: skip
         assert words in html, words
@@ -599,8 +601,8 @@ def test_a_topic_is_found_by_name_and_by_id(client: TestClient) -> None:
     for text in ("topic-000247", name_of(247), str(topic_id(247))):
         html = found(client, f" {text} ")
         for words in (
-            f"The topic &#39;topic-000247&#39;, id {name_of(247)}: 2 user partitions.", ">waiting</span>", "6 segments, 1.4 GiB",
-            "as the sample has it: WAITING", "this package&#39;s: a run that may write", "may go Fri 08:26 UTC",
+            f"The topic &#39;topic-000247&#39;, id {name_of(247)}: 2 user partitions.", ">waiting</span>",
+            "6 segments, 1.4 GiB", "as the sample has it: WAITING", "this package&#39;s: a run that may write", "may go Fri 08:26 UTC",
             f"rlmm why {text}", "As of the survey of 2026-05-28 20:26:40 UTC", f'href="{TOPIC}"',
         ):  # fmt: skip
             assert words in html, (text, words)
@@ -611,8 +613,8 @@ def test_a_segment_is_found_by_its_id_and_by_a_key(client: TestClient) -> None:
     for text in (segment, str(parse_kafka_uuid(segment))):
         html = found(client, text)
         for words in (
-            f"Segment {segment} of &#39;topic-000247&#39;", "partition 1, offsets 0 to 99", "1 segment, ", f'href="{TOPIC}/1"',
-            "What happened to it", "It was copied, says broker 0.",
+            f"Segment {segment} of &#39;topic-000247&#39;", "partition 1, offsets 0 to 99", "1 segment, ",
+            f'href="{TOPIC}/1"', "What happened to it", "It was copied, says broker 0.",
         ):  # fmt: skip
             assert words in html, (text, words)
     for key in (
@@ -686,6 +688,41 @@ def test_past_runs_the_newest_first(client: TestClient, sample: Sample, running:
     assert "Doctor</a>" in doctors
     assert "Cleaner</a>" not in doctors
     assert client.get(f"/clusters/{CLUSTER}/runs", params={"state": "baker"}).status_code == 422
+
+
+def test_the_list_of_runs_says_what_was_done_to_which_topics_and_who_approved(
+    client: TestClient, sample: Sample
+) -> None:
+    topics = [TouchedTopic(f"gone-{n}", name_of(n), Done.DELETED, 1_000 + n, 2**20) for n in range(4)]
+    topics += [
+        TouchedTopic(EVIL, name_of(9), Done.MARKED, 7, 2**10),
+        TouchedTopic("held", name_of(8), Done.REFUSED, 3, 0),
+    ]
+    told = replace(
+        sample.runs[7],
+        topics=tuple(topics),
+        more_topics=5,
+        approved="Approve",
+        approved_by="grace",
+        kind=RunKind.CLEANER,
+    )
+    path = sample.cluster / RUNS_FOLDER / told.file_name
+    path.write_text(told.to_json())
+    _kept._read.clear()
+    for address in (f"/clusters/{CLUSTER}/runs", "/", f"/runs/{told.artifact}"):
+        html = client.get(address).text
+        for words in (
+            "deleted: <a", ">gone-0</a> (1,000 segments, 1.0 MiB)", "refused: <a", ">held</a> (3 segments)", "marked: <a",
+            "and 5 topics besides", "&lt;script&gt;", f'href="/reports/{told.artifact}#topics"',
+        ):  # fmt: skip
+            assert words in html, (address, words)
+        assert ("and 1 more" in html) is (not address.startswith("/runs/"))
+    assert "approved by &#39;grace&#39;" in client.get(f"/clusters/{CLUSTER}/runs").text
+    path.write_text(replace(told, dry_run=True, approved="Reject", approved_by=None).to_json())
+    _kept._read.clear()
+    html = client.get("/").text
+    assert "would be deleted: <a" in html
+    assert "nobody answered" in html
 
 
 def test_a_run_that_has_ended(client: TestClient, sample: Sample) -> None:
