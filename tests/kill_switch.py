@@ -21,3 +21,4 @@ def the_pages_know_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(switches, "_value_of", lambda name: None)
     monkeypatch.setattr(dag_runs, "_scheduled", lambda dag_id: None)
+    monkeypatch.setattr(dag_runs, "_conf", lambda dag_id, run_id: {})

@@ -54,6 +54,21 @@ def run_under_way(artifact: str) -> DagRunUnderWay | None:
     return next((run for run in _of(sorted(possible_dags(artifact))) if run.artifact == artifact), None)
 
 
+def conf_of(dag_id: str, run_id: str) -> dict[str, Any]:
+    """Return the parameters that a run was started with; none where it was started without, or Airflow has forgotten it."""
+    return _conf(dag_id, run_id)
+
+
+def _conf(dag_id: str, run_id: str) -> dict[str, Any]:
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        found = session.scalar(select(DagRun.conf).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+    return dict(found) if isinstance(found, dict) else {}
+
+
 def known_dags(dag_ids: Collection[str]) -> set[str]:
     """Return which of these DAGs Airflow knows."""
     from airflow.models.dag import DagModel

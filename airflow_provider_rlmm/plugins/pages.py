@@ -53,6 +53,7 @@ class PlanPart:
     :param by: ``topic`` or ``segment``.
     :param why_not: why they cannot be read, empty if they can.
     :param actions: buttons.
+    :param of_limits: buttons of a plan that is larger than its run may delete, or would be by the usual limits.
     """
 
     list: Listing
@@ -60,6 +61,7 @@ class PlanPart:
     by: str
     why_not: str = ""
     actions: Sequence[Action] = ()
+    of_limits: Sequence[Action] = ()
 
 
 def plan_page(name: str, plan: PlanSummary, shell: Shell = NO_SHELL, rows: PlanPart | None = None) -> str:
@@ -71,7 +73,9 @@ def plan_page(name: str, plan: PlanSummary, shell: Shell = NO_SHELL, rows: PlanP
     :param shell: what stands around the page.
     :param rows: what it names, ``None`` where that is not shown.
     """
-    values = {"plan": plan, "reasons": REASONS, "partitions": sorted(plan.read_until), "rows": rows}
+    radius = plan.blast_radius
+    excess = None if radius is None or plan.within_blast_radius else radius.excess(plan.planned, plan.known)
+    values = {"plan": plan, "reasons": REASONS, "partitions": sorted(plan.read_until), "rows": rows, "excess": excess}
     return render("plan.html", shell, name=name, no_price=NO_PRICE, **values)
 
 

@@ -94,5 +94,5 @@ def _values(request: Request, rights: Rights, artifact: str) -> tuple[RunView, d
         raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG that wrote the summary of this run may not be read")
     cluster_id = run.summary.cluster_id if run.summary else cluster_of_run(artifact)
     shell = shell_of_run(request, artifact, cluster_id, "runs")
-    is_asked = run.asked is not None and run.answer is None
-    return run, {"shell": shell, "run": run, "actions": of_run(airflows, is_asked, rights, shell)}
+    asked = run.asked_plan.in_words if run.asked_plan is not None else ""
+    return run, {"shell": shell, "run": run, "actions": of_run(airflows, asked, rights, shell)}

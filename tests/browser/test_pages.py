@@ -132,8 +132,11 @@ def test_a_run_waits_for_a_person_who_approves_on_the_page(scene: Scene, watched
     viewer.goto(scene.page_of(run_id))
     expect(viewer.get_by_role("heading", name="A person is asked to approve the plan")).to_be_visible()
     expect(viewer.locator("button")).to_have_count(0)
-    page.locator("summary", has_text="Approve").click()
-    page.get_by_role("button", name="Approve").click()
+    request = page.get_by_role("alert")
+    expect(request.get_by_role("cell", name="clicks")).to_be_visible()
+    expect(request.get_by_role("button")).to_have_count(1)
+    expect(request.get_by_role("button")).to_be_in_viewport()
+    request.get_by_role("button", name="Approve: delete 10 segments").click()
     assert scene.airflow.wait(CLEANER, run_id) == "success"
     page.goto(scene.page_of(run_id))
     badge(page, "approved")

@@ -387,15 +387,7 @@ _NAMED_MANIFEST = _record(
         **_each(strict.optional(strict.integer), "first_offset", "last_offset"),
     },
 )
-_ARCHIVE_TOUCHED = _record(
-    TouchedTopic,
-    {
-        **_each(strict.string, "topic", "topic_id"),
-        "done": strict.one_of(Done),
-        **_each(strict.integer, "segments", "bytes"),
-    },
-)
-_RUN: Readers = {
+_ARCHIVE_RUN: Readers = {
     **_each(strict.string, "name", "cluster_id", "topic"),
     "topic_id": _id,
     "created_at_ms": strict.integer,
@@ -436,6 +428,14 @@ _TASK_REPORT: Readers = {
     "versions": strict.by_name(strict.string),
     **_each(strict.optional(strict.string), "refused", "differs"),
 }
+_TOUCHED = _record(
+    TouchedTopic,
+    {
+        **_each(strict.string, "topic", "topic_id"),
+        "done": strict.one_of(Done),
+        **_each(strict.integer, "segments", "bytes"),
+    },
+)
 _RUN: Readers = {
     **_each(strict.string, "cluster_id", "connection", "dag_id", "run_id", "artifact", "headline"),
     **_each(strict.integer, "began_at_ms", "ended_at_ms", "needs_person", "refusals"),

@@ -97,7 +97,11 @@ class BlastRadius:
         :param planned: what would go.
         :param known: all there is.
         """
-        found = [f"{name} is {value}, the limit {limit}" for name, value, limit, _ in self._passed(planned, known)]
+        # Of a share the hundredths, as in the limit that would let it pass: nobody reads 16 digits.
+        found = [
+            f"{name} is {enough if name == limits.MAX_SHARE.name else value}, the limit {limit}"
+            for name, value, limit, enough in self._passed(planned, known)
+        ]
         return ", ".join(found) or None
 
     def remedy(self, planned: Count, known: Count) -> str:
@@ -107,11 +111,20 @@ class BlastRadius:
         :param planned: what would go.
         :param known: all there is; more than a limit was passed.
         """
-        least = [(name, enough) for name, _, _, enough in self._passed(planned, known)]
-        options = " ".join(f"--{name.replace('_', '-')} {enough}" for name, enough in least)
-        parameters = ", ".join(f'"{name}": {enough}' for name, enough in least)
+        least = self.least(planned, known)
+        options = " ".join(f"--{name.replace('_', '-')} {enough}" for name, enough in least.items())
+        parameters = ", ".join(f'"{name}": {enough}' for name, enough in least.items())
         by_name = f"{options}, or as parameters of the DAG {parameters}"
         return f"look at the plan, then raise the limit for one run by name: {by_name}"
+
+    def least(self, planned: Count, known: Count) -> dict[str, float]:
+        """
+        Return the limits that are passed, by name, and the least value of each that would not be.
+
+        :param planned: what would go.
+        :param known: all there is.
+        """
+        return {name: enough for name, _, _, enough in self._passed(planned, known)}
 
     def _passed(self, planned: Count, known: Count) -> list[tuple[str, float, float, float]]:
         """Return name, value and limit of those that are passed, and the least limit that is not."""

@@ -21,6 +21,9 @@ from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan_files import write_plan
 from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice, money
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
@@ -47,6 +50,7 @@ from tests.sample_work_folder import (
     write_progress,
 )
 from tests.unit.airflow.auth import Everybody, Nobody, Viewer, log_in, only, pages, pages_without_a_login
+from tests.unit.airflow.plugins.test_plan_rows import plan_of
 
 HOUR_MS = 3_600_000
 EVIL = "<script>alert(1)</script>"
@@ -602,7 +606,8 @@ def test_a_topic_is_found_by_name_and_by_id(client: TestClient) -> None:
         html = found(client, f" {text} ")
         for words in (
             f"The topic &#39;topic-000247&#39;, id {name_of(247)}: 2 user partitions.", ">waiting</span>",
-            "6 segments, 1.4 GiB", "as the sample has it: WAITING", "this package&#39;s: a run that may write", "may go Fri 08:26 UTC",
+            "6 segments, 1.4 GiB", "as the sample has it: WAITING", "this package&#39;s: a run that may write",
+            "may go Fri 08:26 UTC",
             f"rlmm why {text}", "As of the survey of 2026-05-28 20:26:40 UTC", f'href="{TOPIC}"',
         ):  # fmt: skip
             assert words in html, (text, words)
@@ -771,9 +776,105 @@ def test_progress_of_another_run_is_not_believed(client: TestClient, sample: Sam
     assert "Nobody can tell how far metadata partition 7 is" in html[html.index('role="alert"') :]
 
 
-def test_a_request_for_approval_stands_first(client: TestClient, sample: Sample) -> None:
-    asked = ApprovalRequest("plan-1", "0" * 64, NOW_MS)
+def ask(sample: Sample, radius: BlastRadius | None = None) -> PlanSummary:
+    """Have the run in progress ask a person to approve a plan of 12 topics; return the plan."""
+    table, summary = plan_of([f"gone-{number:02}" for number in range(23)])
+    summary = replace(summary, plan_id=sample.running, cluster_id=CLUSTER).judged_by(radius or BlastRadius())
+    written = write_plan(str(sample.work / sample.running), table, summary)
+    asked = ApprovalRequest(written.plan_id, written.sha256, NOW_MS)
     write_document(sample.work, sample.running, "approval-request.json", asked.to_dict())
+    return written
+
+
+def test_an_approval_shows_topics_segments_bytes_and_one_button(
+    client: TestClient, sample: Sample, running: list[DagRunUnderWay]
+) -> None:
+    running.append(RUNNING)
+    plan = ask(sample, BlastRadius(max_segments=250_000, max_share=0.75))
+    html = client.get(f"/runs/{sample.running}").text
+    request = html[html.index("A person is asked to approve the plan") : html.index("</section>")]
+    for words in (
+        f"<strong>92 segments, {human_bytes(plan.planned.bytes)}</strong> would be deleted for good, of 12 topics",
+        ">gone-22", '<td class="n">4</td><td class="n">89.8 KiB</td>', "and 2 topics besides",
+        "Most segments: 250,000 in the place of 100,000", "Largest share: 75 % in the place of 50 %",
+        f">Approve: delete 92 segments, {human_bytes(plan.planned.bytes)}</button>",
+        "{&#34;chosen_options&#34;: [&#34;Approve&#34;], &#34;params_input&#34;: {}}",
+    ):  # fmt: skip
+        assert words in request, words
+    # What is not deleted by the package is no part of the question; one button is to be seen, the other is folded away.
+    assert "gone-21" not in request
+    assert request.count("<button") == 2
+    assert request.index("<details") < request.index(">Reject</button>")
+    assert request.index(">Approve: delete") < request.index("<details")
+
+
+@pytest.mark.parametrize("what", ["gone", "changed", "damaged"])
+def test_what_cannot_be_shown_cannot_be_approved_here(
+    client: TestClient, sample: Sample, running: list[DagRunUnderWay], what: str
+) -> None:
+    running.append(RUNNING)
+    plan = ask(sample)
+    folder = sample.work / sample.running
+    if what == "gone":
+        (folder / "summary.json").unlink()
+    elif what == "changed":
+        (folder / "summary.json").write_text(replace(plan, unresolved=1).to_json())
+    else:
+        (folder / plan.files[0].name).write_bytes(b"x" * plan.files[0].bytes)
+    html = client.get(f"/runs/{sample.running}").text
+    assert "What a person is asked to approve cannot be shown, so this page has no button for it" in html
+    assert "hitlDetails" not in html
+
+
+def limited(sample: Sample, radius: BlastRadius, **run: Any) -> str:
+    """Have a run of the cleaner have made a plan that was judged by a limit; return the plan's address."""
+    told = replace(sample.runs[-1], kind=RunKind.CLEANER, dag_id="remote_log_cleaner", **run)
+    (sample.cluster / RUNS_FOLDER / told.file_name).write_text(told.to_json())
+    _kept._read.clear()
+    table, summary = plan_of([f"gone-{number:02}" for number in range(23)])
+    judged = replace(summary, plan_id=told.artifact, cluster_id=CLUSTER).judged_by(radius)
+    write_plan(str(sample.work / told.artifact), table, judged)
+    return f"/plans/{told.artifact}"
+
+
+def test_a_plan_that_is_too_large_has_a_form_for_a_dry_run(
+    app: FastAPI, client: TestClient, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"dry_run": False, "min_absence_ms": "2 d", "max_segments": 10}
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._conf", lambda *_: asked)
+    address = limited(sample, BlastRadius(max_segments=10, max_share=0.001), dry_run=False)
+    html = client.get(address).text
+    alert = html[html.index('id="limits"') : html.index("</section>")]
+    for words in (
+        "This is more than one run may delete", "Max_segments is 92, the limit 10, max_share is 0.01, the limit 0.001.",
+        'name="max_segments" type="number"', 'data-into="conf" value="92"', 'name="max_share" type="number"', 'value="0.01"',
+        f'name="source_plan" data-before="" data-into="conf" value="{address.removeprefix("/plans/")}"',
+        "&#34;dry_run&#34;: true", "&#34;min_absence_ms&#34;: &#34;2 d&#34;", ">Dry run with these limits</button>",
+    ):  # fmt: skip
+        assert words in alert, words
+    assert "&#34;dry_run&#34;: false" not in html
+    log_in(app, monkeypatch, Viewer)
+    assert "data-ask" not in client.get(address).text
+
+
+def test_a_dry_run_with_raised_limits_leads_to_a_real_run_that_asks(
+    client: TestClient, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"dry_run": True, "max_segments": 200_000, "approve_above_segments": 10**9}
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._conf", lambda *_: asked)
+    html = client.get(limited(sample, BlastRadius(max_segments=200_000), dry_run=True)).text
+    for words in (
+        "Real run with these limits: a person is asked before anything is deleted", "&#34;dry_run&#34;: false",
+        "&#34;approve_above_segments&#34;: 0", "&#34;approve_above_bytes&#34;: 0", "&#34;max_segments&#34;: 200000",
+    ):  # fmt: skip
+        assert words in html, words
+    assert "more than one run may delete" not in html
+    for radius, is_dry in ((BlastRadius(), True), (BlastRadius(max_segments=200_000), False)):
+        assert "Real run with these limits" not in client.get(limited(sample, radius, dry_run=is_dry)).text
+
+
+def test_a_request_for_approval_stands_first(client: TestClient, sample: Sample) -> None:
+    ask(sample)
     html = client.get(f"/runs/{sample.running}").text
     assert "A person is asked to approve the plan" in html
     answer = Approval("plan-1", "0" * 64, "Reject", EVIL, NOW_MS, NOW_MS)
@@ -801,7 +902,7 @@ def test_who_may_start_runs_has_buttons_and_a_viewer_none(
     app: FastAPI, client: TestClient, sample: Sample, running: list[DagRunUnderWay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running.append(RUNNING)
-    write_document(sample.work, sample.running, "approval-request.json", ApprovalRequest("p", "0", NOW_MS).to_dict())
+    ask(sample)
     overview, run = client.get("/").text, client.get(f"/runs/{sample.running}").text
     assert 'data-ask="/api/v2/dags/remote_log_cleaner/dagRuns"' in overview
     assert "{&#34;logical_date&#34;: null, &#34;conf&#34;: {&#34;dry_run&#34;: true}}" in overview
