@@ -16,7 +16,6 @@ from airflow.plugins_manager import AirflowPlugin
 
 from airflow_provider_rlmm.links.artifacts import URL_PREFIX
 
-
 NAME_IN_NAVIGATION = "Remote"
 """Airflow gives an entry of its navigation 56 pixels, and cuts what is longer: *Remote log* is 57 of them wide."""
 

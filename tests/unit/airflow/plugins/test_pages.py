@@ -16,7 +16,7 @@ from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
-from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, plan_file_name
+from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, first_refusals, plan_file_name
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -25,6 +25,8 @@ from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.runs.attention import Acknowledgement, Attention, Judgement, judge
 from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
 from airflow_provider_rlmm.features.cleanup.reports import (
+    Marked,
+    MarkedTopic,
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,
@@ -321,6 +323,37 @@ def test_a_wait_is_shown_apart_and_in_no_red() -> None:
     assert "eligible in 23 h 47 min" in waiting
     assert 'class="badge ok">waiting</span>' in waiting
     assert "bad-edge" not in waiting[: waiting.index("</ul>")]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_the_page_of_a_run_that_has_marked_10_000_topics_is_small(dry_run: bool) -> None:
+    """Names as long as Kafka allows; each user partition waits now, and the planner says so."""
+    names = [f"{number:05}" + "x" * 244 for number in range(10_000)]
+    ids = [kafka_uuid_str(UUID(int=number)) for number in range(10_000)]
+    topics = tuple(MarkedTopic(name, one, 1, 2, 300) for name, one in zip(names[:1_000], ids, strict=False))
+    waits = [
+        Refusal(f"{one}:{name}-0", "marked 5 s ago", "nothing: it is eligible in 23 h 59 min", RefusalKind.WAITING, 3)
+        for name, one in zip(names, ids, strict=True)
+    ]
+    document = report(
+        parts=[], judgement=judge([], [], "cluster-1", 1), not_planned=first_refusals(waits), partitions_marked=10_000,
+        waiting=Count(20_000, 3_000_000), marked=Marked(topics, Count(20_000, 3_000_000), 2), dry_run=dry_run,
+    )  # fmt: skip
+    html = DOCUMENT_PAGES["reports"].show("report-1", document)
+    assert len(html.encode()) <= 50 * 1024
+    for words in ("20,000 segments, 2.9 MiB", names[0], names[49], "the others have 18,000 segments, 2.6 MiB"):
+        assert words in html, words
+    made = replace(plan(), refusals=first_refusals(waits), by_reason={}, by_metadata_partition={}, files={})
+    assert len(DOCUMENT_PAGES["plans"].show("plan-1", json.loads(made.to_json())).encode()) <= 50 * 1024
+
+
+def test_what_a_page_leaves_out_is_counted() -> None:
+    lines = tuple(f"MARKED orders-{number}" for number in range(250))
+    part = MetadataPartitionReport(4, True, (), (), {}, lines, None, 20)
+    html = DOCUMENT_PAGES["reports"].show("report-1", report(parts=[part], dry_run=True))
+    assert "MARKED orders-99" in html
+    assert "MARKED orders-100" not in html
+    assert "150 more events are in the JSON." in html
 
 
 def test_a_dry_runs_page_says_what_would_be_done() -> None:
