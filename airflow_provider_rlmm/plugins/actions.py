@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from airflow_provider_rlmm.connection_ids import of_connection
@@ -21,6 +21,11 @@ from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
 from airflow_provider_rlmm.plugins.rendering import Shell
 from airflow_provider_rlmm.plugins.rights import Rights
 from airflow_provider_rlmm.settings import connections
+
+STOPS_HERE: Final = (
+    "It stops the runs of this Airflow, after the batch under way. A run of the command rlmm goes on: a file named stop in its "
+    "own work folder stops it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +83,9 @@ def of_cluster(connection: str, switches: Collection[str], rights: Rights, shell
     reason = Field("value", "Why everything is to stop", f"stopped by {rights.user_name}: ")
     body = {"key": own, "description": "Stops every deletion after the batch that is under way; its text is the reason"}
     stop = Action(
-        "Stop all deletion", f"{_api(shell)}/variables", body, fields=(reason,), is_dangerous=True, is_folded=True
-    )
+        "Stop all deletion", f"{_api(shell)}/variables", body, fields=(reason,), is_dangerous=True, is_folded=True,
+        note=STOPS_HERE,
+    )  # fmt: skip
     go_on = [
         Action(f"End the stop: remove {name}", f"{_api(shell)}/variables/{quote(name, safe='')}", {}, method="DELETE")
         for name in switches

@@ -931,6 +931,7 @@ def test_the_kill_switch_is_seen_and_can_be_switched_off(client: TestClient, swi
 def test_the_button_says_who_has_stopped(client: TestClient) -> None:
     html = client.get("/").text
     assert 'data-before="stopped by Ada: "' in html
+    assert "It stops the runs of this Airflow, after the batch under way. A run of the command rlmm goes on" in html
     assert "rlmm_stop__rlmm_default" in html
 
 
