@@ -23,8 +23,8 @@ from airflow_provider_rlmm.plugins.rights import Rights
 from airflow_provider_rlmm.settings import connections
 
 STOPS_HERE: Final = (
-    "It stops the runs of this Airflow, after the batch under way. A run of the command rlmm goes on: a file named stop in its "
-    "own work folder stops it."
+    "It stops the runs of this Airflow, after the batch under way. A run of the command rlmm goes on: a file named stop in "
+    "its own work folder stops it."
 )
 
 

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT,
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
 from airflow_provider_rlmm.plugins.actions import Action
 from airflow_provider_rlmm.plugins.listing import Column, Listing
+from airflow_provider_rlmm.plugins.raised_limits import excess_in_words
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.report_view import by_topic
 from airflow_provider_rlmm.settings import NO_PRICE
@@ -73,10 +74,8 @@ def plan_page(name: str, plan: PlanSummary, shell: Shell = NO_SHELL, rows: PlanP
     :param shell: what stands around the page.
     :param rows: what it names, ``None`` where that is not shown.
     """
-    radius = plan.blast_radius
-    excess = None if radius is None or plan.within_blast_radius else radius.excess(plan.planned, plan.known)
-    values = {"plan": plan, "reasons": REASONS, "partitions": sorted(plan.read_until), "rows": rows, "excess": excess}
-    return render("plan.html", shell, name=name, no_price=NO_PRICE, **values)
+    values = {"plan": plan, "reasons": REASONS, "partitions": sorted(plan.read_until), "rows": rows}
+    return render("plan.html", shell, name=name, no_price=NO_PRICE, excess=excess_in_words(plan), **values)
 
 
 def report_page(name: str, report: CleanupReport, shell: Shell = NO_SHELL) -> str:

@@ -53,6 +53,22 @@ def raised_limits(plan: DeletionPlan) -> list[str]:
     ]
 
 
+def excess_in_words(plan: DeletionPlan) -> list[str]:
+    """
+    Return which limits a plan passes, and by what, in words; none where it is within them.
+
+    :param plan: the plan.
+    """
+    if plan.blast_radius is None or plan.within_blast_radius:
+        return []
+    least = plan.blast_radius.least(plan.planned, plan.known)
+    return [
+        f"{_TITLES[name]}: {_in_words(name, enough)} would go, and the limit is "
+        f"{_in_words(name, getattr(plan.blast_radius, name))}."
+        for name, enough in least.items()
+    ]
+
+
 def _in_words(name: str, value: float) -> str:
     if name == limits.MAX_SHARE.name:
         return f"{value * 100:g} %"

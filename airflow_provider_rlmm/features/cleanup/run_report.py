@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json
 from airflow_provider_rlmm.core.base.errors import ArchiveError, PlanError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.work_folder import APPROVAL_DOCUMENT, DOCTOR_DOCUMENT, MARK_DOCUMENT
 from airflow_provider_rlmm.core.plans.approval import NOT_APPROVED_ADVICE, Approval
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -311,9 +312,9 @@ def _stopped(run: _RunDocuments) -> Stopped | None:
         return None
     left = _left(run)
     why = (
-        f"stopped by its blast radius: {plan.planned.segments} of {plan.known.segments} segments with {plan.planned.bytes} "
-        f"bytes are planned, {plan.blast_radius.excess(plan.planned, plan.known)}; {left.segments} segments with "
-        f"{left.bytes} bytes are left"
+        f"stopped by its blast radius: {plan.planned.segments:,} of {plan.known.segments:,} segments with "
+        f"{human_bytes(plan.planned.bytes)} are planned, {plan.blast_radius.excess(plan.planned, plan.known)}; "
+        f"{left.segments:,} segments with {human_bytes(left.bytes)} are left"
     )
     return Stopped(why, _stopped_advice(plan), left)
 
@@ -338,7 +339,7 @@ def _own_problems(
         yield own(RunProblem.BLAST_RADIUS, f"plan {run.plan.plan_id}", stopped.why, stopped.what_to_do)
     elif run.rejected is not None:
         left = _left(run)
-        why = f"it {run.rejected}; {left.segments} segments with {left.bytes} bytes are left"
+        why = f"it {run.rejected}; {left.segments:,} segments with {human_bytes(left.bytes)} are left"
         yield own(RunProblem.NOT_APPROVED, f"plan {run.plan.plan_id}", why, NOT_APPROVED_ADVICE)
     elif failed_tasks:
         why = f"{failed_tasks} tasks before this one failed"

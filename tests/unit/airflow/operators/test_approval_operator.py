@@ -292,7 +292,7 @@ def test_what_was_not_approved_is_left_and_the_report_says_who_rejected_it(
     assert words in said
     (entry,) = document["needs_person"]
     assert (entry["kind"], entry["acknowledge_with"]) == ("NOT_APPROVED", None)
-    assert entry["why"].endswith("6 segments with 600 bytes are left")
+    assert entry["why"].endswith("6 segments with 600 B are left")
     assert "left no report" not in json.dumps(document)
 
 

@@ -710,7 +710,7 @@ def test_a_run_that_is_too_large_says_what_is_left(cluster: Cluster, work: Path)
     with pytest.raises(BlastRadiusError):
         mark_and_plan(blast_radius={})
     report, ctx = report_after(failed=1)
-    with pytest.raises(AirflowFailException, match=r"^1 thing needs a person.* 6 segments with 600 bytes are left"):
+    with pytest.raises(AirflowFailException, match=r"^1 thing needs a person.* 6 segments with 600 B are left"):
         report.execute(ctx)
     document = json.loads(read_document(str(work / "dag.run"), "report.json"))
     assert (document["stopped"]["left"], document["totals"]["segments_left"]) == ({"segments": 6, "bytes": 600}, 6)

@@ -846,7 +846,8 @@ def test_a_plan_that_is_too_large_has_a_form_for_a_dry_run(
     html = client.get(address).text
     alert = html[html.index('id="limits"') : html.index("</section>")]
     for words in (
-        "This is more than one run may delete", "Max_segments is 92, the limit 10, max_share is 0.01, the limit 0.001.",
+        "This is more than one run may delete", "Most segments: 92 would go, and the limit is 10.",
+        "Largest share: 1 % would go, and the limit is 0.1 %.",
         'name="max_segments" type="number"', 'data-into="conf" value="92"', 'name="max_share" type="number"', 'value="0.01"',
         f'name="source_plan" data-before="" data-into="conf" value="{address.removeprefix("/plans/")}"',
         "&#34;dry_run&#34;: true", "&#34;min_absence_ms&#34;: &#34;2 d&#34;", ">Dry run with these limits</button>",

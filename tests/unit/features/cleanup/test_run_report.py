@@ -235,8 +235,8 @@ def test_a_run_stopped_by_its_blast_radius_says_so_and_counts_what_is_left(folde
     (entry,) = document["needs_person"]
     assert entry["kind"] == "BLAST_RADIUS"
     assert entry["why"] == (
-        "stopped by its blast radius: 10 of 20 segments with 1000 bytes are planned, max_segments is 10, the limit 9; "
-        "10 segments with 1000 bytes are left"
+        "stopped by its blast radius: 10 of 20 segments with 1000 B are planned, max_segments is 10, the limit 9; "
+        "10 segments with 1000 B are left"
     )
     assert entry["acknowledge_with"] is None
     assert entry["what_to_do"] == (
