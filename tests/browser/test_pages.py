@@ -103,6 +103,14 @@ def test_a_run_is_kept_current_without_a_reload(scene: Scene, watched: Watched) 
     expect(page.get_by_text("Nothing needs a person: 20 segments")).to_be_visible()
 
 
+def test_green_runs_have_logged_no_error(scene: Scene) -> None:
+    """Neither the logs of the tasks, nor what their supervisors say: until here every run was green."""
+    logs = [file for file in scene.airflow.home.rglob("*.log") if "webserver" not in file.name]
+    said = [line for file in logs for line in file.read_text(errors="replace").splitlines()]
+    assert any("rlmm_plan" in line or "check" in line for line in said)
+    assert [line for line in said if re.search(r'"level": ?"(error|critical)"|\[(error|critical) *\]', line)] == []
+
+
 def test_a_tab_of_the_dag_run_shows_its_page(scene: Scene, watched: Watched) -> None:
     page = watched("admin")
     (run,) = scene.airflow.get(f"/dags/{CLEANER}/dagRuns", limit=1, order_by="-id")["dag_runs"]
