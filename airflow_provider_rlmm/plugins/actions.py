@@ -107,11 +107,12 @@ def of_run(run: DagRunUnderWay | None, asked: str, rights: Rights, shell: Shell)
         return []
     steps = ("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", "approve", "-1", "hitlDetails")
     address = "/".join([_api(shell), *(quote(step, safe="") for step in steps)])
-
-    def answer(words: str, option: str, **how: bool) -> Action:
-        return Action(words, address, {"chosen_options": [option], "params_input": {}}, method="PATCH", **how)
-
-    return [answer(f"{APPROVE}: delete {asked}", APPROVE, is_dangerous=True), answer(REJECT, REJECT, is_folded=True)]
+    approve = {"chosen_options": [APPROVE], "params_input": {}}
+    reject = {"chosen_options": [REJECT], "params_input": {}}
+    return [
+        Action(f"{APPROVE}: delete {asked}", address, approve, method="PATCH", is_dangerous=True),
+        Action(REJECT, address, reject, method="PATCH", is_folded=True),
+    ]
 
 
 def of_plan(name: str, rights: Rights, shell: Shell) -> list[Action]:

@@ -92,7 +92,8 @@ def _of_limits(name: str, plan: PlanSummary, rights: Rights, shell: Shell) -> li
     if plan.within_blast_radius and not raised_limits(plan):
         return []
     run = told_run(work_uri(), name)
-    return of_limits(name, plan, run and Made(run, conf_of(run.dag_id, run.run_id)), rights, shell)
+    made = None if run is None else Made(run, conf_of(run.dag_id, run.run_id))
+    return of_limits(name, plan, made, rights, shell)
 
 
 @router.get("/rows.csv")
