@@ -353,6 +353,7 @@ def test_what_a_page_leaves_out_is_counted() -> None:
     html = DOCUMENT_PAGES["reports"].show("report-1", report(parts=[part], dry_run=True))
     assert "MARKED orders-99" in html
     assert "MARKED orders-100" not in html
+    assert "Cleanup report: dry run" in html
     assert "150 more events are in the JSON." in html
 
 
@@ -376,6 +377,8 @@ def test_a_run_that_was_stopped_shows_what_is_left_without_a_plan_it_shows_that(
     stopped = Stopped("w", "t", Count(1234, 2**20))
     html = DOCUMENT_PAGES["reports"].show("report-1", report(stopped=stopped))
     assert "stopped by its blast radius: 1,234 segments, 1.0 MiB, are left" in html
+    assert "Cleanup report: stopped" in html
+    assert 'href="../plans/plan-1#limits"' in html
     html = DOCUMENT_PAGES["reports"].show("report-1", report(plan_id=None, cluster_id=None))
     assert 'Cluster <span class="id">unknown</span>' in html
     assert "no plan" in html
