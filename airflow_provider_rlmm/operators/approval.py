@@ -104,7 +104,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, where it is necessary; then this try ends, and :meth:`execute_complete` goes on with the answer."""
         read, name, now_ms = self.read_arguments(), given.artifact_name(context), system_clock()
-        # Also where nobody is asked: Airflow asks for the link of every task, and logs an error where it leads nowhere.
+        # Also where no person is asked: Airflow asks for the link of every task, and logs an error where it leads nowhere.
         self.link.persist(context, name)
         if mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run:
             return self._unasked("a dry run deletes nothing")

@@ -38,7 +38,7 @@ MAX_SEARCHED_SEGMENTS = 2_000_000
 """Of more segments none is looked for by its id alone: the files are not sorted by it, so all of them are read."""
 
 MAX_FOUND = 5
-"""Segments of one id that are told of, at most: an id is one segment's, where nobody has made up another."""
+"""Segments of one id that are told of, at most: an id is one segment's, unless a record was made up."""
 
 GONE = "GONE"
 """What is asked for in the place of a state: every topic that the cluster lacks, however far its deletion is."""

@@ -78,7 +78,7 @@ def cleaner_summary(
     :param plan: its plan, ``None`` where it made none.
     :param inventory: what its survey found, ``None`` where it made none.
     :param diagnosis: what its doctor found, ``None`` where it has none.
-    :param answer: of the person who was asked to approve the plan, ``None`` where nobody was, or has answered.
+    :param answer: of the person who was asked to approve the plan, ``None`` where there is no question or no answer.
     """
     counted, dry_run = Totals.of(report.metadata_partitions), report.dry_run
     deleted = Deleted(counted.segments_deleted, counted.objects_deleted, counted.bytes_deleted)
@@ -148,7 +148,7 @@ def scrub_summary(
     :param plan: what of it may go, ``None`` where it made no plan.
     :param deletion: what it deleted.
     :param judgement: what fails the run.
-    :param answer: of the person who was asked to approve the plan, ``None`` where nobody was, or has answered.
+    :param answer: of the person who was asked to approve the plan, ``None`` where there is no question or no answer.
     """
     objects = sum(amount.objects for amount in deletion.deleted.values())
     size = sum(amount.bytes for amount in deletion.deleted.values())

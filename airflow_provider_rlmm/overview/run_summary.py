@@ -114,9 +114,9 @@ class RunSummary:
     :param topics: what it has done about which topics, :data:`MAX_TOUCHED` at most: what it deleted first, then what it
         refused, then what it marked, the largest of each first; ``None`` where the run does not say it.
     :param more_topics: how many topics besides are known, ``None`` likewise.
-    :param approved: ``Approve`` or ``Reject``, where a person was asked; ``None`` where nobody was. Earlier releases did not
+    :param approved: ``Approve`` or ``Reject``, where a person was asked; else ``None``. Earlier releases did not
         say it.
-    :param approved_by: who has answered, ``None`` where nobody did in time.
+    :param approved_by: who has answered, ``None`` where no answer came in time.
     """
 
     cluster_id: Text
@@ -158,11 +158,11 @@ class RunSummary:
 
     @property
     def approval_in_words(self) -> str:
-        """Who has approved it, or who has not; empty where nobody was asked."""
+        """Who has approved it, or who has not; empty where no person was asked."""
         if self.approved is None:
             return ""
         if self.approved_by is None:
-            return "nobody answered"
+            return "no answer in time"
         return f"{'approved' if self.approved == APPROVE else 'rejected'} by {in_quotes(self.approved_by)}"
 
     @property

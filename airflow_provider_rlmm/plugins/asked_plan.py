@@ -63,7 +63,7 @@ def asked_plan(work_uri: str, artifact: str, names: set[str], asked: ApprovalReq
     :param artifact: name of the folder of the run.
     :param names: of the files there.
     :param asked: what was asked.
-    :raises DocumentError: if it cannot be shown, or is not the one that was asked for: nobody should approve it here then.
+    :raises DocumentError: if it cannot be shown, or is not the one that was asked for: the page has no button for it then.
     """
     kind = next((page for page in _PAGES if DOCUMENT_PAGES[page].file in names), None)
     if kind is None:

@@ -150,7 +150,7 @@ def _stopped(switches: Mapping[str, str]) -> list[Problem]:
 
 
 def _refused_topics(cluster: Cluster) -> int | None:
-    """Return of how many topics something stands against the deletion, ``None`` where nobody has surveyed them."""
+    """Return of how many topics something stands against the deletion, ``None`` where no survey was made."""
     if cluster.inventory is None:
         return None
     return inventories.topics(work_uri(), cluster.folder, state=SurveyedState.REFUSED.value, rows=1).total

@@ -100,7 +100,7 @@ def readable_cluster(rights: Rights, cluster_id: str, *, with_runs: bool = True)
 
 def cluster_of_run(artifact: str) -> str | None:
     """
-    Return the cluster of a run that has not told of one yet, ``None`` where nobody can tell.
+    Return the cluster of a run that has not told of one yet, ``None`` where that is not known.
 
     :param artifact: name of its folder: the DAG in it says by which connection the cluster was reached.
     """

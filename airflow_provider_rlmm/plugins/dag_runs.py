@@ -100,7 +100,7 @@ class Scheduled:
     """
     When the next run of a DAG comes.
 
-    :param is_paused: whether none comes as long as nobody unpauses it.
+    :param is_paused: whether none comes before a person unpauses it.
     :param next_run: when it comes, ``None`` where the schedule names no time.
     :param interval: of the data of that run, as Airflow has it.
     :param following: returns the run after the one of a data interval, as Airflow's timetables tell it; ``None`` for none.
@@ -132,7 +132,7 @@ def _scheduled(dag_id: str) -> Scheduled | None:
             return Scheduled(paused)
         try:
             timetable = SerializedDagModel.get_dag(dag_id, session=session).timetable  # type: ignore[union-attr]
-        except Exception:  # a timetable may be anybody's code, and a page tells of more than of it
+        except Exception:  # a timetable may be foreign code, and a page tells of more than of it
             logger.warning("the schedule of %s cannot be read: when its runs come is not told", dag_id, exc_info=True)
             return Scheduled(paused, at, interval)
     restriction = TimeRestriction(earliest=None, latest=None, catchup=True)

@@ -132,7 +132,7 @@ def _never(_: int) -> None:
 
 
 def _last_by_itself(folder: str, dag_id: str) -> RunSummary | None:
-    """Return the last run of the cleaner that nobody has started by hand: what it was the next one is, too."""
+    """Return the last run of the cleaner that was not started by hand: what it was the next one is, too."""
     newest = runs(work_uri(), folder, rows=_LOOKED_AT).rows
     return next(
         (

@@ -54,7 +54,7 @@ class RunView:
     :param tasks: the same, row by row.
     :param pages: kind and name of the pages of its documents.
     :param asked: which plan a person was asked to approve, ``None`` if nobody was.
-    :param asked_plan: that plan, ``None`` where nobody was asked, has answered, or it cannot be shown.
+    :param asked_plan: that plan, ``None`` where no answer is waited for, or it cannot be shown.
     :param answer: what was answered, ``None`` if nothing was.
     :param problems: what needs a person.
     :param refused: what its cleaning tasks have refused or left, the first of each metadata partition.

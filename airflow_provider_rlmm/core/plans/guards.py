@@ -97,7 +97,7 @@ class BlastRadius:
         :param planned: what would go.
         :param known: all there is.
         """
-        # Of a share the hundredths, as in the limit that would let it pass: nobody reads 16 digits.
+        # Of a share the hundredths, as in the limit that would let it pass: 16 digits say no more.
         found = [
             f"{name} is {enough if name == limits.MAX_SHARE.name else value}, the limit {limit}"
             for name, value, limit, enough in self._passed(planned, known)

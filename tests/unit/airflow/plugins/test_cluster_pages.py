@@ -727,7 +727,7 @@ def test_the_list_of_runs_says_what_was_done_to_which_topics_and_who_approved(
     _kept._read.clear()
     html = client.get("/").text
     assert "would be deleted: <a" in html
-    assert "nobody answered" in html
+    assert "no answer in time" in html
 
 
 def test_a_run_that_has_ended(client: TestClient, sample: Sample) -> None:
