@@ -81,9 +81,8 @@ def _asked(scene: Scene, pages: Mapping[str, Page]) -> None:
     run_id = scene.start(ASKING)
     for page in pages.values():
         page.goto(scene.page_of(run_id))
-        page.locator("summary", has_text="Approve").wait_for(timeout=120_000)
+        page.get_by_role("button", name="Approve").wait_for(timeout=120_000)
     _shoot(pages, "approval")
-    pages["light"].locator("summary", has_text="Approve").click()
     pages["light"].get_by_role("button", name="Approve").click()
     scene.airflow.wait(CLEANER, run_id)
 

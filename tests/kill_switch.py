@@ -16,7 +16,9 @@ def the_api_server_knows_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def the_pages_know_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the pages find no such variable: Airflow's database is not there."""
-    from airflow_provider_rlmm.plugins import switches
+    """Have the pages find no such variable, and no DAG with a schedule: Airflow's database is not there."""
+    from airflow_provider_rlmm.plugins import dag_runs, switches
 
     monkeypatch.setattr(switches, "_value_of", lambda name: None)
+    monkeypatch.setattr(dag_runs, "_scheduled", lambda dag_id: None)
+    monkeypatch.setattr(dag_runs, "_conf", lambda dag_id, run_id: {})

@@ -104,10 +104,11 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
     def execute(self, context: Context) -> dict[str, Any]:
         """Ask, where it is necessary; then this try ends, and :meth:`execute_complete` goes on with the answer."""
         read, name, now_ms = self.read_arguments(), given.artifact_name(context), system_clock()
+        # Also where no person is asked: Airflow asks for the link of every task, and logs an error where it leads nowhere.
+        self.link.persist(context, name)
         if mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run:
             return self._unasked("a dry run deletes nothing")
         summary, limits = self.read_plan(artifact_uri(name)), read.approve_above or ApprovalLimits()
-        self.link.persist(context, name)
         if not limits.ask_for(summary.planned):
             return self._unasked(
                 f"{summary.planned.segments} segments and {summary.planned.bytes} bytes are planned, and up to "

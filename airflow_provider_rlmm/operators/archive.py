@@ -92,6 +92,8 @@ class ArchivePlannedSegmentsOperator(CheckedOperator[_ArchivePlannedArguments]):
         from airflow_provider_rlmm.features.archiving.steps import archive_plan, archive_wanted
 
         read, name = self.read_arguments(), given.artifact_name(context)
+        # Also where nothing is archived: Airflow asks for the link of every task, and logs an error where it leads nowhere.
+        PlanLink.persist(context, name)
         settings = RemoteLogMetadataHook(read.rlmm_conn_id).get_connection_settings()
         if not archive_wanted(settings, read.archive_first):
             self.log.info("nothing is archived: neither the run nor the connection asks for it")
@@ -101,7 +103,6 @@ class ArchivePlannedSegmentsOperator(CheckedOperator[_ArchivePlannedArguments]):
             return self.told({"archived": False})
         uri = artifact_uri(name)
         summary = read_plan(uri)
-        PlanLink.persist(context, name)
         with session_of(context, read.rlmm_conn_id, read.limits, dry_run=False) as session:
             archive = archive_plan(session, uri, name, summary)
         return self.told({"archived": True, **archive.counts(), "archive_uri": archive.archive_uri})

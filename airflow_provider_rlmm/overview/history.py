@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from airflow_provider_rlmm.core.base.errors import DocumentError, PlanError
 from airflow_provider_rlmm.core.base.file_systems import create_file
 from airflow_provider_rlmm.core.base.work_folder import DOCTOR_DOCUMENT, cluster_folder
+from airflow_provider_rlmm.core.plans.approval import Approval
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_document, read_plan
+from airflow_provider_rlmm.core.runs.approving import read_approval
 from airflow_provider_rlmm.core.runs.attention import Judgement
 from airflow_provider_rlmm.features.cleanup.run_report import RunReport, read_of_run
 from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis, read_diagnosis
@@ -52,6 +54,7 @@ def summary_of_cleanup(work_uri: str, facts: RunFacts, cluster_id: str, report: 
         plan=_plan_of(uri),
         inventory=inventory,
         diagnosis=_diagnosis_of(uri),
+        answer=_answer_of(uri),
     )
 
 
@@ -72,7 +75,15 @@ def summary_of_scrub(
     except PlanError:
         # It made none, or the task that was to apply it says what is wrong with it.
         plan = None
-    return scrub_summary(facts, scrub, plan, deletion, judgement)
+    return scrub_summary(facts, scrub, plan, deletion, judgement, _answer_of(f"{work_uri}/{facts.artifact}"))
+
+
+def _answer_of(uri: str) -> Approval | None:
+    try:
+        return read_approval(uri)
+    except PlanError:
+        # The report says what is wrong with it.
+        return None
 
 
 def _plan_of(uri: str) -> PlanSummary | None:

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.file_systems import list_folders
 from airflow_provider_rlmm.core.base.work_folder import is_cluster_folder
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
+from airflow_provider_rlmm.core.world.absence import Presence
 from airflow_provider_rlmm.features.survey.inventory import (
     INVENTORY_DOCUMENT,
     MAX_INVENTORY_BYTES,
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.overview.tables import Expected, Rows
 
 MAX_CLUSTERS = 1_000
+MAX_SEARCHED_SEGMENTS = 2_000_000
+"""Of more segments none is looked for by its id alone: the files are not sorted by it, so all of them are read."""
+
+MAX_FOUND = 5
+"""Segments of one id that are told of, at most: an id is one segment's, unless a record was made up."""
+
+GONE = "GONE"
+"""What is asked for in the place of a state: every topic that the cluster lacks, however far its deletion is."""
+
 _TRIES = 3
 _ID_TEXT = 22
 T = TypeVar("T")
@@ -150,7 +160,7 @@ def topics(
     :param work_uri: the work folder.
     :param folder: of the cluster.
     :param search: part of a name as it is written, in any case, or a whole topic id; empty for any.
-    :param state: which state they have, empty for any.
+    :param state: which state they have, or :data:`GONE`; empty for any.
     :param sort: one of :data:`SORTS`; empty for the largest first. What is not known comes last.
     :param descending: whether the largest comes first.
     :param start: how many are left out before.
@@ -164,7 +174,7 @@ def topics(
         schema = _schema(TOPIC_COLUMNS)
         expected = _expected(found, TOPICS_FILE)
         table = whole_table(work_uri, folder, found.generation, TOPICS_FILE, schema=schema, expected=expected)
-        wanted = {"state": state} if state else {}
+        wanted = {"presence": Presence.ABSENT.value} if state == GONE else {"state": state} if state else {}
         order = chosen(
             table, wanted, "topic", search, id_of(search), sort if sort in SORTS else "", descending=descending
         )
@@ -253,6 +263,51 @@ def segments(work_uri: str, folder: str, topic_id: str, number: int, *, start: i
         return _rows_with(work_uri, folder, found, name, SEGMENT_COLUMNS, key, start, rows, _segment_row)
 
     return _of_newest(work_uri, folder, read) if wanted else _no_rows()
+
+
+def segments_with_id(work_uri: str, folder: str, segment_id: bytes, topic_id: bytes | None = None) -> Rows:
+    """
+    Return the segments that have an id (:class:`SegmentRow`), :data:`MAX_FOUND` at most, and how many there are in all.
+
+    Without a topic id all files are read, so of many segments none should be asked for: see :data:`MAX_SEARCHED_SEGMENTS`.
+
+    :param work_uri: the work folder.
+    :param folder: of the cluster.
+    :param segment_id: its 16 bytes.
+    :param topic_id: of its topic, where that is known: then only what may hold segments of the topic is read.
+    :raises DocumentError: if the inventory cannot be read.
+    """
+    from airflow_provider_rlmm.overview.tables import Rows
+
+    key: list[tuple[str, Any]] = [("segment_id", segment_id)]
+    if topic_id is not None:
+        key.insert(0, ("topic_id", topic_id))
+
+    def read(found: Inventory) -> Rows:
+        pages = [
+            _rows_with(work_uri, folder, found, name, SEGMENT_COLUMNS, key, 0, MAX_FOUND, _segment_row)
+            for name in sorted(_segment_files(found))
+        ]
+        rows = [row for page in pages for row in page.rows]
+        return Rows(tuple(rows[:MAX_FOUND]), sum(page.total for page in pages))
+
+    return _of_newest(work_uri, folder, read)
+
+
+def surveyed_segments(work_uri: str, folder: str) -> int:
+    """
+    Return how many segments the newest survey names, 0 where there is none.
+
+    :param work_uri: the work folder.
+    :param folder: of the cluster.
+    :raises DocumentError: if the inventory cannot be read.
+    """
+    found = inventory(work_uri, folder)
+    return sum(found.files[name].rows for name in _segment_files(found)) if found else 0
+
+
+def _segment_files(found: Inventory) -> set[str]:
+    return found.files.keys() - {TOPICS_FILE, PARTITIONS_FILE}
 
 
 def id_of(text: str) -> bytes | None:

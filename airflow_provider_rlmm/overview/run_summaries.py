@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
+from airflow_provider_rlmm.core.plans.approval import Approval
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
@@ -19,7 +20,15 @@ from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import ScrubSummary
 from airflow_provider_rlmm.features.survey.inventory import Inventory
-from airflow_provider_rlmm.overview.run_summary import MAX_HEADLINE, Deleted, RunKind, RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.run_summary import (
+    MAX_HEADLINE,
+    MAX_TOUCHED,
+    Deleted,
+    RunKind,
+    RunOutcome,
+    RunSummary,
+)
+from airflow_provider_rlmm.overview.touched_topics import touched_topics
 
 if TYPE_CHECKING:
     from airflow_provider_rlmm.features.scrub.scrub_cleaner import ScrubDeletion
@@ -57,6 +66,7 @@ def cleaner_summary(
     plan: PlanSummary | None,
     inventory: Inventory | None,
     diagnosis: ReportedDiagnosis | None,
+    answer: Approval | None = None,
 ) -> RunSummary:
     """
     Summarise a cleanup.
@@ -68,13 +78,18 @@ def cleaner_summary(
     :param plan: its plan, ``None`` where it made none.
     :param inventory: what its survey found, ``None`` where it made none.
     :param diagnosis: what its doctor found, ``None`` where it has none.
+    :param answer: of the person who was asked to approve the plan, ``None`` where there is no question or no answer.
     """
     counted, dry_run = Totals.of(report.metadata_partitions), report.dry_run
     deleted = Deleted(counted.segments_deleted, counted.objects_deleted, counted.bytes_deleted)
     done = f"{deleted.segments:,} segments, {human_bytes(deleted.bytes)} {'would be' if dry_run else 'were'} deleted"
     found = inventory.totals if inventory else None
+    topics = touched_topics(report)
     return RunSummary(
         **_common(facts, cluster_id, RunKind.CLEANER, judgement, done, dry_run=dry_run),
+        **_answered(answer),
+        topics=tuple(topics[:MAX_TOUCHED]),
+        more_topics=len(topics[MAX_TOUCHED:]),
         deleted=deleted,
         planned=plan.planned if plan else Count(0, 0),
         refusals=report.totals["refusals"],
@@ -118,7 +133,12 @@ def retention_summary(facts: RunFacts, plan: PlanSummary, judgement: Judgement) 
 
 
 def scrub_summary(
-    facts: RunFacts, scrub: ScrubSummary, plan: ScrubPlan | None, deletion: ScrubDeletion, judgement: Judgement
+    facts: RunFacts,
+    scrub: ScrubSummary,
+    plan: ScrubPlan | None,
+    deletion: ScrubDeletion,
+    judgement: Judgement,
+    answer: Approval | None = None,
 ) -> RunSummary:
     """
     Summarise a scrub.
@@ -128,12 +148,14 @@ def scrub_summary(
     :param plan: what of it may go, ``None`` where it made no plan.
     :param deletion: what it deleted.
     :param judgement: what fails the run.
+    :param answer: of the person who was asked to approve the plan, ``None`` where there is no question or no answer.
     """
     objects = sum(amount.objects for amount in deletion.deleted.values())
     size = sum(amount.bytes for amount in deletion.deleted.values())
     done = f"{objects:,} objects, {human_bytes(size)} {'would be' if deletion.dry_run else 'were'} deleted"
     return RunSummary(
         **_common(facts, scrub.cluster_id, RunKind.SCRUB, judgement, done, dry_run=deletion.dry_run),
+        **_answered(answer),
         deleted=Deleted(0, objects, size),
         planned=plan.planned if plan else Count(0, 0),
         refusals=deletion.left_objects,
@@ -170,6 +192,10 @@ def contents_summary(facts: RunFacts, report: ContentsReport, judgement: Judgeme
     """
     done = report.share_in_words
     return RunSummary(**_common(facts, report.cluster_id, RunKind.CONTENTS, judgement, done, dry_run=True))
+
+
+def _answered(answer: Approval | None) -> dict[str, Any]:
+    return {} if answer is None else {"approved": answer.decision, "approved_by": answer.decided_by}
 
 
 def _common(

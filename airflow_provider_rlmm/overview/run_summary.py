@@ -16,6 +16,8 @@ from typing import Annotated
 from airflow_provider_rlmm.core.base import strict_json as strict
 from airflow_provider_rlmm.core.base.documents import AbsentAs, Number, Text, reader_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import DocumentError
+from airflow_provider_rlmm.core.base.quoting import in_quotes
+from airflow_provider_rlmm.core.plans.approval import APPROVE
 from airflow_provider_rlmm.core.plans.counts import Count
 
 RUN_SUMMARY_FORMAT = 1
@@ -54,6 +56,29 @@ class Deleted:
     bytes: int
 
 
+class Done(StrEnum):
+    """What a run has done about a topic; in a dry run, what it would have done."""
+
+    DELETED = "deleted"  # segments of it
+    REFUSED = "refused"  # nothing: something stands against it
+    MARKED = "marked"  # it is known to be gone since then
+
+
+@dataclass(frozen=True, slots=True)
+class TouchedTopic:
+    """A topic, and what a run has done about it; in a dry run, what it would have done."""
+
+    topic: Text  # its name, cut where it is longer than any that Kafka allows
+    topic_id: Text  # in Kafka's form
+    done: Done
+    segments: int  # that were deleted, marked, or are left
+    bytes: int  # their sizes, summed; 0 where the run does not know
+
+
+MAX_TOUCHED = 20
+"""Topics that a summary names, at most: its report names all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
     """
@@ -86,6 +111,12 @@ class RunSummary:
     :param unsized: segments of which the log tells no size, ``None`` where the run does not know.
     :param steps: name of a step → seconds that it took.
     :param documents: page → name of the artifact that it shows.
+    :param topics: what it has done about which topics, :data:`MAX_TOUCHED` at most: what it deleted first, then what it
+        refused, then what it marked, the largest of each first; ``None`` where the run does not say it.
+    :param more_topics: how many topics besides are known, ``None`` likewise.
+    :param approved: ``Approve`` or ``Reject``, where a person was asked; else ``None``. Earlier releases did not
+        say it.
+    :param approved_by: who has answered, ``None`` where no answer came in time.
     """
 
     cluster_id: Text
@@ -115,11 +146,24 @@ class RunSummary:
     unsized: Annotated[int | None, AbsentAs(None)] = None
     steps: Mapping[Text, Number] = field(default_factory=dict)
     documents: Mapping[Text, Text] = field(default_factory=dict)
+    topics: Annotated[tuple[TouchedTopic, ...] | None, AbsentAs(None)] = None
+    more_topics: Annotated[int | None, AbsentAs(None)] = None
+    approved: Annotated[Text | None, AbsentAs(None)] = None
+    approved_by: Annotated[Text | None, AbsentAs(None)] = None
 
     @property
     def has_deleted(self) -> bool:
         """Whether it has deleted anything: no dry run has."""
         return not self.dry_run and (self.deleted.segments > 0 or self.deleted.objects > 0)
+
+    @property
+    def approval_in_words(self) -> str:
+        """Who has approved it, or who has not; empty where no person was asked."""
+        if self.approved is None:
+            return ""
+        if self.approved_by is None:
+            return "no answer in time"
+        return f"{'approved' if self.approved == APPROVE else 'rejected'} by {in_quotes(self.approved_by)}"
 
     @property
     def file_name(self) -> str:

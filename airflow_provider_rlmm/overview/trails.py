@@ -91,7 +91,7 @@ def deletions_of(cluster_uri: str, cluster_id: str, topic_id: str, partition: in
     since_ms = now_ms - DELETIONS_OF_DAYS * 24 * HOUR_MS
     wanted = Wanted(since_ms=since_ms, topic_id=topic, partition=partition)
     found = audit_rows(cluster_uri, cluster_id, wanted, limit=MAX_DELETIONS)
-    return Deletions(tuple(map(_deletion, found.rows.to_pylist())), found.more, len(found.unreadable))
+    return Deletions(tuple(map(deletion_of_row, found.rows.to_pylist())), found.more, len(found.unreadable))
 
 
 def trail_of(segment: SegmentRow, partition: PartitionRow | None, deletions: Deletions) -> list[Step]:
@@ -129,7 +129,12 @@ def _where(offset: int, metadata_partition: int | None) -> str:
     return f"offset {offset:,}{of}"
 
 
-def _deletion(row: dict[str, Any]) -> Deletion:
+def deletion_of_row(row: dict[str, Any]) -> Deletion:
+    """
+    Return a deletion as a page shows it.
+
+    :param row: of the audit log.
+    """
     told = [f"run {row['artifact']}", f"started by {row['triggered_by']}"]
     if row["approved_by"] is not None:
         told.append(f"approved by {row['approved_by']}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from airflow_provider_rlmm.connection_ids import of_connection
@@ -22,6 +22,11 @@ from airflow_provider_rlmm.plugins.rendering import Shell
 from airflow_provider_rlmm.plugins.rights import Rights
 from airflow_provider_rlmm.settings import connections
 
+STOPS_HERE: Final = (
+    "It stops the runs of this Airflow, after the batch under way. A run of the command rlmm goes on: a file named stop in "
+    "its own work folder stops it."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -30,6 +35,9 @@ class Field:
     name: str
     words: str
     before: str = ""  # what is written before it
+    value: str = ""  # what is written there at first
+    into: str = ""  # the object of the body that it belongs to, empty for the body itself
+    is_number: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,8 @@ class Action:
     :param method: how it asks.
     :param fields: what a person adds.
     :param is_dangerous: whether objects may go.
+    :param is_folded: whether it has to be opened before it can be pressed; a dangerous one has, unless it says what goes.
+    :param note: what stands below it.
     """
 
     words: str
@@ -53,6 +63,8 @@ class Action:
     method: str = "POST"
     fields: tuple[Field, ...] = ()
     is_dangerous: bool = field(default=False, kw_only=True)
+    is_folded: bool = field(default=False, kw_only=True)
+    note: str = field(default="", kw_only=True)
 
 
 def of_cluster(connection: str, switches: Collection[str], rights: Rights, shell: Shell) -> list[Action]:
@@ -70,31 +82,36 @@ def of_cluster(connection: str, switches: Collection[str], rights: Rights, shell
     own = stop_variables(connection)[1]
     reason = Field("value", "Why everything is to stop", f"stopped by {rights.user_name}: ")
     body = {"key": own, "description": "Stops every deletion after the batch that is under way; its text is the reason"}
-    stop = Action("Stop all deletion", f"{_api(shell)}/variables", body, fields=(reason,), is_dangerous=True)
+    stop = Action(
+        "Stop all deletion", f"{_api(shell)}/variables", body, fields=(reason,), is_dangerous=True, is_folded=True,
+        note=STOPS_HERE,
+    )  # fmt: skip
     go_on = [
-        Action(f"Remove {name}: go on", f"{_api(shell)}/variables/{quote(name, safe='')}", {}, method="DELETE")
+        Action(f"End the stop: remove {name}", f"{_api(shell)}/variables/{quote(name, safe='')}", {}, method="DELETE")
         for name in switches
     ]
     is_stopped = not {*stop_variables(connection)}.isdisjoint(switches)
     return [start("Start a dry run", dag_id, {"dry_run": True}, shell), *go_on, *([] if is_stopped else [stop])]
 
 
-def of_run(run: DagRunUnderWay | None, is_asked: bool, rights: Rights, shell: Shell) -> list[Action]:
+def of_run(run: DagRunUnderWay | None, asked: str, rights: Rights, shell: Shell) -> list[Action]:
     """
-    Return the buttons of a run: the answer to its request for approval.
+    Return the buttons of a run: the answer to its request for approval. One is to be seen, and says what goes.
 
     :param run: as Airflow has it, ``None`` if it is not under way.
-    :param is_asked: whether it waits for an answer.
+    :param asked: how much would be deleted, in words; empty where it waits for no answer, or that cannot be shown.
     :param rights: of the user; who may not answer for its DAG gets none.
     :param shell: leads to other pages.
     """
-    if run is None or not is_asked or not rights.may_answer(run.dag_id):
+    if run is None or not asked or not rights.may_answer(run.dag_id):
         return []
     steps = ("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", "approve", "-1", "hitlDetails")
     address = "/".join([_api(shell), *(quote(step, safe="") for step in steps)])
+    approve = {"chosen_options": [APPROVE], "params_input": {}}
+    reject = {"chosen_options": [REJECT], "params_input": {}}
     return [
-        Action(words, address, {"chosen_options": [words], "params_input": {}}, method="PATCH", is_dangerous=dangerous)
-        for words, dangerous in ((APPROVE, True), (REJECT, False))
+        Action(f"{APPROVE}: delete {asked}", address, approve, method="PATCH", is_dangerous=True),
+        Action(REJECT, address, reject, method="PATCH", is_folded=True),
     ]
 
 
@@ -131,7 +148,8 @@ def start(words: str, dag_id: str, conf: Mapping[str, Any], shell: Shell, *, is_
     """
     body = {"logical_date": None, "conf": dict(conf)}
     then = f"{shell.to('dag-run')}?dag_id={quote(dag_id, safe='')}&run_id="
-    return Action(words, f"{_api(shell)}/dags/{quote(dag_id, safe='')}/dagRuns", body, then, is_dangerous=is_dangerous)
+    address = f"{_api(shell)}/dags/{quote(dag_id, safe='')}/dagRuns"
+    return Action(words, address, body, then, is_dangerous=is_dangerous, is_folded=is_dangerous)
 
 
 def _api(shell: Shell) -> str:

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.plugins.ages import ages_of_cluster
 from airflow_provider_rlmm.plugins.clusters import Cluster, readable_cluster, readable_clusters, shell_of_cluster
 from airflow_provider_rlmm.plugins.dag_runs import under_way
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
+from airflow_provider_rlmm.plugins.next_runs import deletion_times
 from airflow_provider_rlmm.plugins.overview import Problem, charts_of, price_of, problems_of, view_of
 from airflow_provider_rlmm.plugins.pages import leaders_page
 from airflow_provider_rlmm.plugins.rendering import Shell, render
@@ -37,7 +38,6 @@ _PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 GO_ON: Final = "delete the variable in Airflow, or below, when the reason is gone: any value stops, an empty one too"
 SHOWN_RUNS: Final = 8
 LARGEST: Final = 5
-GONE: Final = [s for s in SurveyedState if s not in (SurveyedState.LIVING, SurveyedState.UNSEEN)]
 
 COLUMNS = (
     Column("Topic", "topic"),
@@ -47,7 +47,7 @@ COLUMNS = (
     Column("Size", "bytes", is_number=True),
     Column("Oldest record, UTC", "oldest_ms"),
     Column("First seen absent, UTC", "first_absent_ms"),
-    Column("Why"),
+    Column("Why, and when it goes"),
 )
 BEHIND_THE_SIZE: Final = [column.key for column in COLUMNS].index("bytes") + 1
 
@@ -59,7 +59,7 @@ def show_clusters(request: Request, rights: RightsDep) -> HTMLResponse:
     if len(seen) == 1:
         return _overview(shell, rights, seen[0])
     now_ms, otherwise = system_clock(), price_per_gb_month()
-    views = [view_of(c, shell=shell, now_ms=now_ms, otherwise=otherwise) for c in seen]
+    views = [view_of(c, shell=shell, times=deletion_times(c, now_ms), otherwise=otherwise) for c in seen]
     problems = [
         replace(p, what=f"{c.cluster_id}: {p.what}")
         for c in seen
@@ -89,7 +89,7 @@ def show_topics(
     rights: RightsDep,
     cluster_id: str,
     search: _Search = "",
-    state: SurveyedState | Literal[""] = "",
+    state: SurveyedState | Literal["", "GONE"] = "",
     sort: str = "",
     down: bool = False,
     page: _PageNumber = 1,
@@ -110,8 +110,8 @@ def show_topics(
     columns = [*COLUMNS[:BEHIND_THE_SIZE], *cost, *COLUMNS[BEHIND_THE_SIZE:]]
     return HTMLResponse(
         render(
-            "topics.html", shell, list=listing, columns=columns, states=[s.value for s in SurveyedState],
-            now_ms=system_clock(), surveyed_at_ms=inventory.created_at_ms if inventory else None,
+            "topics.html", shell, list=listing, columns=columns, states=[*(s.value for s in SurveyedState), inventories.GONE],
+            times=deletion_times(cluster, system_clock()), surveyed_at_ms=inventory.created_at_ms if inventory else None,
             price=price, no_price=NO_PRICE,
         )
     )  # fmt: skip
@@ -130,14 +130,17 @@ def show_leaders(request: Request, rights: RightsDep, cluster_id: str) -> HTMLRe
 def _overview(shell: Shell, rights: Rights, cluster: Cluster) -> HTMLResponse:
     shell = replace(shell, cluster_id=cluster.cluster_id, active="overview")
     now_ms, switches = system_clock(), set_switches(cluster.stoppable)
-    view = view_of(cluster, shell=shell, now_ms=now_ms, otherwise=price_per_gb_month())
+    times = deletion_times(cluster, now_ms)
+    view = view_of(
+        cluster, shell=shell, times=times, otherwise=price_per_gb_month(), refused_topics=_refused_topics(cluster)
+    )
     return HTMLResponse(
         render(
             "overview.html", shell, cluster=view, no_price=NO_PRICE,
             problems=[*_stopped(switches), *problems_of(cluster, shell, now_ms)], under_way=under_way(cluster.connection),
             actions=of_cluster(cluster.connection, switches, rights, shell), charts=charts_of(cluster.runs),
             folder=folder_in_words(work_uri()), largest=_largest(cluster), ages=ages_of_cluster(cluster.folder),
-            runs=cluster.runs[: -SHOWN_RUNS - 1 : -1],
+            runs=cluster.runs[: -SHOWN_RUNS - 1 : -1], times=times,
         )
     )  # fmt: skip
 
@@ -146,13 +149,16 @@ def _stopped(switches: Mapping[str, str]) -> list[Problem]:
     return [Problem(f"The kill switch stops this cluster: {name}", why, GO_ON) for name, why in switches.items()]
 
 
+def _refused_topics(cluster: Cluster) -> int | None:
+    """Return of how many topics something stands against the deletion, ``None`` where no survey was made."""
+    if cluster.inventory is None:
+        return None
+    return inventories.topics(work_uri(), cluster.folder, state=SurveyedState.REFUSED.value, rows=1).total
+
+
 def _largest(cluster: Cluster) -> Sequence[TopicRow]:
     """Return the largest topics that are gone, however far their deletion is."""
     if cluster.inventory is None or not cluster.inventory.totals.orphaned_topics:
         return ()
-    gone = [
-        row
-        for state in GONE
-        for row in inventories.topics(work_uri(), cluster.folder, state=state.value, rows=LARGEST).rows
-    ]
-    return sorted(gone, key=lambda row: row.bytes, reverse=True)[:LARGEST]
+    rows: Sequence[TopicRow] = inventories.topics(work_uri(), cluster.folder, state=inventories.GONE, rows=LARGEST).rows
+    return rows

@@ -17,6 +17,7 @@ from airflow_provider_rlmm.overview import inventories
 from airflow_provider_rlmm.overview.leaders import leaders_of
 from airflow_provider_rlmm.overview.run_summary import RunSummary
 from airflow_provider_rlmm.overview.runs import CHARTED_RUNS, UnreadableRun, runs
+from airflow_provider_rlmm.plugins.dag_ids import connections_of
 from airflow_provider_rlmm.plugins.rendering import Shell
 from airflow_provider_rlmm.plugins.rights import Rights
 from airflow_provider_rlmm.plugins.serving import shell_of
@@ -95,6 +96,18 @@ def readable_cluster(rights: Rights, cluster_id: str, *, with_runs: bool = True)
     if not _may_see(rights, cluster):
         raise HTTPException(HTTPStatus.FORBIDDEN, "no DAG of this cluster may be read")
     return cluster
+
+
+def cluster_of_run(artifact: str) -> str | None:
+    """
+    Return the cluster of a run that has not told of one yet, ``None`` where that is not known.
+
+    :param artifact: name of its folder: the DAG in it says by which connection the cluster was reached.
+    """
+    wanted = connections_of(artifact)
+    known = (_known(folder, with_runs=False) for folder in inventories.clusters(work_uri()))
+    found = [cluster.cluster_id for cluster in known if cluster.connection in wanted]
+    return found[0] if len(found) == 1 else None
 
 
 def shell_of_cluster(request: Request, cluster: Cluster, active: str) -> Shell:

@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Airflow's own database says of DAGs and their runs: which there are, which are under way. It is read only."""
+"""
+What Airflow's own database says of DAGs and their runs: which there are, which are under way, when the next comes.
+
+It is read only.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import logging
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final
+from datetime import datetime
+from typing import Any, Final
 
 from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.plugins.dag_ids import DAGS, possible_dags
 from airflow_provider_rlmm.settings import artifact_name_of
+
+logger = logging.getLogger(__name__)
 
 _UNDER_WAY: Final = ("queued", "running")
 _MAX_RUNS: Final = 50
@@ -46,6 +54,21 @@ def run_under_way(artifact: str) -> DagRunUnderWay | None:
     return next((run for run in _of(sorted(possible_dags(artifact))) if run.artifact == artifact), None)
 
 
+def conf_of(dag_id: str, run_id: str) -> dict[str, Any]:
+    """Return the parameters that a run was started with; none where it was started without, or Airflow has forgotten it."""
+    return _conf(dag_id, run_id)
+
+
+def _conf(dag_id: str, run_id: str) -> dict[str, Any]:
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        found = session.scalar(select(DagRun.conf).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+    return dict(found) if isinstance(found, dict) else {}
+
+
 def known_dags(dag_ids: Collection[str]) -> set[str]:
     """Return which of these DAGs Airflow knows."""
     from airflow.models.dag import DagModel
@@ -70,3 +93,50 @@ def _of(dag_ids: list[str]) -> list[DagRunUnderWay]:
     with create_session() as session:
         rows = [(row.dag_id, row.run_id, str(row.state)) for row in session.execute(found)]
     return [DagRunUnderWay(dag, run, artifact_name_of(dag, run), state) for dag, run, state in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """
+    When the next run of a DAG comes.
+
+    :param is_paused: whether none comes before a person unpauses it.
+    :param next_run: when it comes, ``None`` where the schedule names no time.
+    :param interval: of the data of that run, as Airflow has it.
+    :param following: returns the run after the one of a data interval, as Airflow's timetables tell it; ``None`` for none.
+    """
+
+    is_paused: bool
+    next_run: datetime | None = None
+    interval: Any = None
+    following: Callable[[Any], Any] = lambda _: None
+
+
+def schedule_of(dag_id: str) -> Scheduled | None:
+    """Return when the next run of a DAG comes, ``None`` where Airflow does not know the DAG."""
+    return _scheduled(dag_id)
+
+
+def _scheduled(dag_id: str) -> Scheduled | None:
+    from airflow.models.dag import DagModel
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.timetables.base import TimeRestriction
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        model = session.get(DagModel, dag_id)
+        if model is None:
+            return None
+        paused, at, interval = bool(model.is_paused), model.next_dagrun_create_after, model.next_dagrun_data_interval
+        if paused or at is None:
+            return Scheduled(paused)
+        try:
+            timetable = SerializedDagModel.get_dag(dag_id, session=session).timetable  # type: ignore[union-attr]
+        except Exception:  # a timetable may be foreign code, and a page tells of more than of it
+            logger.warning("the schedule of %s cannot be read: when its runs come is not told", dag_id, exc_info=True)
+            return Scheduled(paused, at, interval)
+    restriction = TimeRestriction(earliest=None, latest=None, catchup=True)
+    return Scheduled(
+        paused, at, interval,
+        lambda last: timetable.next_dagrun_info(last_automated_data_interval=last, restriction=restriction),
+    )  # fmt: skip

@@ -15,11 +15,13 @@ from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 from airflow_provider_rlmm.core.plans.prices import StoragePrice, money
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState
+from airflow_provider_rlmm.overview.inventories import GONE
 from airflow_provider_rlmm.overview.reclaimed import deletions, reclaimed_this_month
 from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.plugins.charts import Point, bars, trend
 from airflow_provider_rlmm.plugins.clusters import Cluster
-from airflow_provider_rlmm.plugins.rendering import Shell, human_duration, wait
+from airflow_provider_rlmm.plugins.next_runs import DeletionTimes
+from airflow_provider_rlmm.plugins.rendering import Shell, human_duration, moment
 
 STALE_AFTER_MS: Final = 72 * HOUR_MS
 """An overview that is older than this says so in red: the DAG runs each day by default."""
@@ -27,13 +29,13 @@ STALE_AFTER_MS: Final = 72 * HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A figure with its name."""
+    """A figure with its name, and the page that says more of it."""
 
     name: str
     figure: str
+    href: str
     under: str = ""
     mood: str = ""
-    href: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +81,50 @@ class ClusterView:
     folded: Folded | None = None
 
 
-def view_of(cluster: Cluster, *, shell: Shell, now_ms: int, otherwise: int | None) -> ClusterView:
+def view_of(
+    cluster: Cluster, *, shell: Shell, times: DeletionTimes, otherwise: int | None, refused_topics: int | None = None
+) -> ClusterView:
     """
     Return a cluster at a glance.
 
     :param cluster: what runs have written of it.
     :param shell: leads to other pages.
-    :param now_ms: ms since the epoch.
+    :param times: when something of it is deleted.
     :param otherwise: what storing 2^30 bytes costs in a month where its survey has not told of a price, in millionths;
         ``None`` if it was not told.
+    :param refused_topics: topics of which something stands against the deletion, ``None`` where that is not shown.
     """
-    inventory, runs = cluster.inventory, cluster.runs
-    price = price_of(inventory, otherwise)
+    inventory, runs, now_ms = cluster.inventory, cluster.runs, times.now_ms
+    price, pages = price_of(inventory, otherwise), _Pages(shell, cluster.cluster_id)
     surveyed = inventory.created_at_ms if inventory else None
-    tiles = [*(_stock(inventory, now_ms, price, shell) if inventory else ()), *_reclaimed(cluster, price, now_ms)]
-    tiles += _health(inventory, runs, shell)
-    tiles.append(_leaders(cluster, shell))
+    tiles = [_last_run(runs, now_ms, pages)]
+    tiles += _stock(inventory, times, price, pages, refused_topics) if inventory else ()
+    tiles += [*_reclaimed(cluster, price, now_ms, pages), *_health(inventory, runs, pages), _leaders(cluster, pages)]
     age = max(0, now_ms - surveyed) if surveyed is not None else 0
     return ClusterView(
         cluster.cluster_id, cluster.connection, surveyed, age, tiles, price, inventory.folded if inventory else None
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Pages:
+    """Where the pages of a cluster are."""
+
+    shell: Shell
+    cluster_id: str
+
+    def topics(self, state: str = "") -> str:
+        return self._list("topics", state)
+
+    def runs(self, kind: str = "") -> str:
+        return self._list("runs", kind)
+
+    def leaders(self) -> str:
+        return self.shell.to("clusters", self.cluster_id, "leaders")
+
+    def _list(self, name: str, state: str) -> str:
+        address = self.shell.to("clusters", self.cluster_id, name)
+        return f"{address}?state={state}" if state else address
 
 
 def price_of(inventory: Inventory | None, otherwise: int | None) -> StoragePrice | None:
@@ -113,41 +139,55 @@ def price_of(inventory: Inventory | None, otherwise: int | None) -> StoragePrice
     return None if otherwise is None else StoragePrice(otherwise)
 
 
-def _stock(inventory: Inventory, now_ms: int, price: StoragePrice | None, shell: Shell) -> Iterable[Tile]:
-    totals = inventory.totals
+def _last_run(runs: Sequence[RunSummary], now_ms: int, pages: _Pages) -> Tile:
+    """Say how the last run of the cleaner ended: whether last night's run worked."""
+    last = next((run for run in reversed(runs) if run.kind is RunKind.CLEANER), None)
+    if last is None:
+        return Tile("Last run", "none", pages.runs(), "no run of the cleaner has ended")
+    ago = human_duration(max(0, now_ms - last.ended_at_ms))
+    bad = last.outcome is RunOutcome.FAILED
+    told = f"{moment(last.ended_at_ms, now_ms)}, {ago} ago{', dry run' if last.dry_run else ''}"
+    figure = "needs a person" if bad else "done"
+    return Tile("Last run", figure, pages.shell.to("runs", last.artifact), told, "bad" if bad else "ok")
 
-    def topics(state: str = "") -> str:
-        address = shell.to("clusters", inventory.cluster_id, "topics")
-        return f"{address}?state={state}" if state else address
 
+def _stock(
+    inventory: Inventory, times: DeletionTimes, price: StoragePrice | None, pages: _Pages, refused_topics: int | None
+) -> Iterable[Tile]:
+    totals, topics = inventory.totals, pages.topics
     unsized = totals.unsized or Unsized()
     stored = f"{human_bytes(totals.stored.bytes)}{_unsized(unsized.segments)}"
-    yield Tile("Stored", stored, _of(totals.stored, totals.topics), href=topics())
+    yield Tile("Stored", stored, topics(), _of(totals.stored, totals.topics))
     orphaned = _of(totals.orphaned, totals.orphaned_topics)
     if totals.why_not_all_seen:
         # A zero alone would say that all was seen.
         figure = f"{human_bytes(totals.orphaned.bytes)} + {human_bytes(totals.unseen.bytes)} cannot tell"
         figure += _unsized(unsized.orphaned + unsized.unseen)
         unseen = f"{orphaned}; cannot tell of {_of(totals.unseen, totals.unseen_topics)}"
-        yield Tile("Orphaned", figure, unseen, "bad", topics("UNSEEN"))
+        yield Tile("Orphaned", figure, topics("UNSEEN"), unseen, "bad")
     else:
         lacking = unsized.orphaned + unsized.unseen
         figure = f"{human_bytes(totals.orphaned.bytes)}{_unsized(lacking)}"
-        yield Tile("Orphaned", figure, orphaned, "bad" if lacking else "")
-    until = ""
+        yield Tile("Orphaned", figure, topics(GONE), orphaned, "bad" if lacking else "")
+    waiting = _segments(totals.waiting)
     if totals.next_eligible_ms is not None:
-        until = f", {wait(totals.next_eligible_ms, now_ms)}"
-    waiting = f"{_segments(totals.waiting)}{until}"
-    yield Tile("Waiting", human_bytes(totals.waiting.bytes), waiting, href=topics("WAITING"))
-    eligible = f"{_segments(totals.eligible)}, the next run may clean them"
-    yield Tile("Eligible", human_bytes(totals.eligible.bytes), eligible, href=topics("ELIGIBLE"))
+        waiting += f", the first {times.short(totals.next_eligible_ms)}"
+    yield Tile("Waiting", human_bytes(totals.waiting.bytes), topics("WAITING"), waiting)
+    eligible = _segments(totals.eligible)
+    if totals.eligible.segments:
+        eligible += f", {times.short(times.now_ms)}"
+    yield Tile("Eligible", human_bytes(totals.eligible.bytes), topics("ELIGIBLE"), eligible)
     deleting = human_bytes(totals.deleting.bytes)
-    yield Tile("Being deleted", deleting, _segments(totals.deleting), href=topics("DELETING"))
+    yield Tile("Being deleted", deleting, topics("DELETING"), _segments(totals.deleting))
+    if refused_topics is not None:
+        mood = "bad" if refused_topics else "ok"
+        under = "the list says why, and what to do" if refused_topics else "nothing stands against a deletion"
+        yield Tile("Refused", _counted(refused_topics, "topic"), topics("REFUSED"), under, mood)
     if price is not None:
         for_orphans = f"{_cost(totals.orphaned, price)} of it for orphans"
         if totals.unseen.segments:
             for_orphans += f", {_cost(totals.unseen, price)} for what nobody can tell"
-        yield Tile("Cost a month", _cost(totals.stored, price), for_orphans)
+        yield Tile("Cost a month", _cost(totals.stored, price), topics(), for_orphans)
 
 
 def _unsized(segments: int) -> str:
@@ -155,51 +195,54 @@ def _unsized(segments: int) -> str:
     return f" + {_counted(segments, 'segment')} of unknown size" if segments else ""
 
 
-def _reclaimed(cluster: Cluster, price: StoragePrice | None, now_ms: int) -> Iterable[Tile]:
+def _reclaimed(cluster: Cluster, price: StoragePrice | None, now_ms: int, pages: _Pages) -> Iterable[Tile]:
     """Say what runs have deleted, and what of it in this month."""
     if not cluster.runs:
         return
-    real = deletions(cluster.runs)
+    real, href = deletions(cluster.runs), pages.runs(RunKind.CLEANER.value)
     size, first = sum(run.deleted.bytes for run in real), since(cluster.runs[0].ended_at_ms)[:10]
-    yield Tile("Reclaimed", human_bytes(size), f"by {_counted(len(real), 'run')} since {first}")
+    yield Tile("Reclaimed", human_bytes(size), href, f"by {_counted(len(real), 'run')} since {first}")
     month = reclaimed_this_month(cluster.told_runs, now_ms)
     cost = "" if price is None else f", {money(price.month(month.bytes, month.objects))} a month"
-    yield Tile("Reclaimed this month", f"{human_bytes(month.bytes)}{cost}", month.in_words)
+    yield Tile("Reclaimed this month", f"{human_bytes(month.bytes)}{cost}", href, month.in_words)
 
 
-def _health(inventory: Inventory | None, runs: Sequence[RunSummary], shell: Shell) -> Iterable[Tile]:
+def _health(inventory: Inventory | None, runs: Sequence[RunSummary], pages: _Pages) -> Iterable[Tile]:
+    doctor = next((run for run in reversed(runs) if run.critical is not None), None)
+    told = None if doctor is None else doctor.documents.get("doctor")
+    asked = pages.runs(RunKind.DOCTOR.value) if told is None else pages.shell.to("doctor", told)
     if inventory is not None:
         out = inventory.totals.metadata_partitions_out_of_service
         numbers = ", ".join(map(str, out[:10])) + (", …" if len(out) > 10 else "")
         under = f"metadata partition {numbers}" if out else "all metadata partitions serve"
-        yield Tile("Out of service", f"{len(out):,}", under, "bad" if out else "ok")
+        yield Tile("Out of service", f"{len(out):,}", asked, under, "bad" if out else "ok")
         bad = inventory.totals.quarantined_records
-        yield Tile("Quarantined", f"{bad:,}", "records that cannot be applied", "bad" if bad else "ok")
-    doctor = next((run for run in reversed(runs) if run.critical is not None), None)
+        yield Tile("Quarantined", f"{bad:,}", asked, "records that cannot be applied", "bad" if bad else "ok")
     if doctor is None:
-        yield Tile("Doctor", "not asked", "no run has examined the metadata topic")
+        yield Tile("Doctor", "not asked", asked, "no run has examined the metadata topic")
     else:
-        href = shell.to("doctor", doctor.documents["doctor"]) if "doctor" in doctor.documents else ""
         figure = f"{doctor.critical:,} critical" if doctor.critical else "nothing critical"
-        yield Tile("Doctor", figure, since(doctor.ended_at_ms), "bad" if doctor.critical else "ok", href)
+        yield Tile("Doctor", figure, asked, since(doctor.ended_at_ms), "bad" if doctor.critical else "ok")
 
 
-def _leaders(cluster: Cluster, shell: Shell) -> Tile:
+def _leaders(cluster: Cluster, pages: _Pages) -> Tile:
     """Say whether leaders delete what they should, and how old that answer is."""
-    found, href = cluster.leaders, shell.to("clusters", cluster.cluster_id, "leaders")
+    found, href = cluster.leaders, pages.leaders()
     if found is None:
-        return Tile("Leaders", "not asked", cluster.leaders_unreadable or "nobody knows whether one of them is stuck")
+        return Tile(
+            "Leaders", "not asked", href, cluster.leaders_unreadable or "nobody knows whether one of them is stuck"
+        )
     asked = since(found.asked_at_ms)
     if not found.judged:
-        return Tile("Leaders", "cannot tell", f"whether anything is overdue, {asked}", "bad", href)
+        return Tile("Leaders", "cannot tell", href, f"whether anything is overdue, {asked}", "bad")
     if found.overdue.segments:
         overdue = f"{_segments(found.overdue)} of {_counted(found.overdue_partitions, 'user partition')}, {asked}"
-        return Tile("Leaders", f"{human_bytes(found.overdue.bytes)} overdue", overdue, "bad", href)
+        return Tile("Leaders", f"{human_bytes(found.overdue.bytes)} overdue", href, overdue, "bad")
     goes = f"{human_bytes(found.goes.bytes)} go next, {asked}"
     if found.unresolved or found.not_judged or found.not_told:
         untold = f"{_counted(found.unresolved, 'user partition')} unresolved, {goes}"
-        return Tile("Leaders", "nothing seen overdue", untold, "bad", href)
-    return Tile("Leaders", "nothing overdue", goes, "ok", href)
+        return Tile("Leaders", "nothing seen overdue", href, untold, "bad")
+    return Tile("Leaders", "nothing overdue", href, goes, "ok")
 
 
 def _of_leaders(cluster: Cluster, shell: Shell, now_ms: int) -> Iterable[Problem]:

@@ -23,6 +23,7 @@ from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT,
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
 from airflow_provider_rlmm.plugins.actions import Action
 from airflow_provider_rlmm.plugins.listing import Column, Listing
+from airflow_provider_rlmm.plugins.raised_limits import excess_in_words
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.report_view import by_topic
 from airflow_provider_rlmm.settings import NO_PRICE
@@ -53,6 +54,7 @@ class PlanPart:
     :param by: ``topic`` or ``segment``.
     :param why_not: why they cannot be read, empty if they can.
     :param actions: buttons.
+    :param of_limits: buttons of a plan that is larger than its run may delete, or would be by the usual limits.
     """
 
     list: Listing
@@ -60,6 +62,7 @@ class PlanPart:
     by: str
     why_not: str = ""
     actions: Sequence[Action] = ()
+    of_limits: Sequence[Action] = ()
 
 
 def plan_page(name: str, plan: PlanSummary, shell: Shell = NO_SHELL, rows: PlanPart | None = None) -> str:
@@ -72,7 +75,7 @@ def plan_page(name: str, plan: PlanSummary, shell: Shell = NO_SHELL, rows: PlanP
     :param rows: what it names, ``None`` where that is not shown.
     """
     values = {"plan": plan, "reasons": REASONS, "partitions": sorted(plan.read_until), "rows": rows}
-    return render("plan.html", shell, name=name, no_price=NO_PRICE, **values)
+    return render("plan.html", shell, name=name, no_price=NO_PRICE, excess=excess_in_words(plan), **values)
 
 
 def report_page(name: str, report: CleanupReport, shell: Shell = NO_SHELL) -> str:

@@ -13,12 +13,16 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
-from airflow_provider_rlmm.plugins.actions import of_plan
+from airflow_provider_rlmm.plugins.actions import Action, of_plan
+from airflow_provider_rlmm.plugins.dag_runs import conf_of
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, MAX_SEARCH, PAGE_ROWS, Column, Listing
 from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES, DocumentPage, PlanPart, plan_page
 from airflow_provider_rlmm.plugins.plan_downloads import csv_chunks, parquet_chunks
 from airflow_provider_rlmm.plugins.plan_rows import planned_segments, planned_topics
+from airflow_provider_rlmm.plugins.raised_limits import Made, of_limits, raised_limits
+from airflow_provider_rlmm.plugins.rendering import Shell
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep
+from airflow_provider_rlmm.plugins.run_view import told_run
 from airflow_provider_rlmm.plugins.serving import readable_document, shell_of_run, shown
 from airflow_provider_rlmm.settings import work_uri
 
@@ -79,8 +83,17 @@ def show_plan(
         why_not = str(e)
     address = shell.to("plans", name)
     listing = Listing(address, found, total, page, search, str(state), sort, down, fixed=(("by", by),))
-    part = PlanPart(listing, columns, by, why_not, of_plan(name, rights, shell))
+    part = PlanPart(listing, columns, by, why_not, of_plan(name, rights, shell), _of_limits(name, plan, rights, shell))
     return HTMLResponse(plan_page(name, plan, shell, part))
+
+
+def _of_limits(name: str, plan: PlanSummary, rights: Rights, shell: Shell) -> list[Action]:
+    """Return the button of a plan that is larger than its run may delete, or would be by the usual limits."""
+    if plan.within_blast_radius and not raised_limits(plan):
+        return []
+    run = told_run(work_uri(), name)
+    made = None if run is None else Made(run, conf_of(run.dag_id, run.run_id))
+    return of_limits(name, plan, made, rights, shell)
 
 
 @router.get("/rows.csv")

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -19,12 +20,14 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from airflow_provider_rlmm.core.base.clock import since
+from airflow_provider_rlmm.core.base.clock import DAY_MS, since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
 from airflow_provider_rlmm.core.plans.prices import money
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 
 _MAX_TEXT: Final = 4_000
+_NEAR_MS: Final = 6 * DAY_MS
+"""Of a time that is not further away the day of the week says enough."""
 
 STATIC_FILES: Final = {
     "rlmm.css": "text/css",
@@ -42,6 +45,7 @@ MOODS: Final = {
     "DELETING": "info",
     "REFUSED": "bad",
     "UNSEEN": "bad",
+    "FINISHED": "calm",
     "COPY_SEGMENT_STARTED": "warn",
     "COPY_SEGMENT_FINISHED": "ok",
     "DELETE_SEGMENT_STARTED": "info",
@@ -57,7 +61,8 @@ class Shell:
 
     :param root: where the application is mounted, without a slash at the end.
     :param cluster_id: cluster of which the page tells, ``None`` if it is of no cluster alone.
-    :param active: part of the cluster's pages to which it belongs: ``overview``, ``topics``, ``leaders`` or ``runs``.
+    :param active: part of the cluster's pages to which it belongs: ``overview``, ``topics``, ``leaders``, ``runs`` or
+        ``search``.
     :param stopped: why its runs are stopped now, where the page does not say it anyway.
     """
 
@@ -122,15 +127,20 @@ def human_duration(value: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
-def wait(eligible_ms: int, now_ms: int) -> str:
+def moment(time_ms: int, now_ms: int) -> str:
     """
-    Return for how long something waits yet, such as ``eligible in 11 h 3 min``.
+    Return a time for people, by UTC: of the days around now ``Tue 15:43 UTC``, else ``2026-12-24 15:43 UTC``.
 
-    :param eligible_ms: when the wait ends, ms since the epoch.
+    :param time_ms: ms since the epoch.
     :param now_ms: ms since the epoch.
     """
-    left = eligible_ms - now_ms
-    return f"eligible in {human_duration(left)}" if left > 0 else "eligible now"
+    if abs(time_ms - now_ms) >= _NEAR_MS:
+        return f"{_minute(time_ms)} UTC"
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%a %H:%M UTC")
+
+
+def _minute(time_ms: int) -> str:
+    return since(time_ms).removesuffix(" UTC").rsplit(":", 1)[0]
 
 
 def _visible(value: Any) -> Any:
@@ -157,12 +167,12 @@ def _environment() -> Environment:
         "bytes": human_bytes,
         "time": since,
         "money": money,
-        "minute": lambda time_ms: since(time_ms).removesuffix(" UTC").rsplit(":", 1)[0],
+        "minute": _minute,
+        "moment": moment,
         "sentence": lambda text: f"{text[:1].upper()}{text[1:]}.",
         "duration": human_duration,
         "topic": name_in_text,
         "number": lambda value: f"{value:,}",
-        "wait": wait,
         "counted": _counted,
         "json": json.dumps,
         "words": lambda value: str(value).replace("_", " "),

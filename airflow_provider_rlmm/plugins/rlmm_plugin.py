@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The Airflow plugin ``rlmm``: the entry *Remote log* of the navigation, a tab of each DAG run, and the pages behind them.
+The Airflow plugin ``rlmm``: the entry *Remote* of the navigation, a tab of each DAG run, and the pages behind them.
 
 Every task process imports this module, only the API server needs the pages: the application is built when it is asked
 for, and FastAPI is not imported before.
@@ -15,6 +15,9 @@ from urllib.parse import urlsplit
 from airflow.plugins_manager import AirflowPlugin
 
 from airflow_provider_rlmm.links.artifacts import URL_PREFIX
+
+NAME_IN_NAVIGATION = "Remote"
+"""Airflow gives an entry of its navigation 56 pixels, and cuts what is longer: *Remote log* is 57 of them wide."""
 
 
 class _OnFirstUse:
@@ -44,7 +47,7 @@ def _views() -> list[dict[str, Any]]:
     root = urlsplit(conf.get("api", "base_url", fallback="/") or "/").path.rstrip("/") + URL_PREFIX
     return [
         {
-            "name": "Remote log",
+            "name": NAME_IN_NAVIGATION,
             "href": f"{root}/",
             "destination": "nav",
             "nav_top_level": True,

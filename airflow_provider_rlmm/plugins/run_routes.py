@@ -17,7 +17,7 @@ from airflow_provider_rlmm.overview.run_summary import RunKind
 from airflow_provider_rlmm.overview.runs import runs
 from airflow_provider_rlmm.plugins import dag_runs
 from airflow_provider_rlmm.plugins.actions import of_run
-from airflow_provider_rlmm.plugins.clusters import readable_cluster, shell_of_cluster
+from airflow_provider_rlmm.plugins.clusters import cluster_of_run, readable_cluster, shell_of_cluster
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
 from airflow_provider_rlmm.plugins.rendering import render
 from airflow_provider_rlmm.plugins.rights import Rights, RightsDep, require_reader
@@ -92,7 +92,7 @@ def _values(request: Request, rights: Rights, artifact: str) -> tuple[RunView, d
     )
     if run.summary is not None and not rights.may_read(run.summary.dag_id):
         raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG that wrote the summary of this run may not be read")
-    cluster_id = run.summary.cluster_id if run.summary else None
+    cluster_id = run.summary.cluster_id if run.summary else cluster_of_run(artifact)
     shell = shell_of_run(request, artifact, cluster_id, "runs")
-    is_asked = run.asked is not None and run.answer is None
-    return run, {"shell": shell, "run": run, "actions": of_run(airflows, is_asked, rights, shell)}
+    asked = run.asked_plan.in_words if run.asked_plan is not None else ""
+    return run, {"shell": shell, "run": run, "actions": of_run(airflows, asked, rights, shell)}

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.overview import inventories
 from airflow_provider_rlmm.overview.documents import read_bytes
 from airflow_provider_rlmm.overview.run_summary import RunSummary
 from airflow_provider_rlmm.overview.runs import RunProgress, UnreadableRun, failures, progress, run_of
+from airflow_provider_rlmm.plugins.asked_plan import AskedPlan, asked_plan
 from airflow_provider_rlmm.plugins.overview import Problem
 from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
 from airflow_provider_rlmm.plugins.rendering import human_duration
@@ -53,6 +54,7 @@ class RunView:
     :param tasks: the same, row by row.
     :param pages: kind and name of the pages of its documents.
     :param asked: which plan a person was asked to approve, ``None`` if no person was.
+    :param asked_plan: that plan, ``None`` where no answer is waited for, or it cannot be shown.
     :param answer: what was answered, ``None`` if nothing was.
     :param problems: what needs a person.
     :param refused: what its cleaning tasks have refused or left, the first of each metadata partition.
@@ -65,6 +67,7 @@ class RunView:
     tasks: Sequence[TaskRow]
     pages: Sequence[tuple[str, str]]
     asked: ApprovalRequest | None
+    asked_plan: AskedPlan | None
     answer: Approval | None
     problems: Sequence[Problem]
     refused: Sequence[Problem]
@@ -105,7 +108,7 @@ def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int, airf
         for failure in failures(work_uri, artifact)
         if artifact_name_of(failure.dag_id, failure.run_id) == artifact
     ]
-    asked = answer = None
+    asked = answer = plan = None
     try:
         asked = _read_asked(work_uri, artifact) if REQUEST_DOCUMENT in names else None
         answer = _read_answer(work_uri, artifact) if APPROVAL_DOCUMENT in names else None
@@ -113,6 +116,14 @@ def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int, airf
         problems.append(
             Problem("The approval of the plan cannot be read", str(e), "clear the task approve to ask again")
         )
+    if asked is not None and answer is None:
+        try:
+            plan = asked_plan(work_uri, artifact, names, asked)
+        except DocumentError as e:
+            what = "What a person is asked to approve cannot be shown, so this page has no button for it"
+            problems.append(
+                Problem(what, str(e), "look at the plan before you answer in Airflow, or clear the task plan")
+            )
     if isinstance(told, UnreadableRun):
         problems.append(Problem("The summary of this run cannot be read", told.why, "look at its report"))
     for number, why in done.unreadable.items():
@@ -122,7 +133,7 @@ def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int, airf
         artifact, under_way, told if isinstance(told, RunSummary) else None, done,
         [_row(task, under_way, now_ms) for task in done.tasks],
         [(kind, page.title) for kind, page in DOCUMENT_PAGES.items() if page.file in names],
-        asked, answer, problems, _refused(done.tasks),
+        asked, plan, answer, problems, _refused(done.tasks),
     )  # fmt: skip
 
 
@@ -133,6 +144,17 @@ def _failed(failure: TaskFailure, airflow_root: str) -> Problem:
     steps += [f"/tasks/{quote(failure.task_id, safe='')}", f"/mapped/{failure.map_index}" if mapped else ""]
     what = f"The task {failure.task_id}{mapped} failed"
     return Problem(what, failure.error, "look at", "".join([airflow_root, *steps]), "its log")
+
+
+def told_run(work_uri: str, artifact: str) -> RunSummary | None:
+    """
+    Return what is left of a run when it has ended, ``None`` before, or where that cannot be read.
+
+    :param work_uri: the work folder.
+    :param artifact: name of its folder there.
+    """
+    told = _told(work_uri, artifact)
+    return told if isinstance(told, RunSummary) else None
 
 
 def _told(work_uri: str, artifact: str) -> RunSummary | UnreadableRun | None:

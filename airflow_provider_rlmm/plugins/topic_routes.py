@@ -15,6 +15,7 @@ from airflow_provider_rlmm.overview.trails import Deletions, deletions_of, trail
 from airflow_provider_rlmm.plugins.ages import ages_of_topic
 from airflow_provider_rlmm.plugins.clusters import readable_cluster, shell_of_cluster
 from airflow_provider_rlmm.plugins.listing import MAX_PAGE, PAGE_ROWS, Listing
+from airflow_provider_rlmm.plugins.next_runs import deletion_times
 from airflow_provider_rlmm.plugins.overview import price_of
 from airflow_provider_rlmm.plugins.rendering import render
 from airflow_provider_rlmm.plugins.rights import RightsDep, require_reader
@@ -41,8 +42,8 @@ def show_topic(
     ages, price = ages_of_topic(cluster.folder, topic_id), price_of(cluster.inventory, price_per_gb_month())
     return HTMLResponse(
         render(
-            "topic.html", shell, topic=topic, list=listing, ages=ages, now_ms=system_clock(), price=price,
-            no_price=NO_PRICE,
+            "topic.html", shell, topic=topic, list=listing, ages=ages, price=price, no_price=NO_PRICE,
+            times=deletion_times(cluster, system_clock()),
         )
     )  # fmt: skip
 
@@ -76,7 +77,8 @@ def show_partition(
     trails = [trail_of(segment, found, deletions) for segment in segments.rows]
     return HTMLResponse(
         render(
-            "partition.html", shell, topic_id=topic_id, number=partition, partition=found, now_ms=now_ms,
+            "partition.html", shell, topic_id=topic_id, number=partition, partition=found,
+            times=deletion_times(cluster, now_ms),
             list=Listing(address, list(zip(segments.rows, trails, strict=True)), segments.total, page),
             map=segment_map(segments.rows) if segments.rows else "", deletions=deletions,
         )

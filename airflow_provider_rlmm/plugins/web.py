@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.core.base.quoting import printable
-from airflow_provider_rlmm.plugins import cluster_routes, plan_routes, run_routes, topic_routes
+from airflow_provider_rlmm.plugins import cluster_routes, plan_routes, run_routes, search_routes, topic_routes
 from airflow_provider_rlmm.plugins.heavy_answers import BoundedAnswers
 from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES, error_page
 from airflow_provider_rlmm.plugins.rendering import STATIC_FILES, static_file
@@ -66,7 +66,7 @@ def create_app() -> FastAPI:
     app.include_router(plan_routes.router)
     for page in DOCUMENT_PAGES:
         _add_routes(app, page)
-    for routes in (cluster_routes, topic_routes, run_routes):
+    for routes in (cluster_routes, topic_routes, search_routes, run_routes):
         app.include_router(routes.router)
     app.add_middleware(_SecurityHeaders)
     app.add_middleware(BoundedAnswers)

@@ -44,8 +44,11 @@ def test_without_a_login_there_is_nothing(scene: Scene, opened: Browser) -> None
 def test_airflows_navigation_leads_to_the_overview(scene: Scene, watched: Watched) -> None:
     page = watched("admin")
     page.goto(scene.airflow.url, wait_until="networkidle")
-    page.get_by_text("Remote log", exact=True).first.click()
-    frame = page.frame_locator("iframe[title='Remote log']")
+    entry = page.get_by_text("Remote", exact=True).first
+    # The whole word is to be seen, in a font that is wider than most, too.
+    assert entry.evaluate("e => { e.style.fontFamily = 'DejaVu Sans'; return e.scrollWidth <= e.clientWidth }") is True
+    entry.click()
+    frame = page.frame_locator("iframe[title='Remote']")
     expect(frame.get_by_role("heading", name="rlmm_default")).to_be_visible()
     orphaned = frame.locator(".tiles div", has_text="Orphaned")
     expect(orphaned).to_contain_text("20 segments of 1 topic")
@@ -58,7 +61,7 @@ def test_airflows_navigation_leads_to_the_overview(scene: Scene, watched: Watche
 def test_from_a_topic_to_its_segments_and_their_trails(scene: Scene, watched: Watched) -> None:
     page = watched("admin")
     page.goto(f"{scene.cluster}/topics")
-    page.get_by_role("searchbox").fill("PAY")
+    page.get_by_label("Name or topic id").fill("PAY")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("tbody tr")).to_have_count(1)
     page.get_by_role("link", name="payments").click()
@@ -94,10 +97,18 @@ def test_a_run_is_kept_current_without_a_reload(scene: Scene, watched: Watched) 
     assert page.locator("progress").count() >= 1
     assert page.evaluate("window.notReloaded") is True
     assert scene.airflow.wait(CLEANER, run_id) == "success"
-    badge(page, "success")
+    badge(page, "done")
     # It ended: the whole page was loaded once more.
     assert page.evaluate("window.notReloaded") is None
     expect(page.get_by_text("Nothing needs a person: 20 segments")).to_be_visible()
+
+
+def test_green_runs_have_logged_no_error(scene: Scene) -> None:
+    """Neither the logs of the tasks, nor what their supervisors say: until here every run was green."""
+    logs = [file for file in scene.airflow.home.rglob("*.log") if "webserver" not in file.name]
+    said = [line for file in logs for line in file.read_text(errors="replace").splitlines()]
+    assert any("rlmm_plan" in line or "check" in line for line in said)
+    assert [line for line in said if re.search(r'"level": ?"(error|critical)"|\[(error|critical) *\]', line)] == []
 
 
 def test_a_tab_of_the_dag_run_shows_its_page(scene: Scene, watched: Watched) -> None:
@@ -129,12 +140,44 @@ def test_a_run_waits_for_a_person_who_approves_on_the_page(scene: Scene, watched
     viewer.goto(scene.page_of(run_id))
     expect(viewer.get_by_role("heading", name="A person is asked to approve the plan")).to_be_visible()
     expect(viewer.locator("button")).to_have_count(0)
-    page.locator("summary", has_text="Approve").click()
-    page.get_by_role("button", name="Approve").click()
+    request = page.get_by_role("alert")
+    expect(request.get_by_role("cell", name="clicks")).to_be_visible()
+    expect(request.get_by_role("button")).to_have_count(1)
+    expect(request.get_by_role("button")).to_be_in_viewport()
+    request.get_by_role("button", name="Approve: delete 10 segments").click()
     assert scene.airflow.wait(CLEANER, run_id) == "success"
     page.goto(scene.page_of(run_id))
     badge(page, "approved")
     expect(page.get_by_text("was approved by 'admin'")).to_be_visible()
+
+
+def test_questions_of_a_morning_are_answered_on_the_first_screen(scene: Scene, opened: Browser) -> None:
+    """From the overview with two clicks at most, on a screen of 1360 by 768; when and who approved come from runs before."""
+    page = ui_scene.log_in(opened, scene.airflow)
+    page.set_viewport_size({"width": 1360, "height": 768})
+
+    def overview() -> None:
+        page.goto(scene.cluster, wait_until="networkidle")
+
+    overview()
+    for tile in ("Last run", "Stored", "Orphaned", "Waiting", "Refused"):
+        expect(page.locator(".tiles div", has_text=tile).first).to_be_in_viewport(ratio=1)
+    expect(page.locator(".tiles div", has_text="Last run").locator("dd").first).to_have_text("done")
+    page.locator(".tiles div", has_text="Stored").get_by_role("link").click()
+    expect(page.locator("tbody tr").first.get_by_role("link", name="orders")).to_be_in_viewport(ratio=1)
+    overview()
+    page.locator(".tiles div", has_text="Last run").get_by_role("link").click()
+    expect(page.get_by_text("deleted:").first).to_be_in_viewport(ratio=1)
+    expect(page.get_by_text("was approved by 'admin'")).to_be_in_viewport(ratio=1)
+    overview()
+    page.get_by_role("link", name="Runs").click()
+    expect(page.get_by_text("approved by 'admin'").first).to_be_in_viewport(ratio=1)
+    overview()
+    page.get_by_label("Topic, segment or key").fill("orders")
+    page.get_by_role("button", name="Why?").click()
+    for words in ("its leader's: this package deletes nothing of a living topic", "rlmm why orders"):
+        expect(page.get_by_text(words)).to_be_in_viewport(ratio=1)
+    page.context.close()
 
 
 def test_a_topic_of_a_nasty_name_does_nothing(scene: Scene, watched: Watched) -> None:
@@ -175,6 +218,22 @@ def test_a_run_that_is_refused_is_red(scene: Scene, watched: Watched) -> None:
     expect(page.get_by_role("alert")).to_contain_text("The last run of the cleaner needs a person")
 
 
+def test_a_limit_is_raised_from_the_page_of_the_plan(scene: Scene, watched: Watched) -> None:
+    (run,) = scene.airflow.get(f"/dags/{CLEANER}/dagRuns", limit=1, order_by="-id")["dag_runs"]
+    page = watched("admin")
+    page.goto(scene.page_of(run["dag_run_id"]))
+    page.get_by_role("link", name="Plan", exact=True).click()
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("This is more than one run may delete")
+    assert int(alert.get_by_label("Most segments").input_value()) > 1
+    assert alert.get_by_label("Plan", exact=True).input_value() == page.url.rpartition("/")[2]
+    alert.get_by_role("button", name="Dry run with these limits").click()
+    page.wait_for_url("**/dag-run?**")
+    (dry,) = scene.airflow.get(f"/dags/{CLEANER}/dagRuns", limit=1, order_by="-id")["dag_runs"]
+    assert (dry["conf"]["dry_run"], dry["conf"]["max_segments"] > 1) == (True, True)
+    assert scene.airflow.wait(CLEANER, dry["dag_run_id"]) == "success"
+
+
 def test_a_record_that_cannot_be_applied_is_red(scene: Scene, watched: Watched) -> None:
     scene.write_keyed_record()
     _, state = scene.run({"dry_run": True})
@@ -195,7 +254,7 @@ def test_the_kill_switch_is_switched_and_seen(scene: Scene, watched: Watched) ->
     page.get_by_label("Why everything is to stop").fill("the store moves")
     page.get_by_role("button", name="Stop all deletion").click()
     expect(page.get_by_role("alert")).to_contain_text("the store moves")
-    page.get_by_role("button", name="go on").click()
+    page.get_by_role("button", name="End the stop").click()
     expect(page.locator("summary", has_text="Stop all deletion")).to_be_visible()
     expect(page.get_by_text("the store moves")).to_have_count(0)
 
@@ -213,7 +272,7 @@ def test_a_viewer_reads_and_has_no_button(scene: Scene, watched: Watched) -> Non
 def test_the_pages_follow_airflows_light_and_dark(scene: Scene, opened: Browser) -> None:
     page = ui_scene.log_in(opened, scene.airflow, theme="dark")
     page.goto(f"{scene.airflow.url}/plugin/remote-log", wait_until="networkidle")
-    frame = page.frame_locator("iframe[title='Remote log']")
+    frame = page.frame_locator("iframe[title='Remote']")
     expect(frame.locator("html")).to_have_attribute("data-theme", "dark")
     assert lightness(page) < 60
     page.evaluate("document.documentElement.classList.replace('dark', 'light')")

@@ -20,6 +20,7 @@ FACTORY = "dag_factory/cleaner.py"
 
 _DECIDED = "airflow/operators/test_run_decision.py"
 _APPROVED = "airflow/operators/test_approval_operator.py"
+_PAGES = "airflow/plugins/test_cluster_pages.py"
 _DAGS = "airflow/dag_factory/test_dags.py"
 
 APPROVALS = [
@@ -231,5 +232,37 @@ APPROVALS = [
         "    elif run.rejected is not None:",
         "    elif False:",
         f"{_APPROVED}::test_what_was_not_approved_is_left_and_the_report_says_who_rejected_it",
+    ),
+    Mutation(
+        "approval",
+        "a plan that has changed since a person was asked has a button on the page",
+        "plugins/asked_plan.py",
+        "    if (plan.plan_id, plan.sha256) != (asked.plan_id, asked.plan_sha256):",
+        "    if False:",
+        f"{_PAGES}::test_what_cannot_be_shown_cannot_be_approved_here",
+    ),
+    Mutation(
+        "approval",
+        "a real run that the page starts with raised limits asks nobody",
+        "plugins/raised_limits.py",
+        '        conf = {**made.conf, **asks, "dry_run": False}',
+        '        conf = {**made.conf, "dry_run": False}',
+        f"{_PAGES}::test_a_dry_run_with_raised_limits_leads_to_a_real_run_that_asks",
+    ),
+    Mutation(
+        "approval",
+        "the form of a plan that is too large starts a run of the kind that was refused",
+        "plugins/raised_limits.py",
+        '        conf = {**made.conf, "dry_run": True}',
+        "        conf = dict(made.conf)",
+        f"{_PAGES}::test_a_plan_that_is_too_large_has_a_form_for_a_dry_run",
+    ),
+    Mutation(
+        "approval",
+        "who may only read gets the form of a plan that is too large",
+        "plugins/raised_limits.py",
+        " or not rights.may_trigger(made.run.dag_id)",
+        "",
+        f"{_PAGES}::test_a_plan_that_is_too_large_has_a_form_for_a_dry_run",
     ),
 ]

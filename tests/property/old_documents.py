@@ -66,7 +66,7 @@ from airflow_provider_rlmm.features.scrub.scrub_summary import (
 )
 from airflow_provider_rlmm.features.survey.inventory import Inventory, InventoryFile, Totals
 from airflow_provider_rlmm.overview.dead_man import Watch
-from airflow_provider_rlmm.overview.run_summary import Deleted, RunKind, RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.run_summary import Deleted, Done, RunKind, RunOutcome, RunSummary, TouchedTopic
 
 Reader = strict.Reader[Any]
 Readers = Mapping[str, Reader]
@@ -428,6 +428,14 @@ _TASK_REPORT: Readers = {
     "versions": strict.by_name(strict.string),
     **_each(strict.optional(strict.string), "refused", "differs"),
 }
+_TOUCHED = _record(
+    TouchedTopic,
+    {
+        **_each(strict.string, "topic", "topic_id"),
+        "done": strict.one_of(Done),
+        **_each(strict.integer, "segments", "bytes"),
+    },
+)
 _RUN: Readers = {
     **_each(strict.string, "cluster_id", "connection", "dag_id", "run_id", "artifact", "headline"),
     **_each(strict.integer, "began_at_ms", "ended_at_ms", "needs_person", "refusals"),
@@ -441,7 +449,13 @@ _RUN: Readers = {
     "planned": _COUNT,
     "steps": strict.by_name(strict.number),
     "documents": strict.by_name(strict.string),
+    "topics": strict.optional(strict.array(_TOUCHED)),
+    "more_topics": strict.optional(strict.integer),
+    **_each(strict.optional(strict.string), "approved", "approved_by"),
 }
+_RUN_DEFAULTS = {
+    "unseen": None, "unsized": None, "topics": None, "more_topics": None, "approved": None, "approved_by": None,
+}  # fmt: skip
 _CONTENTS_AMOUNT = _record(ContentsAmount, _each(strict.integer, "segments", "bytes"))
 _CONTENTS: Readers = {
     **_each(strict.string, "cluster_id", "artifact", "clock", "layout", "seed"),
@@ -513,7 +527,7 @@ OLD_READERS: Final[Mapping[type, Reader]] = {
     ArchiveRun: _record(ArchiveRun, _ARCHIVE_RUN),
     Generation: _record(Generation, _GENERATION),
     TaskReport: _record(TaskReport, _TASK_REPORT),
-    RunSummary: _record(RunSummary, _RUN, {"unseen": None, "unsized": None}),
+    RunSummary: _record(RunSummary, _RUN, _RUN_DEFAULTS),
     Watch: _record(Watch, _WATCH),
     ContentsReport: _record(ContentsReport, _CONTENTS),
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
-from airflow_provider_rlmm.core.base.clock import time_text
+from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.declarations import check_fields
 from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import NotApprovedError
@@ -139,9 +139,9 @@ class Approval:
 
     def __str__(self) -> str:
         """Say it in words that fit behind "the plan"."""
-        when = time_text(self.decided_at_ms)
+        when = since(self.decided_at_ms)
         if self.decided_by is None:
-            return f"was not approved: no answer came to the request of {time_text(self.asked_at_ms)} by {when}"
+            return f"was not approved: no answer came to the request of {since(self.asked_at_ms)} by {when}"
         what = "was approved" if self.decision == APPROVE else "was rejected"
         return f"{what} by {in_quotes(self.decided_by)} at {when}"
 

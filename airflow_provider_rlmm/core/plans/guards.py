@@ -112,11 +112,20 @@ class BlastRadius:
         :param planned: what would go.
         :param known: all there is; more than a limit was passed.
         """
-        least = [(name, enough) for name, _, _, enough in self._passed(planned, known)]
-        options = " ".join(f"--{name.replace('_', '-')} {enough}" for name, enough in least)
-        parameters = ", ".join(f'"{name}": {enough}' for name, enough in least)
+        least = self.least(planned, known)
+        options = " ".join(f"--{name.replace('_', '-')} {enough}" for name, enough in least.items())
+        parameters = ", ".join(f'"{name}": {enough}' for name, enough in least.items())
         by_name = f"{options}, or as parameters of the DAG {parameters}"
         return f"look at the plan, then raise the limit for one run by name: {by_name}"
+
+    def least(self, planned: Count, known: Count) -> dict[str, float]:
+        """
+        Return the limits that are passed, by name, and the least value of each that would not be.
+
+        :param planned: what would go.
+        :param known: all there is.
+        """
+        return {name: enough for name, _, _, enough in self._passed(planned, known)}
 
     def _passed(self, planned: Count, known: Count) -> list[tuple[str, float, float, float]]:
         """Return name, value and limit of those that are passed, and the least limit that is not."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from airflow_provider_rlmm.core.base.clock import duration_in_words, time_text
+from airflow_provider_rlmm.core.base.clock import duration_in_words, since, time_text
 from airflow_provider_rlmm.core.base.errors import NotApprovedError, PlanError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_markdown, name_in_text
 from airflow_provider_rlmm.core.base.work_folder import APPROVAL_DOCUMENT
@@ -159,7 +159,7 @@ def request_body(
         "",
         f"- Cluster: {in_markdown(plan.cluster_id)}, connection {in_markdown(conn_id)}",
         f"- [The plan]({link}) {named}. Its checksum begins with {plan.sha256[:12]}",
-        f"- It may be applied until {time_text(plan.expires_at_ms)}",
+        f"- It may be applied until {since(plan.expires_at_ms)}",
         *([f"- {in_markdown(plan.only_in_words)}"] if plan.only else []),
         *([f"- {in_markdown(plan.cost_in_words)}"] if plan.price else []),
         "",

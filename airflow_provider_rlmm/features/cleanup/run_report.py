@@ -312,10 +312,9 @@ def _stopped(run: _RunDocuments) -> Stopped | None:
         return None
     left = _left(run)
     why = (
-        f"stopped by its blast radius: {plan.planned.segments} of {plan.known.segments} segments with "
-        f"{human_bytes(plan.planned.bytes)} are planned, "
-        f"{plan.blast_radius.excess(plan.planned, plan.known)}; {left.segments} segments with "
-        f"{human_bytes(left.bytes)} are left"
+        f"stopped by its blast radius: {plan.planned.segments:,} of {plan.known.segments:,} segments with "
+        f"{human_bytes(plan.planned.bytes)} are planned, {plan.blast_radius.excess(plan.planned, plan.known)}; "
+        f"{left.segments:,} segments with {human_bytes(left.bytes)} are left"
     )
     return Stopped(why, _stopped_advice(plan), left)
 
@@ -340,7 +339,7 @@ def _own_problems(
         yield own(RunProblem.BLAST_RADIUS, f"plan {run.plan.plan_id}", stopped.why, stopped.what_to_do)
     elif run.rejected is not None:
         left = _left(run)
-        why = f"it {run.rejected}; {left.segments} segments with {human_bytes(left.bytes)} are left"
+        why = f"it {run.rejected}; {left.segments:,} segments with {human_bytes(left.bytes)} are left"
         yield own(RunProblem.NOT_APPROVED, f"plan {run.plan.plan_id}", why, NOT_APPROVED_ADVICE)
     elif failed_tasks:
         why = f"{failed_tasks} tasks before this one failed"

@@ -75,7 +75,10 @@ async function ask(form) {
   button.disabled = true;
   said.textContent = "";
   const body = JSON.parse(form.dataset.body);
-  for (const field of form.querySelectorAll("[name]")) body[field.name] = (field.dataset.before ?? "") + field.value;
+  for (const field of form.querySelectorAll("[name]")) {
+    const part = field.dataset.into ? body[field.dataset.into] : body;
+    part[field.name] = field.type === "number" ? field.valueAsNumber : (field.dataset.before ?? "") + field.value;
+  }
   try {
     const [answer, text] = await send(form.dataset.ask, form.dataset.method, body);
     // A variable that somebody has set meanwhile stops already; the page shows what it says.

@@ -21,7 +21,7 @@ from airflow_provider_rlmm.operators.cleaner import MarkDeletedPartitionsOperato
 from airflow_provider_rlmm.operators.retention import PublishRetentionPlanOperator
 from airflow_provider_rlmm.operators.scrub import RemoteStorageScrubOperator, ReportRemoteStorageScrubOperator
 from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
-from airflow_provider_rlmm.overview.run_summary import Deleted, RunKind, RunOutcome, RunSummary
+from airflow_provider_rlmm.overview.run_summary import Deleted, Done, RunKind, RunOutcome, RunSummary
 from tests.unit.airflow.operators import test_doctor_operator as examinations
 from tests.unit.airflow.operators import test_operators as operators
 from tests.unit.airflow.operators.test_operators import GONE, NOW, Cluster, clean, connect, context, mark_and_plan
@@ -56,8 +56,34 @@ def test_a_cleanup_says_what_it_deleted_and_what_there_is(cluster: Cluster, work
     assert (summary.stored, summary.orphaned) == (Count(3, 300), Count(1, 100))
     assert (summary.waiting, summary.deleting, summary.out_of_service) == (Count(0, 0), Count(0, 0), 0)
     assert summary.headline == "Nothing needs a person: 6 segments, 300 B were deleted."
+    assert [(t.topic, t.done, t.segments, t.bytes) for t in summary.topics] == [
+        ("gone", Done.DELETED, 6, 300),
+        ("gone", Done.MARKED, 6, 600),
+    ]
+    assert (summary.more_topics, summary.approval_in_words) == (0, "")
     assert summary.steps.keys() == {"mark", "plan", "clean", "survey"}
     assert summary.documents == {"reports": "dag.run", "plans": "dag.run"}
+
+
+def test_a_summary_says_who_has_approved(cluster: Cluster, work: Path) -> None:
+    mark_and_plan()
+    answer = {"plan_id": "p", "plan_sha256": "0", "decision": "Approve", "decided_by": "ada", "decided_at_ms": 2}
+    (work / "dag.run" / "approval.json").write_text(json.dumps({"format_version": 1, **answer, "asked_at_ms": 1}))
+    with pytest.raises(AirflowFailException):
+        ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    (summary,) = kept(work)
+    assert summary.approval_in_words == "approved by 'ada'"
+
+
+def test_more_topics_than_a_summary_names_are_counted(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("airflow_provider_rlmm.overview.run_summaries.MAX_TOUCHED", 1)
+    for metadata_partition in mark_and_plan():
+        clean(metadata_partition)
+    ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    (summary,) = kept(work)
+    assert ([t.done for t in summary.topics], summary.more_topics) == ([Done.DELETED], 1)
 
 
 def test_what_another_run_surveyed_is_not_said_to_be_of_this_one(cluster: Cluster, work: Path) -> None:

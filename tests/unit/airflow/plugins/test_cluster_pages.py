@@ -6,8 +6,10 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +21,9 @@ from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
+from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan_files import write_plan
 from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice, money
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
@@ -29,8 +34,9 @@ from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETE
 from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT, MAX_LISTED, RecordAges, ToldAge
 from airflow_provider_rlmm.features.survey.inventory import INVENTORY_DOCUMENT
 from airflow_provider_rlmm.overview.inventories import topics
-from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER
-from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay
+from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER, Done, RunKind, TouchedTopic
+from airflow_provider_rlmm.overview.runs import _kept
+from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay, Scheduled
 from airflow_provider_rlmm.plugins.overview import price_of
 from tests.sample_leaders import reported_leaders
 from tests.sample_work_folder import (
@@ -44,12 +50,15 @@ from tests.sample_work_folder import (
     write_progress,
 )
 from tests.unit.airflow.auth import Everybody, Nobody, Viewer, log_in, only, pages, pages_without_a_login
+from tests.unit.airflow.plugins.test_plan_rows import plan_of
 
 HOUR_MS = 3_600_000
 EVIL = "<script>alert(1)</script>"
 OTHER = "another-cluster-id-000"
 TOPIC = f"/clusters/{CLUSTER}/topics/{kafka_uuid_str(topic_id(247))}"
+SEARCH = f"/clusters/{CLUSTER}/search"
 PAGES = [
+    SEARCH, f"{SEARCH}?text=topic-000001",
     "/", f"/clusters/{CLUSTER}", f"/clusters/{CLUSTER}/topics", f"/clusters/{CLUSTER}/leaders", f"/clusters/{CLUSTER}/runs",
     TOPIC, f"{TOPIC}/0",
     "/runs/remote_log_cleaner.manual__running", "/runs/remote_log_cleaner.manual__running/now/json",
@@ -65,7 +74,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Sample:
 @pytest.fixture
 def sample(filled: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sample:
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
-    for module in ("cluster_routes", "topic_routes", "run_routes"):
+    for module in ("cluster_routes", "topic_routes", "search_routes", "run_routes"):
         monkeypatch.setattr(f"airflow_provider_rlmm.plugins.{module}.system_clock", lambda: NOW_MS + HOUR_MS)
     return filled.copied_to(tmp_path / "work")
 
@@ -106,7 +115,8 @@ def test_the_overview_of_a_cluster(client: TestClient, sample: Sample) -> None:
     totals = sample.inventory.totals
     for words in (
         "rlmm_default", "Stored", f"{totals.stored.segments:,} segments of 250 topics", "Orphaned", "Waiting",
-        "eligible in 11 h 0 min", "Being deleted", "Reclaimed", "Out of service", "metadata partition 0", "Quarantined",
+        "the first may go Fri 08:26 UTC, in 11 h 0 min", "Being deleted", "Reclaimed", "Out of service",
+            "metadata partition 0", "Quarantined",
         "1 critical", "1 h 0 min ago", "Latest runs", "Age of the oldest orphan", "<svg", "topic-000246",
     ):  # fmt: skip
         assert words in html, words
@@ -138,9 +148,9 @@ def test_what_it_costs_where_somebody_has_said_the_price(
     client: TestClient, sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__RLMM__PRICE_PER_GB_MONTH", "0.5")
-    assert f"<dd>{sample.inventory.totals.stored.bytes / 2**30 * 0.5:,.2f}</dd>" in client.get("/").text
+    assert f">{sample.inventory.totals.stored.bytes / 2**30 * 0.5:,.2f}</a></dd>" in client.get("/").text
     monkeypatch.setenv("AIRFLOW__RLMM__PRICE_PER_GB_MONTH", "0.00001")
-    assert "<dd>&lt; 0.01</dd>" in client.get("/").text
+    assert ">&lt; 0.01</a></dd>" in client.get("/").text
     monkeypatch.setenv("AIRFLOW__RLMM__PRICE_PER_GB_MONTH", "cheap")
     answer = client.get("/")
     assert (answer.status_code, "[rlmm] price_per_gb_month" in answer.text) == (422, True)
@@ -390,7 +400,7 @@ def test_a_topic_and_its_user_partitions(client: TestClient) -> None:
     for words in (
         "topic-000247",
         "waiting",
-        "eligible in 11 h 0 min",
+        "May go Fri 08:26 UTC, in 11 h 0 min: no run comes by itself, as the DAG remote_log_cleaner is not there.",
         "First seen absent",
         "delete partition marked",
         "0–299",
@@ -462,6 +472,211 @@ def test_what_runs_have_deleted_stands_on_the_page_of_the_user_partition(client:
     assert "The newest survey has nothing of it any more" in client.get(f"{TOPIC}/1").text
 
 
+# -- when it goes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Daily:
+    """A run each day at 00:00 UTC, as Airflow's timetables tell it."""
+
+    def __call__(self, last: datetime) -> Any:
+        return SimpleNamespace(run_after=last + timedelta(days=1), data_interval=last + timedelta(days=1))
+
+
+MIDNIGHT = datetime(2026, 5, 29, tzinfo=UTC)  # the first after NOW_MS, Thu 2026-05-28 20:26 UTC
+DAILY = Scheduled(False, MIDNIGHT, MIDNIGHT, Daily())
+
+
+@pytest.fixture
+def schedules(monkeypatch: pytest.MonkeyPatch) -> dict[str, Scheduled]:
+    """The DAGs of Airflow's database, and when their next runs come."""
+    found: dict[str, Scheduled] = {}
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._scheduled", found.get)
+    return found
+
+
+def real_runs_alone(sample: Sample) -> None:
+    """Have every run of the schedule have deleted."""
+    for run in sample.runs:
+        path = sample.cluster / RUNS_FOLDER / run.file_name
+        path.write_text(replace(run, dry_run=False).to_json())
+    _kept._read.clear()
+
+
+def test_when_a_topic_is_deleted_by_the_schedule(
+    client: TestClient, sample: Sample, schedules: dict[str, Scheduled]
+) -> None:
+    """It may go at 08:26, and the run of midnight before that is too early."""
+    schedules["remote_log_cleaner"] = DAILY
+    real_runs_alone(sample)
+    words = "eleted Sat 00:00 UTC, in 26 h 34 min"
+    assert f"D{words} by the run of the schedule, if the topic stays absent." in client.get(TOPIC).text
+    assert f"D{words}" in client.get(f"{TOPIC}/0").text
+    topics = f"/clusters/{CLUSTER}/topics"
+    assert f"d{words}" in client.get(topics, params={"search": "topic-000247"}).text
+    assert f"the first d{words}" in client.get("/").text
+    eligible = client.get(topics, params={"state": "ELIGIBLE"}).text
+    assert "deleted Fri 00:00 UTC, in 2 h 34 min by the run of the schedule" in eligible
+    refused = client.get(topics, params={"state": "REFUSED"}).text
+    assert "as the sample has it: REFUSED" in refused
+    assert "by the run of the schedule" not in refused
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "why"),
+    [
+        (Scheduled(True), "no run comes by itself, as the DAG remote_log_cleaner is paused"),
+        (Scheduled(False), "no run comes at a time of its own, as the DAG remote_log_cleaner has no such schedule"),
+        (replace(DAILY, following=lambda _: None), "with the next real run"),
+        (None, "no run comes by itself, as the DAG remote_log_cleaner is not there"),
+    ],
+)
+def test_where_no_run_comes_that_is_said(
+    client: TestClient, sample: Sample, schedules: dict[str, Scheduled], scheduled: Scheduled | None, why: str
+) -> None:
+    real_runs_alone(sample)
+    if scheduled is not None:
+        schedules["remote_log_cleaner"] = scheduled
+    assert f"May go Fri 08:26 UTC, in 11 h 0 min: {why}" in client.get(TOPIC).text
+
+
+def test_dry_runs_of_the_schedule_delete_nothing(
+    client: TestClient, sample: Sample, schedules: dict[str, Scheduled]
+) -> None:
+    schedules["remote_log_cleaner"] = DAILY
+    last = next(run for run in reversed(sample.runs) if run.dag_id == "remote_log_cleaner")
+    path = sample.cluster / RUNS_FOLDER / last.file_name
+    path.write_text(replace(last, dry_run=True).to_json())
+    _kept._read.clear()
+    assert (
+        "the runs of the schedule are dry (scheduled_runs of the connection): start a real run"
+        in client.get(TOPIC).text
+    )
+
+
+def test_every_tile_is_a_link(client: TestClient) -> None:
+    for path in ("/", TOPIC, f"{TOPIC}/0", f"/clusters/{CLUSTER}/leaders", "/runs/remote_log_cleaner.manual__running"):
+        tiles = re.findall(r"<dt>.*?</dt><dd[^>]*>(.*?)</dd>", client.get(path).text)
+        assert tiles, path
+        assert [tile for tile in tiles if not tile.startswith("<a href=")] == [], path
+
+
+def test_links_of_the_tiles_lead_to_pages(client: TestClient) -> None:
+    tiles = re.findall(r'<dd><a href="([^"#]+)"', client.get("/").text)
+    assert len(tiles) >= 12
+    for address in tiles:
+        # The sample has no documents of its past runs.
+        assert client.get(address).status_code == (404 if address.startswith("/doctor/") else 200), address
+    gone = client.get(f"/clusters/{CLUSTER}/topics?state=GONE").text
+    assert "topic-000000" not in gone
+    assert ">living</span>" not in gone
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_has_the_navigation_and_the_search(client: TestClient, path: str) -> None:
+    html = client.get(path).text
+    if not path.endswith("json"):
+        for words in (
+            '<nav aria-label="Pages of the cluster">',
+            f'action="{SEARCH}"',
+            f'href="/clusters/{CLUSTER}/runs"',
+        ):
+            assert words in html, words
+
+
+def test_a_page_that_is_refused_leads_back(client: TestClient) -> None:
+    assert '<nav aria-label="Pages"><a href="/">Clusters</a></nav>' in client.get("/runs/bakery.manual__1").text
+
+
+# -- search ----------------------------------------------------------------------------------------------------------------
+
+
+def found(client: TestClient, text: str) -> str:
+    answer = client.get(SEARCH, params={"text": text})
+    assert answer.status_code == 200
+    return answer.text
+
+
+def segment_of(client: TestClient, path: str) -> str:
+    return re.findall(r'class="id">([A-Za-z0-9_-]{22})</summary>', client.get(path).text)[0]
+
+
+def test_a_topic_is_found_by_name_and_by_id(client: TestClient) -> None:
+    for text in ("topic-000247", name_of(247), str(topic_id(247))):
+        html = found(client, f" {text} ")
+        for words in (
+            f"The topic &#39;topic-000247&#39;, id {name_of(247)}: 2 user partitions.", ">waiting</span>",
+            "6 segments, 1.4 GiB", "as the sample has it: WAITING", "this package&#39;s: a run that may write",
+            "may go Fri 08:26 UTC",
+            f"rlmm why {text}", "As of the survey of 2026-05-28 20:26:40 UTC", f'href="{TOPIC}"',
+        ):  # fmt: skip
+            assert words in html, (text, words)
+
+
+def test_a_segment_is_found_by_its_id_and_by_a_key(client: TestClient) -> None:
+    segment = segment_of(client, f"{TOPIC}/1")
+    for text in (segment, str(parse_kafka_uuid(segment))):
+        html = found(client, text)
+        for words in (
+            f"Segment {segment} of &#39;topic-000247&#39;", "partition 1, offsets 0 to 99", "1 segment, ",
+            f'href="{TOPIC}/1"', "What happened to it", "It was copied, says broker 0.",
+        ):  # fmt: skip
+            assert words in html, (text, words)
+    for key in (
+        f"tiered/topic-000247-{name_of(247)}/1/00000000000000000000-{segment}.log",
+        f"s3://bucket/topic-000247-1-{name_of(247)}/00000000000000000000-{segment}.indexes",
+    ):
+        html = found(client, key)
+        assert f"The object &#39;{key}&#39;: segment {segment} of &#39;topic-000247&#39;" in html
+
+
+def test_a_key_that_nothing_names_leads_to_its_topic(client: TestClient) -> None:
+    stranger = kafka_uuid_str(UUID(bytes=b"s" * 16))
+    html = found(client, f"topic-000247-{name_of(247)}/1/00000000000000000000-{stranger}.log")
+    assert "Nothing that runs have written down names this object. Its key holds the id of this topic" in html
+    assert f'href="{TOPIC}"' in html
+    for text in (stranger, f"nobody-{stranger}/0/1-{stranger}.log", "nobody"):
+        html = found(client, text)
+        # No answer is no "it is not there".
+        assert "cannot tell" in html or "0 topics have it in the name" in html
+        assert "rlmm why " in html
+
+
+def test_a_part_of_a_name_lists_topics(client: TestClient) -> None:
+    html = found(client, "TOPIC-00000")
+    assert "10 topics have it in the name" in html
+    assert "topic-000009" in html
+    assert "The largest" not in found(client, "topic-000009")
+
+
+def test_what_a_run_has_deleted_is_found(client: TestClient, sample: Sample) -> None:
+    gone = b"g" * 16
+    audited(sample, gone, NOW_MS, {"outcome": "GONE", "objects": 6, "bytes": 2**20})
+    for text in (kafka_uuid_str(UUID(bytes=gone)), f"t-{name_of(247)}/1/0-{kafka_uuid_str(UUID(bytes=gone))}.log"):
+        html = found(client, text)
+        for words in (">finished</span>", "approved by grace", "its deletion finished, since 2026-05-28 20:26:40 UTC"):
+            assert words in html, (text, words)
+
+
+def test_among_too_many_segments_none_is_looked_for_by_its_id(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = segment_of(client, f"{TOPIC}/1")
+    monkeypatch.setattr("airflow_provider_rlmm.overview.inventories.MAX_SEARCHED_SEGMENTS", 1_499)
+    html = found(client, segment)
+    assert "no page looks through more than 1,499 for an id: ask by the key of an object." in html
+    assert "What happened" not in html
+    assert "What happened" in found(client, f"t-{name_of(247)}/1/0-{segment}.log")
+
+
+def test_what_is_looked_for_is_data(client: TestClient) -> None:
+    html = found(client, EVIL)
+    assert EVIL not in html
+    assert "rlmm why &#39;&lt;script&gt;" in html
+    assert client.get(SEARCH, params={"text": "x" * 2_049}).status_code == 422
+    assert found(client, "x" * 2_048)
+
+
 # -- runs ------------------------------------------------------------------------------------------------------------------
 
 RUNNING = DagRunUnderWay("remote_log_cleaner", "manual__running", "remote_log_cleaner.manual__running", "running")
@@ -478,6 +693,41 @@ def test_past_runs_the_newest_first(client: TestClient, sample: Sample, running:
     assert "Doctor</a>" in doctors
     assert "Cleaner</a>" not in doctors
     assert client.get(f"/clusters/{CLUSTER}/runs", params={"state": "baker"}).status_code == 422
+
+
+def test_the_list_of_runs_says_what_was_done_to_which_topics_and_who_approved(
+    client: TestClient, sample: Sample
+) -> None:
+    topics = [TouchedTopic(f"gone-{n}", name_of(n), Done.DELETED, 1_000 + n, 2**20) for n in range(4)]
+    topics += [
+        TouchedTopic(EVIL, name_of(9), Done.MARKED, 7, 2**10),
+        TouchedTopic("held", name_of(8), Done.REFUSED, 3, 0),
+    ]
+    told = replace(
+        sample.runs[7],
+        topics=tuple(topics),
+        more_topics=5,
+        approved="Approve",
+        approved_by="grace",
+        kind=RunKind.CLEANER,
+    )
+    path = sample.cluster / RUNS_FOLDER / told.file_name
+    path.write_text(told.to_json())
+    _kept._read.clear()
+    for address in (f"/clusters/{CLUSTER}/runs", "/", f"/runs/{told.artifact}"):
+        html = client.get(address).text
+        for words in (
+            "deleted: <a", ">gone-0</a> (1,000 segments, 1.0 MiB)", "refused: <a", ">held</a> (3 segments)", "marked: <a",
+            "and 5 topics besides", "&lt;script&gt;", f'href="/reports/{told.artifact}#topics"',
+        ):  # fmt: skip
+            assert words in html, (address, words)
+        assert ("and 1 more" in html) is (not address.startswith("/runs/"))
+    assert "approved by &#39;grace&#39;" in client.get(f"/clusters/{CLUSTER}/runs").text
+    path.write_text(replace(told, dry_run=True, approved="Reject", approved_by=None).to_json())
+    _kept._read.clear()
+    html = client.get("/").text
+    assert "would be deleted: <a" in html
+    assert "no answer in time" in html
 
 
 def test_a_run_that_has_ended(client: TestClient, sample: Sample) -> None:
@@ -526,9 +776,106 @@ def test_progress_of_another_run_is_not_believed(client: TestClient, sample: Sam
     assert "Nobody can tell how far metadata partition 7 is" in html[html.index('role="alert"') :]
 
 
-def test_a_request_for_approval_stands_first(client: TestClient, sample: Sample) -> None:
-    asked = ApprovalRequest("plan-1", "0" * 64, NOW_MS)
+def ask(sample: Sample, radius: BlastRadius | None = None) -> PlanSummary:
+    """Have the run in progress ask a person to approve a plan of 12 topics; return the plan."""
+    table, summary = plan_of([f"gone-{number:02}" for number in range(23)])
+    summary = replace(summary, plan_id=sample.running, cluster_id=CLUSTER).judged_by(radius or BlastRadius())
+    written = write_plan(str(sample.work / sample.running), table, summary)
+    asked = ApprovalRequest(written.plan_id, written.sha256, NOW_MS)
     write_document(sample.work, sample.running, "approval-request.json", asked.to_dict())
+    return written
+
+
+def test_an_approval_shows_topics_segments_bytes_and_one_button(
+    client: TestClient, sample: Sample, running: list[DagRunUnderWay]
+) -> None:
+    running.append(RUNNING)
+    plan = ask(sample, BlastRadius(max_segments=250_000, max_share=0.75))
+    html = client.get(f"/runs/{sample.running}").text
+    request = html[html.index("A person is asked to approve the plan") : html.index("</section>")]
+    for words in (
+        f"<strong>92 segments, {human_bytes(plan.planned.bytes)}</strong> would be deleted for good, of 12 topics",
+        ">gone-22", '<td class="n">4</td><td class="n">89.8 KiB</td>', "and 2 topics besides",
+        "Most segments: 250,000 in the place of 100,000", "Largest share: 75 % in the place of 50 %",
+        f">Approve: delete 92 segments, {human_bytes(plan.planned.bytes)}</button>",
+        "{&#34;chosen_options&#34;: [&#34;Approve&#34;], &#34;params_input&#34;: {}}",
+    ):  # fmt: skip
+        assert words in request, words
+    # What is not deleted by the package is no part of the question; one button is to be seen, the other is folded away.
+    assert "gone-21" not in request
+    assert request.count("<button") == 2
+    assert request.index("<details") < request.index(">Reject</button>")
+    assert request.index(">Approve: delete") < request.index("<details")
+
+
+@pytest.mark.parametrize("what", ["gone", "changed", "damaged"])
+def test_what_cannot_be_shown_cannot_be_approved_here(
+    client: TestClient, sample: Sample, running: list[DagRunUnderWay], what: str
+) -> None:
+    running.append(RUNNING)
+    plan = ask(sample)
+    folder = sample.work / sample.running
+    if what == "gone":
+        (folder / "summary.json").unlink()
+    elif what == "changed":
+        (folder / "summary.json").write_text(replace(plan, unresolved=1).to_json())
+    else:
+        (folder / plan.files[0].name).write_bytes(b"x" * plan.files[0].bytes)
+    html = client.get(f"/runs/{sample.running}").text
+    assert "What a person is asked to approve cannot be shown, so this page has no button for it" in html
+    assert "hitlDetails" not in html
+
+
+def limited(sample: Sample, radius: BlastRadius, **run: Any) -> str:
+    """Have a run of the cleaner have made a plan that was judged by a limit; return the plan's address."""
+    told = replace(sample.runs[-1], kind=RunKind.CLEANER, dag_id="remote_log_cleaner", **run)
+    (sample.cluster / RUNS_FOLDER / told.file_name).write_text(told.to_json())
+    _kept._read.clear()
+    table, summary = plan_of([f"gone-{number:02}" for number in range(23)])
+    judged = replace(summary, plan_id=told.artifact, cluster_id=CLUSTER).judged_by(radius)
+    write_plan(str(sample.work / told.artifact), table, judged)
+    return f"/plans/{told.artifact}"
+
+
+def test_a_plan_that_is_too_large_has_a_form_for_a_dry_run(
+    app: FastAPI, client: TestClient, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"dry_run": False, "min_absence_ms": "2 d", "max_segments": 10}
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._conf", lambda *_: asked)
+    address = limited(sample, BlastRadius(max_segments=10, max_share=0.001), dry_run=False)
+    html = client.get(address).text
+    alert = html[html.index('id="limits"') : html.index("</section>")]
+    for words in (
+        "This is more than one run may delete", "Most segments: 92 would go, and the limit is 10.",
+        "Largest share: 1 % would go, and the limit is 0.1 %.",
+        'name="max_segments" type="number"', 'data-into="conf" value="92"', 'name="max_share" type="number"', 'value="0.01"',
+        f'name="source_plan" data-before="" data-into="conf" value="{address.removeprefix("/plans/")}"',
+        "&#34;dry_run&#34;: true", "&#34;min_absence_ms&#34;: &#34;2 d&#34;", ">Dry run with these limits</button>",
+    ):  # fmt: skip
+        assert words in alert, words
+    assert "&#34;dry_run&#34;: false" not in html
+    log_in(app, monkeypatch, Viewer)
+    assert "data-ask" not in client.get(address).text
+
+
+def test_a_dry_run_with_raised_limits_leads_to_a_real_run_that_asks(
+    client: TestClient, sample: Sample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = {"dry_run": True, "max_segments": 200_000, "approve_above_segments": 10**9}
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._conf", lambda *_: asked)
+    html = client.get(limited(sample, BlastRadius(max_segments=200_000), dry_run=True)).text
+    for words in (
+        "Real run with these limits: a person is asked before anything is deleted", "&#34;dry_run&#34;: false",
+        "&#34;approve_above_segments&#34;: 0", "&#34;approve_above_bytes&#34;: 0", "&#34;max_segments&#34;: 200000",
+    ):  # fmt: skip
+        assert words in html, words
+    assert "more than one run may delete" not in html
+    for radius, is_dry in ((BlastRadius(), True), (BlastRadius(max_segments=200_000), False)):
+        assert "Real run with these limits" not in client.get(limited(sample, radius, dry_run=is_dry)).text
+
+
+def test_a_request_for_approval_stands_first(client: TestClient, sample: Sample) -> None:
+    ask(sample)
     html = client.get(f"/runs/{sample.running}").text
     assert "A person is asked to approve the plan" in html
     answer = Approval("plan-1", "0" * 64, "Reject", EVIL, NOW_MS, NOW_MS)
@@ -556,7 +903,7 @@ def test_who_may_start_runs_has_buttons_and_a_viewer_none(
     app: FastAPI, client: TestClient, sample: Sample, running: list[DagRunUnderWay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running.append(RUNNING)
-    write_document(sample.work, sample.running, "approval-request.json", ApprovalRequest("p", "0", NOW_MS).to_dict())
+    ask(sample)
     overview, run = client.get("/").text, client.get(f"/runs/{sample.running}").text
     assert 'data-ask="/api/v2/dags/remote_log_cleaner/dagRuns"' in overview
     assert "{&#34;logical_date&#34;: null, &#34;conf&#34;: {&#34;dry_run&#34;: true}}" in overview
@@ -585,6 +932,7 @@ def test_the_kill_switch_is_seen_and_can_be_switched_off(client: TestClient, swi
 def test_the_button_says_who_has_stopped(client: TestClient) -> None:
     html = client.get("/").text
     assert 'data-before="stopped by Ada: "' in html
+    assert "It stops the runs of this Airflow, after the batch under way. A run of the command rlmm goes on" in html
     assert "rlmm_stop__rlmm_default" in html
 
 

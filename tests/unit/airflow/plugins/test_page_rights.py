@@ -26,6 +26,7 @@ PAGES = {
     "/": "/",
     "/clusters/{cluster_id}": f"/clusters/{CLUSTER}",
     "/clusters/{cluster_id}/topics": f"/clusters/{CLUSTER}/topics",
+    "/clusters/{cluster_id}/search": f"/clusters/{CLUSTER}/search?text=topic",
     "/clusters/{cluster_id}/topics/{topic_id}": f"/clusters/{CLUSTER}/topics/{kafka_uuid_str(topic_id(3))}",
     "/clusters/{cluster_id}/topics/{topic_id}/{partition}": f"/clusters/{CLUSTER}/topics/{kafka_uuid_str(topic_id(3))}/0",
     "/clusters/{cluster_id}/leaders": f"/clusters/{CLUSTER}/leaders",

@@ -16,7 +16,7 @@ from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
-from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, plan_file_name
+from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary, first_refusals, plan_file_name
 from airflow_provider_rlmm.core.plans.plan_archive import ArchivedUserPartition, PlanArchive
 from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -25,6 +25,8 @@ from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.runs.attention import Acknowledgement, Attention, Judgement, judge
 from airflow_provider_rlmm.features.cleanup.report_document import Stopped, cleanup_report
 from airflow_provider_rlmm.features.cleanup.reports import (
+    Marked,
+    MarkedTopic,
     MetadataPartitionReport,
     PartitionOutcome,
     UserPartitionReport,
@@ -295,7 +297,13 @@ def test_what_needs_a_person_stands_first_and_not_by_colour_alone() -> None:
     ):  # fmt: skip
         assert words in alert
     assert "a keyed record" not in alert
-    headings = ['role="alert"', "Acknowledged for a while", "<dl", "<h2>Waiting</h2>", "<h2>Metadata partition 3</h2>"]
+    headings = [
+        'role="alert"',
+        "Acknowledged for a while",
+        "<dl",
+        '<h2 id="waiting">Waiting</h2>',
+        "<h2>Metadata partition 3</h2>",
+    ]
     places = [html.index(heading) for heading in headings]
     assert places == sorted(places)
     for words in ("Acknowledged until 2023-11-26T12:00:00+00:00, by Grace: a test producer&#39;s", "find its writer"):
@@ -310,11 +318,43 @@ def test_a_report_that_needs_nobody_says_so_and_shouts_not() -> None:
 
 def test_a_wait_is_shown_apart_and_in_no_red() -> None:
     html = DOCUMENT_PAGES["reports"].show("report-1", report(judgement=judge([], [], "cluster-1", 1)))
-    waiting = html[html.index("<h2>Waiting</h2>") :]
+    waiting = html[html.index('<h2 id="waiting">Waiting</h2>') :]
     assert "4 segments, 1.0 MiB, become eligible later" in waiting
     assert "eligible in 23 h 47 min" in waiting
     assert 'class="badge ok">waiting</span>' in waiting
     assert "bad-edge" not in waiting[: waiting.index("</ul>")]
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_the_page_of_a_run_that_has_marked_10_000_topics_is_small(dry_run: bool) -> None:
+    """Names as long as Kafka allows; each user partition waits now, and the planner says so."""
+    names = [f"{number:05}" + "x" * 244 for number in range(10_000)]
+    ids = [kafka_uuid_str(UUID(int=number)) for number in range(10_000)]
+    topics = tuple(MarkedTopic(name, one, 1, 2, 300) for name, one in zip(names[:1_000], ids, strict=False))
+    waits = [
+        Refusal(f"{one}:{name}-0", "marked 5 s ago", "nothing: it is eligible in 23 h 59 min", RefusalKind.WAITING, 3)
+        for name, one in zip(names, ids, strict=True)
+    ]
+    document = report(
+        parts=[], judgement=judge([], [], "cluster-1", 1), not_planned=first_refusals(waits), partitions_marked=10_000,
+        waiting=Count(20_000, 3_000_000), marked=Marked(topics, Count(20_000, 3_000_000), 2), dry_run=dry_run,
+    )  # fmt: skip
+    html = DOCUMENT_PAGES["reports"].show("report-1", document)
+    assert len(html.encode()) <= 50 * 1024
+    for words in ("20,000 segments, 2.9 MiB", names[0], names[49], "the others have 18,000 segments, 2.6 MiB"):
+        assert words in html, words
+    made = replace(plan(), refusals=first_refusals(waits), by_reason={}, by_metadata_partition={}, files={})
+    assert len(DOCUMENT_PAGES["plans"].show("plan-1", json.loads(made.to_json())).encode()) <= 50 * 1024
+
+
+def test_what_a_page_leaves_out_is_counted() -> None:
+    lines = tuple(f"MARKED orders-{number}" for number in range(250))
+    part = MetadataPartitionReport(4, True, (), (), {}, lines, None, 20)
+    html = DOCUMENT_PAGES["reports"].show("report-1", report(parts=[part], dry_run=True))
+    assert "MARKED orders-99" in html
+    assert "MARKED orders-100" not in html
+    assert "Cleanup report: dry run" in html
+    assert "150 more events are in the JSON." in html
 
 
 def test_a_dry_runs_page_says_what_would_be_done() -> None:
@@ -337,6 +377,8 @@ def test_a_run_that_was_stopped_shows_what_is_left_without_a_plan_it_shows_that(
     stopped = Stopped("w", "t", Count(1234, 2**20))
     html = DOCUMENT_PAGES["reports"].show("report-1", report(stopped=stopped))
     assert "stopped by its blast radius: 1,234 segments, 1.0 MiB, are left" in html
+    assert "Cleanup report: stopped" in html
+    assert 'href="../plans/plan-1#limits"' in html
     html = DOCUMENT_PAGES["reports"].show("report-1", report(plan_id=None, cluster_id=None))
     assert 'Cluster <span class="id">unknown</span>' in html
     assert "no plan" in html

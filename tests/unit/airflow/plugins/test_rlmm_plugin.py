@@ -28,6 +28,12 @@ def test_views_of_the_navigation_and_of_each_run(monkeypatch: pytest.MonkeyPatch
     assert views[0].icon == f"{root}/static/icon.svg"
 
 
+def test_the_entry_of_the_navigation_is_not_cut() -> None:
+    """Airflow 3.3 writes it at 10 px into a box of 56 px: letters of a wide font such as DejaVu Sans take up to 7."""
+    nav, _ = rlmm_plugin._views()
+    assert len(nav["name"]) * 7 <= 56
+
+
 def test_the_plugin_is_as_airflow_wants_it() -> None:
     assert issubclass(rlmm_plugin.RlmmPlugin, AirflowPlugin)
     (app,) = rlmm_plugin.RlmmPlugin.fastapi_apps

@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.plans.guards import BlastRadius
 from airflow_provider_rlmm.core.plans.plan import MAX_REFUSALS, PlanFile, PlanSummary, first_refusals, plan_file_name
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
-from airflow_provider_rlmm.core.records.records import TopicIdPartition
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.records.told_era import EraName, ToldEra
 from airflow_provider_rlmm.core.runs.attention import Acknowledgements, iso_time, read_acknowledgements
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
@@ -37,6 +37,7 @@ from airflow_provider_rlmm.features.cleanup.run_report import report_of_run
 from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis
 from airflow_provider_rlmm.features.doctor.findings import Diagnosis, Finding, FindingKind, Severity
 from airflow_provider_rlmm.overview.run_summaries import RunFacts, cleaner_summary
+from airflow_provider_rlmm.overview.run_summary import Done
 from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
 
 NOW = 1_800_000_000_000
@@ -308,6 +309,10 @@ def test_every_figure_of_a_run_is_counted_once_whatever_the_lists_leave_out(fold
     plan = read_plan(str(folder.path))
     kept = cleaner_summary(facts, "cluster-1", run.document, run.judgement, plan=plan, inventory=None, diagnosis=None)
     assert (kept.needs_person, kept.refusals) == (totals["needs_person"], totals["refusals"])
+    assert [(t.topic, t.topic_id, t.done, t.segments, t.bytes) for t in kept.topics] == [
+        ("orders", "AAA", Done.DELETED, 4, 400),
+        ("orders", kafka_uuid_str(TIP.topic_id), Done.REFUSED, 5, 0),
+    ]
     html = DOCUMENT_PAGES["reports"].show("report-1", run.document.to_dict())
     assert "⚠ 2,501 things need a person" in html
 
