@@ -135,6 +135,11 @@ flag = values.spelled_flag
 """Returns a boolean, or what the text of one spells: a :data:`Reader`."""
 
 
+def flag_or_unsaid(name: str, value: object) -> bool | None:
+    """Return a boolean as :data:`flag` does, ``None`` where nothing is said; see :data:`Reader`."""
+    return None if value is None else flag(name, value)
+
+
 def text(name: str, value: object) -> str:
     """Return a text that is not empty, such as the name of a connection or a URI; see :data:`Reader`."""
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or not value.isprintable():

@@ -96,7 +96,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "state": "running",
     },
     PlanSummary: {
-        "folded": _FOLDED, **_COST,
+        "folded": _FOLDED, **_COST, "dry_run": False,
         "leaders": {
             "all": 1, "at_least": 2, "unresolved": 1, "goes": {"segments": 0, "bytes": 0},
             "not_tiered": {"segments": 1, "bytes": 2}, "why": {"it hides": 1},
@@ -174,7 +174,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "storage_class": _STORAGE_CLASS,
     },
     ScrubPlan: {
-        "era": _ERA, **_COST,
+        "era": _ERA, **_COST, "dry_run": True,
         "plan_id": "p", "scrub_sha256": _SHA, "cluster_id": "cluster", "metadata_topic_id": _ID, "created_at_ms": 1,
         "expires_at_ms": 2, "clock": "broker", "min_unreferenced_ms": 3, "sole_owner": False,
         "classes": {"FINISHED": {"objects": 2, "bytes": 5}}, "planned": {"segments": 1, "bytes": 5}, "known": _COUNT,

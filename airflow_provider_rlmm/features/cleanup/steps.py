@@ -121,6 +121,7 @@ def plan(
     max_segments: int | None = None,
     expires_in_ms: int = DAY_MS,
     price: StoragePrice | None = None,
+    dry_run: bool | None = None,
 ) -> PlanSummary:
     """
     Find the marked partitions that may be cleaned now, and write the plan of every segment that would go.
@@ -134,6 +135,7 @@ def plan(
     :param max_segments: plan no more segments than these, ``None`` for all.
     :param expires_in_ms: for how long the plan may be applied, ms.
     :param price: by which costs are reckoned, ``None`` where nobody has said one.
+    :param dry_run: whether the run only says what it would do; the plan carries it to the tasks that come after it.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     :raises ConfigurationError: if the run is for topics that neither log nor cluster knows.
@@ -160,6 +162,7 @@ def plan(
         refusals=refusals,
         price=price,
         early=early_deletion(price, sizes_and_ages(made.rows), made.summary.created_at_ms),
+        dry_run=dry_run,
     )
     summary = write_plan(uri, made.rows, proven.judged_by(blast_radius))
     log_refusals(summary.refusals)

@@ -187,8 +187,15 @@ def context(run_id: str = "run", failed: int = 0) -> Any:
 
 
 def mark_and_plan(**arguments: Any) -> list[int]:
-    MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
     return plan(**arguments)
+
+
+def become_dry(work: Path) -> None:
+    """Have the run whose plan was made be a dry run, as if its marker had been one, too."""
+    folder = work / "dag.run"
+    (folder / "summary.json").write_text(replace(read_plan(str(folder)), dry_run=True).to_json())
+    (folder / "mark.json").unlink()
 
 
 def plan(**arguments: Any) -> list[int]:
@@ -198,7 +205,7 @@ def plan(**arguments: Any) -> list[int]:
 
 def clean(metadata_partition: int, ctx: Any = None, **arguments: Any) -> dict[str, Any]:
     operator = CleanMetadataPartitionOperator(
-        task_id="clean", metadata_partition=metadata_partition, **({"limits": NOW} | arguments)
+        task_id="clean", metadata_partition=metadata_partition, **({"limits": NOW, "dry_run_only": False} | arguments)
     )
     return operator.execute(ctx or context())
 
@@ -264,10 +271,10 @@ def test_only_what_the_source_plan_names_is_worked_on(cluster: Cluster, work: Pa
     mark_and_plan()
     source = str(work / "dag.run")
     cluster.copy(TopicIdPartition(UUID(int=99), "later", 0), UUID(int=5), 0)
-    counts = MarkDeletedPartitionsOperator(task_id="mark", source_plan=source).execute(context())
+    counts = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False, source_plan=source).execute(context())
     # What was written since: the rest is known from the snapshot of the plan before.
     assert counts == {"marked": 0, "already_marked": 3, "refused": 0, "dry_run": False, "records_read": 2}
-    assert MarkDeletedPartitionsOperator(task_id="mark").execute(context())["marked"] == 1
+    assert MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())["marked"] == 1
     for plan, segments in ((source, 6), (None, 7)):
         operator = PlanRemoteLogCleanupOperator(
             task_id="plan", limits=NOW, source_plan=plan, blast_radius={"max_share": 1.0}
@@ -275,7 +282,9 @@ def test_only_what_the_source_plan_names_is_worked_on(cluster: Cluster, work: Pa
         operator.execute(context("again"))
         assert read_plan(str(work / "dag.again")).planned.segments == segments
     with pytest.raises(PlanError, match="nowhere"):
-        MarkDeletedPartitionsOperator(task_id="mark", source_plan=str(work / "nowhere")).execute(context())
+        MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False, source_plan=str(work / "nowhere")).execute(
+            context()
+        )
 
 
 @pytest.mark.parametrize("operator", [MarkDeletedPartitionsOperator, PlanRemoteLogCleanupOperator])
@@ -284,7 +293,7 @@ def test_a_source_plan_is_named_or_lies_below_an_allowed_root(
 ) -> None:
     mark_and_plan()
     for place in ("dag.run", str(work / "dag.run")):
-        step = operator(task_id="step", source_plan=place)
+        step = operator(task_id="step", source_plan=place, dry_run_only=False)
         if isinstance(step, PlanRemoteLogCleanupOperator):
             step.limits, step.blast_radius = NOW, {"max_share": 1.0}
         step.execute(context("later"))
@@ -308,7 +317,7 @@ def test_a_source_plan_that_is_not_valid_here_is_refused(
     source = work / "dag.run"
     (source / "summary.json").write_text(replace(read_plan(str(source)), **changed).to_json())
     with pytest.raises(PlanError, match=message):
-        operator(task_id="step", source_plan=str(source)).execute(context("later"))
+        operator(task_id="step", source_plan=str(source), dry_run_only=False).execute(context("later"))
 
 
 def test_a_plan_that_is_too_large_is_written_and_refused(cluster: Cluster, work: Path) -> None:
@@ -342,7 +351,9 @@ def test_a_plan_that_was_changed_is_not_applied(cluster: Cluster, work: Path) ->
     with pytest.raises(PlanError, match="has no metadata partition 77"):
         clean(77)
     with pytest.raises(PlanError, match="not the file that its plan was made with"):
-        MarkDeletedPartitionsOperator(task_id="mark", source_plan=str(work / "dag.run")).execute(context("later"))
+        MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False, source_plan=str(work / "dag.run")).execute(
+            context("later")
+        )
     assert (cluster.storage.keys, cluster.events) == (keys, events)
 
 
@@ -351,9 +362,11 @@ def test_nothing_happens_on_another_cluster(cluster: Cluster, monkeypatch: pytes
     keys, events = cluster.storage.keys, cluster.events
     connect(monkeypatch, expected_cluster_id="cluster-2")
     operators: list[Any] = [
-        MarkDeletedPartitionsOperator(task_id="mark"),
+        MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False),
         PlanRemoteLogCleanupOperator(task_id="plan", limits=NOW),
-        CleanMetadataPartitionOperator(task_id="clean", metadata_partition=metadata_partitions[0], limits=NOW),
+        CleanMetadataPartitionOperator(
+            task_id="clean", dry_run_only=False, metadata_partition=metadata_partitions[0], limits=NOW
+        ),
         PublishRemoteLogMetadataOperator(task_id="publish", events=[]),
         SegmentRetentionOperator(task_id="evaluate"),
     ]
@@ -406,7 +419,7 @@ def test_errors_of_the_cluster_name_the_connection(
     for part in (cluster.log, cluster.topics):
         monkeypatch.setattr(part, "on_effect", fail)
     with pytest.raises(EventLogUnavailableError, match=r"^connection 'kafka_prod': no answer$"):
-        MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+        MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
 
 
 def test_reading_names_the_connection_too(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -509,7 +522,7 @@ def test_publishing_asks_for_the_override_for_absence_and_storage(
 
 def report_after(failed: int) -> tuple[Any, Any]:
     with DAG("dag"):
-        before = CleanMetadataPartitionOperator(task_id="clean", metadata_partition=0)
+        before = CleanMetadataPartitionOperator(task_id="clean", dry_run_only=False, metadata_partition=0)
         report = ReportRemoteLogCleanupOperator(task_id="report", outlets=[Asset("done")])
         before >> report
     return report, context(failed=failed)
@@ -595,7 +608,7 @@ def test_the_report_names_the_task_that_died_what_others_said_and_where_their_lo
 ) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/")
     with DAG("dag"):
-        before = CleanMetadataPartitionOperator(task_id="clean", metadata_partition=0)
+        before = CleanMetadataPartitionOperator(task_id="clean", dry_run_only=False, metadata_partition=0)
         plan = PlanRemoteLogCleanupOperator(task_id="plan")
         report = ReportRemoteLogCleanupOperator(task_id="report")
         plan >> before >> report
@@ -630,7 +643,7 @@ def run_all(**report: Any) -> dict[str, Any]:
         clean(metadata_partition)
     with DAG("dag"):
         last = ReportRemoteLogCleanupOperator(task_id="report", **report)
-        MarkDeletedPartitionsOperator(task_id="clean") >> last
+        MarkDeletedPartitionsOperator(task_id="clean", dry_run_only=False) >> last
     return last.execute(context())
 
 
@@ -686,7 +699,7 @@ def test_a_variable_that_cannot_be_read_fails_the_run_and_tells_no_secret(
 
 def test_the_markers_refusals_reach_the_report_though_the_task_after_it_failed(cluster: Cluster, work: Path) -> None:
     cluster.topics.denied.add(GONE[0].topic)
-    MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
     report, ctx = report_after(failed=1)
     with pytest.raises(AirflowFailException, match=r"things need a person\. The first: NO_PLAN"):
         report.execute(ctx)
@@ -717,7 +730,7 @@ def test_a_run_that_is_too_large_says_what_is_left(cluster: Cluster, work: Path)
 
 
 def test_a_young_marker_waits_in_green(cluster: Cluster, work: Path) -> None:
-    MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
     assert plan(limits={}) == []
     totals = ReportRemoteLogCleanupOperator(task_id="report").execute(context())
     assert (totals["refusals"], totals["waiting_segments"], totals["waiting_bytes"]) == (0, 6, 600)
@@ -1067,7 +1080,7 @@ def test_what_the_spark_job_has_folded_is_begun_with_and_named(cluster: Cluster,
     assert (counts["orphaned_segments"], counts["topics"]) == (6, 2)
     inventory = Inventory.from_json((work / "cluster-cluster-1" / "inventory.json").read_text())
     assert inventory.folded == generation.folded
-    marked = MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    marked = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
     assert marked["marked"] == len(GONE)
     said = json.loads((work / "dag.run" / "mark.json").read_text())
     assert said["folded"] == asdict(generation.folded)
