@@ -231,6 +231,7 @@ class Cluster:
         hold: HoldSource = nothing_held,
         only: Only = ALL_TOPICS,
         should_stop: StopSource = never_stopped,
+        began_ms: int | None = None,
         **limits: Any,
     ) -> RemoteLogCleaner:
         real = RealEffects(publisher or self.publisher, self.storage, self.offsets, self.audit, self.sleep)
@@ -250,6 +251,7 @@ class Cluster:
             root=RootExpectation(self.recorded_roots, self.expected_root),
             ledger=self.ledger,
             snapshots=self.snapshots,
+            began_ms=began_ms,
         )
 
     def clean(

@@ -185,6 +185,7 @@ def _params(conn_id: str) -> dict[str, Param]:
             description="Copy segments and records to archive_uri of the connection, and delete only what compares",
         ),
         **params.of_deletion(),
+        **params.of(limits.MAX_MINUTES, params.PACE),
         **params.of_approval(),
         **params.of_lost_records(),
         **params.of_blast_radius(),

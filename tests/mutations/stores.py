@@ -156,6 +156,22 @@ STORES = [
         f"{_FAULTS}test_versions_that_only_the_deleted_topic_has_refuse_its_partitions",
     ),
     Mutation(
+        "minutes of a run",
+        "a run that has begun deletes until all is gone",
+        BATCHES,
+        "            self.out_of_time = gate.why_over()",
+        "            self.out_of_time = None",
+        "features/cleanup/test_limits_of_deletion.py",
+    ),
+    Mutation(
+        "minutes of a run",
+        "each task of a run has the minutes of the whole run",
+        "features/cleanup/cleaning_time.py",
+        "        return known.began_at_ms",
+        "        pass",
+        "features/cleanup/test_cleaning_time.py",
+    ),
+    Mutation(
         "deletion window",
         "deletes at any time of day",
         GUARDS,

@@ -76,7 +76,7 @@ _CLEANED: Final[Plain] = {
         }
     ],
     "refusals": [_REFUSAL], "events": {"DELETE_SEGMENT_STARTED": 1}, "would_write": ["started a", "finished a"],
-    "committed_offset": 9, "duration_ms": -5,
+    "committed_offset": 9, "duration_ms": -5, "out_of_time": "over",
 }  # fmt: skip
 _REPORTED_ARCHIVE: Final[Plain] = {
     "name": "run-1", "uri": "file:///archive", "counts": {"partitions": 1, "records": 5},
@@ -259,7 +259,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "acknowledged": [{**_PROBLEM, "acknowledgement": None, "acknowledge_with": None}],
         "waiting": {**_COUNT, "refusals": [{**_LEFT, "kind": "WAITING"}]},
         "totals": {"would_delete_segments": 1, "needs_person": 2}, "not_marked": [_LEFT], "not_planned": [_LEFT],
-        "metadata_partitions": [_CLEANED], **_COST, "marked": _MARKED,
+        "metadata_partitions": [_CLEANED], **_COST, "marked": _MARKED, "out_of_time": "over: 2 segments are left",
     },
     MetadataPartitionReport: _CLEANED,
     Marking: {

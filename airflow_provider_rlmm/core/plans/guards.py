@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, MINUTE_MS
 from airflow_provider_rlmm.core.base.declarations import check_fields
 from airflow_provider_rlmm.core.base.documents import Share
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
@@ -34,6 +34,7 @@ class CleanerLimits:
     :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.limits.OVERRIDES`.
     :param objects_per_second: the most that one cleaning task deletes on an average; ``None`` for all that the store allows.
     :param deletion_window: the time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``; ``None`` for any.
+    :param max_minutes: for how long a run begins batches, minutes since it began to delete; ``None`` for as long as it takes.
     :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
     """
 
@@ -44,6 +45,7 @@ class CleanerLimits:
     overrides: frozenset[str] = limits.NAMED_OVERRIDES.default
     objects_per_second: int | None = limits.OBJECTS_PER_SECOND.default
     deletion_window: str | None = limits.DELETION_WINDOW.default
+    max_minutes: int | None = limits.MAX_MINUTES.default
 
     def __post_init__(self) -> None:
         check_fields(self, limits.CLEANER)
@@ -61,6 +63,17 @@ class CleanerLimits:
         if self.deletion_window is None:
             return None
         return DeletionWindow.of("deletion_window", self.deletion_window).why_closed(now_ms)
+
+    def why_over(self, began_ms: int, now_ms: int) -> str | None:
+        """
+        Return why a run begins no further batch, ``None`` where its time is not over.
+
+        :param began_ms: when it began to delete, ms since the epoch.
+        :param now_ms: ms since the epoch.
+        """
+        if self.max_minutes is None or now_ms - began_ms < self.max_minutes * MINUTE_MS:
+            return None
+        return f"the time of the run is over ({self.max_minutes} min, by max_minutes)"
 
     def rest_s(self, objects: int, took_s: float) -> float:
         """

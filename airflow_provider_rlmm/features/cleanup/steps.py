@@ -201,6 +201,7 @@ def clean(
     """
     from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, require_places_of_plan, samples_of
     from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
+    from airflow_provider_rlmm.features.cleanup.cleaning_time import began_to_delete
     from airflow_provider_rlmm.features.cleanup.progress import ProgressWriter
 
     limits = session.paced(limits)
@@ -244,11 +245,15 @@ def clean(
         on_root=on_root,
         snapshots=session.snapshots,
         on_progress=on_progress,
+        began_ms=began_to_delete(uri, summary, session.clock()) if limits.max_minutes and not dry_run else None,
     )
     tail, on_interrupted = summary.tail_of(metadata_partition), partial(_keep_interrupted, uri)
     with step(uri, f"clean-{metadata_partition}"), progress:
         report = cleaner.clean(metadata_partition, planned, tail, on_interrupted=on_interrupted)
     kept = _keep(uri, report)
+    if kept.out_of_time is not None:
+        left = Totals.of([kept]).segments_left
+        logger.info("metadata partition %d: %s: %d segments are left", metadata_partition, kept.out_of_time, left)
     for line in report.would_write:
         logger.info("would write %s", line)
     return kept

@@ -98,6 +98,7 @@ LIMITS: list[Any] = [
     {"overrides": ["x"] * 1_001},
     {"min_absence_ms": 1},
     *({"objects_per_second": wrong} for wrong in (*(i for i in INTEGERS if i != ""), 0)),
+    *({"max_minutes": wrong} for wrong in (*(i for i in INTEGERS if i != ""), 0)),
     *({"deletion_window": wrong} for wrong in (5, True, [], "always", "22:00-06:00", "22:00-06:00 Nowhere")),
 ]
 SCRUB_LIMITS: list[Any] = [

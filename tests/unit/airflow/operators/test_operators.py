@@ -228,6 +228,21 @@ def test_the_four_steps_delete_what_is_gone_and_nothing_else(cluster: Cluster, w
     assert {key for key in cluster.storage.keys if key.startswith("kafka-tiered-storage/")} == alive
 
 
+def test_a_run_whose_time_is_over_is_green_and_says_what_is_left(cluster: Cluster, work: Path) -> None:
+    metadata_partitions, folder = mark_and_plan(), work / "dag.run"
+    (folder / "cleaning.json").write_text(json.dumps({"plan_sha256": read_plan(str(folder)).sha256, "began_at_ms": 1}))
+    keys = cluster.storage.keys
+    left = [clean(number, limits=NOW | {"max_minutes": 1})["segments_left"] for number in metadata_partitions]
+    assert (sum(left), cluster.storage.keys) == (6, keys)
+    assert ReportRemoteLogCleanupOperator(task_id="report").execute(context())["needs_person"] == 0
+    said = json.loads((folder / "report.json").read_text())["out_of_time"]
+    assert (
+        said
+        == "the time of the run is over (1 min, by max_minutes): 6 segments are left, and the next run goes on with them"
+    )
+    assert [clean(number)["segments_left"] for number in metadata_partitions] == [0] * len(metadata_partitions)
+
+
 def test_a_task_reads_its_connection_once_and_the_hold_anew(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata_partition, *_ = mark_and_plan()
     read: list[str] = []
