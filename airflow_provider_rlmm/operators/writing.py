@@ -11,6 +11,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.operators.arguments import flag
 from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.grouping import run_group_of
 
 Read = TypeVar("Read")
 
@@ -75,8 +76,8 @@ def unsaid(task: BaseOperator) -> ConfigurationError:
 
 def said_by_writers(task: BaseOperator, context: Context) -> dict[str, object]:
     """
-    Return the id of each writing task that runs after a task → what its ``dry_run_only`` says: a boolean, or a text or
-    ``None`` where that is not known yet.
+    Return the id of each writing task of the same run that comes after a task → what its ``dry_run_only`` says: a boolean,
+    or a text or ``None`` where that is not known yet.
 
     :param task: the task.
     :param context: of the running task.
@@ -89,7 +90,8 @@ def _writers_after(task: BaseOperator) -> Iterator[tuple[str, object]]:
     for one in sorted(task.get_flat_relatives(upstream=False), key=lambda found: found.task_id):
         mapped: Any = one
         operator = getattr(mapped, "operator_class", type(one))
-        if isinstance(operator, type) and issubclass(operator, WritingOperator):
+        of_this_run = run_group_of(one) == run_group_of(task)
+        if of_this_run and isinstance(operator, type) and issubclass(operator, WritingOperator):
             given = getattr(mapped, "partial_kwargs", None)
             yield one.task_id, mapped.dry_run_only if given is None else given.get("dry_run_only")
 
