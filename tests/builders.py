@@ -232,6 +232,7 @@ class Cluster:
         only: Only = ALL_TOPICS,
         should_stop: StopSource = never_stopped,
         began_ms: int | None = None,
+        at_once: int = 1,
         **limits: Any,
     ) -> RemoteLogCleaner:
         real = RealEffects(publisher or self.publisher, self.storage, self.offsets, self.audit, self.sleep)
@@ -252,6 +253,7 @@ class Cluster:
             ledger=self.ledger,
             snapshots=self.snapshots,
             began_ms=began_ms,
+            at_once=at_once,
         )
 
     def clean(

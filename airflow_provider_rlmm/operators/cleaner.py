@@ -356,6 +356,7 @@ class CleanMetadataPartitionOperator(WritingOperator[_CleanArguments]):
                 dry_run=dry_run,
                 run=run,
                 archive_first=read.archive_first,
+                at_once=self._at_once(summary),
             )
         counts = Totals.of([kept])
         # The UI names the mapped task by its template, which is rendered again after this.
@@ -363,6 +364,12 @@ class CleanMetadataPartitionOperator(WritingOperator[_CleanArguments]):
         label = f": {counts.segments_deleted} segments {done}, {counts.segments_left} left"
         cast("dict[str, Any]", context)["rlmm_counts"] = label
         return self.told({**named(counts, dry_run), "dry_run": dry_run})
+
+    def _at_once(self, plan: PlanSummary) -> int:
+        """Return how many tasks of the run may clean at the same time, as far as its DAG says: they share the rate."""
+        dag = self.get_dag()
+        bounds = (self.max_active_tis_per_dagrun, self.max_active_tis_per_dag, dag.max_active_tasks if dag else None)
+        return max(1, min([len(plan.by_metadata_partition), *(bound for bound in bounds if bound)]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,7 @@ APPROVALS = [
         "decision",
         "two groups of a run share plan and report",
         "operators/arguments.py",
-        "artifact_name_of(run.dag_id, run.run_id, run_group_of(context.get(\"task\")))",
+        'artifact_name_of(run.dag_id, run.run_id, run_group_of(context.get("task")))',
         "artifact_name_of(run.dag_id, run.run_id)",
         "airflow/task_groups/test_remote_log_cleanup.py::test_two_groups_of_a_run_share_neither_plan_nor_report",
     ),

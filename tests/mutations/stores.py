@@ -156,6 +156,14 @@ STORES = [
         f"{_FAULTS}test_versions_that_only_the_deleted_topic_has_refuse_its_partitions",
     ),
     Mutation(
+        "rate of a run",
+        "each task deletes as much in a second as the whole run may",
+        "operators/cleaner.py",
+        "                at_once=self._at_once(summary),\n",
+        "",
+        "airflow/operators/test_operators.py::test_the_tasks_that_clean_at_once_share_the_rate_of_the_run",
+    ),
+    Mutation(
         "minutes of a run",
         "a run that has begun deletes until all is gone",
         BATCHES,

@@ -32,7 +32,8 @@ class CleanerLimits:
     :param allowed_quarantine: names out of :data:`~airflow_provider_rlmm.core.plans.limits.QUARANTINE_KINDS` that do not
         stop destructive work on a metadata partition.
     :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.limits.OVERRIDES`.
-    :param objects_per_second: the most that one cleaning task deletes on an average; ``None`` for all that the store allows.
+    :param objects_per_second: the most that a run deletes on an average, shared out among its tasks; ``None`` for all that
+        the store allows.
     :param deletion_window: the time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``; ``None`` for any.
     :param max_minutes: for how long a run begins batches, minutes since it began to delete; ``None`` for as long as it takes.
     :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
@@ -75,14 +76,15 @@ class CleanerLimits:
             return None
         return f"the time of the run is over ({self.max_minutes} min, by max_minutes)"
 
-    def rest_s(self, objects: int, took_s: float) -> float:
+    def rest_s(self, objects: int, took_s: float, at_once: int = 1) -> float:
         """
         Return how long to rest after some deletions, seconds.
 
         :param objects: objects that were deleted.
         :param took_s: seconds since the deletion began.
+        :param at_once: how many tasks of the run delete at the same time: each has its share of the rate.
         """
-        return max(0.0, objects / self.objects_per_second - took_s) if self.objects_per_second else 0.0
+        return max(0.0, objects * at_once / self.objects_per_second - took_s) if self.objects_per_second else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ OBJECTS_PER_SECOND: Final[Declared[int | None]] = Declared(
     kind=Whole(minimum=1),
     default=None,
     title="Objects per second",
-    sentence="The most that each cleaning task deletes",
+    sentence="The most that a run deletes, shared out among its tasks",
     absent="as many as the store allows",
 )
 DELETION_WINDOW: Final[Declared[str | None]] = Declared(

@@ -34,6 +34,7 @@ class Gate:
     :param hold_source: what is never touched.
     :param limits: with the time of day, the pace, and for how long a run begins batches.
     :param began_ms: when the run began to delete, ms since the epoch; ``None`` where it has all the time.
+    :param at_once: how many tasks of the run delete at the same time; they share the pace.
     """
 
     writer: Writer
@@ -44,6 +45,7 @@ class Gate:
     hold_source: HoldSource = nothing_held
     limits: CleanerLimits = field(default_factory=CleanerLimits)
     began_ms: int | None = None
+    at_once: int = 1
 
     def why_stopped(self) -> str | None:
         """Return why no batch may be begun, ``None`` where one may; what is only said goes on, and says this, too."""
@@ -79,7 +81,7 @@ class Gate:
         :param took_s: how long it took, seconds.
         """
         self._require_declared(Question.PACE)
-        return 0.0 if self.is_dry else self.limits.rest_s(objects, took_s)
+        return 0.0 if self.is_dry else self.limits.rest_s(objects, took_s, self.at_once)
 
     def _require_declared(self, question: Question) -> None:
         if question not in self.writer.asks:

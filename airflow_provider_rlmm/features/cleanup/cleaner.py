@@ -86,6 +86,7 @@ class RemoteLogCleaner:
     :param on_progress: told of all user partitions before the first batch and after each; it raises nothing.
     :param began_ms: when the run began to delete, ms since the epoch, for the limit ``max_minutes``; ``None``: it has all
         the time.
+    :param at_once: how many cleaners of the run delete at the same time: each has its share of ``objects_per_second``.
     """
 
     log: MetadataLogReader
@@ -109,6 +110,7 @@ class RemoteLogCleaner:
     snapshots: SnapshotStore | None = None
     on_progress: Callable[[Sequence[UserPartitionWork]], object] = _forget
     began_ms: int | None = None
+    at_once: int = 1
 
     def clean(
         self,
@@ -235,6 +237,7 @@ class RemoteLogCleaner:
             hold_source=self.hold,
             limits=self.limits,
             began_ms=self.began_ms,
+            at_once=self.at_once,
         )
 
     def _context(

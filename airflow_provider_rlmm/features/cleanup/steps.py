@@ -179,6 +179,7 @@ def clean(
     dry_run: bool,
     run: RunIdentity,
     archive_first: bool = False,
+    at_once: int = 1,
     on_segments: Callable[[int], object] = lambda _: None,
 ) -> MetadataPartitionReport:
     """
@@ -192,6 +193,7 @@ def clean(
     :param dry_run: say what would be written and deleted, do nothing.
     :param run: who deletes, for the audit log.
     :param archive_first: delete only what the run has archived; the settings may ask for it, too.
+    :param at_once: how many metadata partitions the run cleans at the same time, at most: each has its share of the rate.
     :param on_segments: told before the first batch and after each how many segments this try has deleted.
     :return: the report of all tries of the run, as its folder holds it.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
@@ -245,6 +247,7 @@ def clean(
         on_root=on_root,
         snapshots=session.snapshots,
         on_progress=on_progress,
+        at_once=at_once,
         began_ms=began_to_delete(uri, summary, session.clock()) if limits.max_minutes and not dry_run else None,
     )
     tail, on_interrupted = summary.tail_of(metadata_partition), partial(_keep_interrupted, uri)

@@ -61,6 +61,7 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.features.cleanup import steps as cleanup_steps
 from airflow_provider_rlmm.features.cleanup.report_document import read_report
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -241,6 +242,29 @@ def test_a_run_whose_time_is_over_is_green_and_says_what_is_left(cluster: Cluste
         == "the time of the run is over (1 min, by max_minutes): 6 segments are left, and the next run goes on with them"
     )
     assert [clean(number)["segments_left"] for number in metadata_partitions] == [0] * len(metadata_partitions)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "of_dag", "at_once"),
+    [({}, {}, 2), ({"max_active_tis_per_dagrun": 1}, {}, 1), ({"max_active_tis_per_dag": 1}, {}, 1),
+     ({"max_active_tis_per_dagrun": 9}, {"max_active_tasks": 1}, 1), ({"max_active_tis_per_dagrun": 9}, {}, 2)],
+)  # fmt: skip
+def test_the_tasks_that_clean_at_once_share_the_rate_of_the_run(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch, bounds: Any, of_dag: Any, at_once: int
+) -> None:
+    metadata_partition, *others = mark_and_plan()
+    assert len(others) == 1
+    told: list[Any] = []
+    cleaned = cleanup_steps.clean
+
+    def listening(*given: Any, **named: Any) -> Any:
+        told.append(named["at_once"])
+        return cleaned(*given, **named)
+
+    monkeypatch.setattr(cleanup_steps, "clean", listening)
+    with DAG("dag", **of_dag):
+        clean(metadata_partition, **bounds)
+    assert told == [at_once]
 
 
 def test_a_task_reads_its_connection_once_and_the_hold_anew(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,3 +107,14 @@ def test_between_batches_it_rests_so_that_the_rate_is_kept(cluster: Cluster, mon
     cluster.clean(batch_segments=2, objects_per_second=10)
     assert slept == [2 * per_segment / 10] * 2
     assert cluster.keys_of(GONE) == set()
+
+
+def test_cleaners_that_work_at_once_share_the_rate_of_their_run(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "monotonic_clock", lambda: 0)
+    slept: list[float] = []
+    per_segment = len(cluster.keys_of(GONE)) // 6
+    cluster.sleep = slept.append
+    cluster.clean(batch_segments=2, objects_per_second=10, at_once=4)
+    assert slept == [2 * per_segment * 4 / 10] * 2
