@@ -40,6 +40,7 @@ from airflow_provider_rlmm.operators.failing import (
     acknowledgements,
     failed_before,
     failed_tasks_before,
+    say_green_dry_run,
     say_judgement,
 )
 from airflow_provider_rlmm.operators.history import cluster_of, facts_of, keep_summary
@@ -421,6 +422,10 @@ class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
             acknowledgements=acknowledgements(now_ms),
             now_ms=now_ms,
         )
+        if report.document.dry_run and not report.judgement.failing:
+            # A green task looks like one that has deleted. No task can write its own note: its log begins with it.
+            totals = report.document.totals
+            say_green_dry_run(totals["would_delete_segments"], "segments", totals["would_delete_bytes"])
         # Said first: where the report cannot be written, the log is the only place left.
         say_judgement(self.log, report.judgement, report.document.cluster_id or "", now_ms)
         path = write_document(artifact_uri(name), REPORT_DOCUMENT, json.dumps(report.document.to_dict(), indent=2))

@@ -24,7 +24,7 @@ from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import mode_of
-from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
+from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged, say_green_dry_run
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import price_of, run_identity, session_of
@@ -377,6 +377,10 @@ class ReportRemoteStorageScrubOperator(CheckedOperator[_ReportArguments]):
             kind = RunProblem.TASK_FAILED.value
             found.append(Attention(kind, "the run", why, todo, acknowledgeable=False))
         judgement = judged(self.log, found, summary.cluster_id)
+        if deletion.dry_run and not judgement.failing:
+            amounts = deletion.deleted.values()
+            count, size = sum(amount.objects for amount in amounts), sum(amount.bytes for amount in amounts)
+            say_green_dry_run(count, "objects", size)
         facts = facts_of(context, read.rlmm_conn_id)
         unkept = keep_summary(lambda: summary_of_scrub(work_uri(), facts, summary, deletion, judgement))
         tidy_up_after(name, summary.cluster_id, summary.began_at_ms)

@@ -777,6 +777,35 @@ def test_a_young_marker_waits_in_green(cluster: Cluster, work: Path) -> None:
     assert {r["what_to_do"] for r in waiting} == {"nothing: it is eligible in 24 h 0 min"}
 
 
+def test_a_green_dry_run_says_so_first_and_a_real_one_never(
+    cluster: Cluster, work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = mark_and_plan()
+    become_dry(work)
+    for part in parts:
+        clean(part, dry_run_only=True)
+    caplog.clear()
+    said = "DRY RUN: it ended well, and nothing was written or deleted. 6 segments, 300 B would be deleted now"
+    ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    assert caplog.records[0].getMessage() == said
+    for part in mark_and_plan():
+        clean(part)
+    caplog.clear()
+    ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    assert "DRY RUN" not in caplog.text
+
+
+def test_a_red_dry_run_is_not_said_to_have_ended_well(
+    cluster: Cluster, work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.log.append(0, b"\x01\x00\x00garbage")
+    mark_and_plan()
+    become_dry(work)
+    with pytest.raises(AirflowFailException):
+        ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    assert "DRY RUN" not in caplog.text
+
+
 def test_a_dry_run_emits_no_asset_event_even_where_nothing_was_marked(cluster: Cluster, work: Path) -> None:
     MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=True).execute(context())
     assert plan() == []

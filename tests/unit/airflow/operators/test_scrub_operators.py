@@ -450,7 +450,11 @@ def test_a_rejected_plan_of_a_scrub_is_red_and_says_who(cluster: Cluster, asked:
     assert set(cluster.storage.keys) == before
 
 
-def test_a_dry_run_of_a_scrub_needs_no_answer(cluster: Cluster) -> None:
+def test_a_dry_run_of_a_scrub_needs_no_answer_and_says_what_it_was(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
     run = planned_run()
     run.plan(dry_run_only=True)
     assert run.delete(approve_above=ALWAYS, dry_run_only=True)["would_delete"] == FINISHED
+    run.report()
+    assert "DRY RUN: it ended well, and nothing was written or deleted. 3 objects, 30 B would be" in caplog.text
