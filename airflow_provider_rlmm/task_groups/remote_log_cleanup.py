@@ -69,7 +69,8 @@ class RemoteLogCleanupTaskGroup(RunGroup):
                 f"group {group_id}: dry_run_only=None says neither dry nor real: leave it out for a dry run, or write "
                 "dry_run_only=False to delete"
             )
-        super().__init__(group_id=group_id, default_args={**of_tasks(), **(default_args or {})}, **kwargs)
+        kwargs["default_args"] = {**of_tasks(), **(default_args or {})}
+        super().__init__(group_id=group_id, **kwargs)
         with self:
             cleanup_tasks(
                 rlmm_conn_id=rlmm_conn_id,

@@ -207,7 +207,7 @@ APPROVALS = [
         "approval",
         "the cleaning tasks of the DAG ask for no approval",
         FACTORY,
-        "        approve_above=params.APPROVE_ABOVE,\n        execution_timeout",
+        "        approve_above=approve_above,\n        execution_timeout",
         "        execution_timeout",
         f"{_DAGS}::test_whoever_deletes_asks_for_the_same_approval_as_was_asked_for",
     ),
