@@ -240,9 +240,16 @@ def is_artifact_name(name: str) -> bool:
     return _ARTIFACT_NAME.fullmatch(name) is not None
 
 
-def artifact_name_of(dag_id: str, run_id: str) -> str:
-    """Return the name under which a run keeps its plan and its report."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{dag_id}.{run_id}").lstrip("._-")
+def artifact_name_of(dag_id: str, run_id: str, group_id: str | None = None) -> str:
+    """
+    Return the name under which a run keeps its plan and its report.
+
+    :param dag_id: of its DAG.
+    :param run_id: of the run.
+    :param group_id: of the group of tasks whose documents these are, ``None`` for those in none.
+    """
+    whose = (dag_id, run_id) if group_id is None else (dag_id, run_id, group_id)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", ".".join(whose)).lstrip("._-")
     if len(name) <= _MAX_ARTIFACT_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]

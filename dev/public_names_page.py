@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "public-names.md"
 PACKAGE = "airflow_provider_rlmm"
 
 FLOORS = {
-    "For DAGs": "operators sensors triggers assets notifications hooks dag_factory resources settings overview",
+    "For DAGs": "operators task_groups sensors triggers assets notifications hooks dag_factory resources settings overview",
     "For Spark jobs of one's own": "data_frames",
     "What a feature does, without Airflow": "features",
     "Records, log, segments, storage, world": "core",

@@ -40,7 +40,7 @@ EXAMPLES = "10"
 PACKAGE = "airflow_provider_rlmm"
 FACE = (
     *("assets", "dag_factory", "hooks", "links", "notifications", "observability"),
-    *("operators", "plugins", "sensors", "settings", "triggers"),
+    *("operators", "plugins", "sensors", "settings", "task_groups", "triggers"),
 )
 AIRFLOW = ("airflow", "dags", "tests.airflow_home", *(f"{PACKAGE}.{room}" for room in FACE))
 """Whoever imports one of these, or what lies below it, imports Airflow."""

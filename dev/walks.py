@@ -108,6 +108,7 @@ WALKS = (
             "dag_factory.cleaner:_params",
             "dag_factory.cleaner:remote_log_cleaner",
             "dag_factory.cleaner:_tasks",
+            "dag_factory.cleaner:cleanup_tasks",
             "operators.cleaner:CleanMetadataPartitionOperator",
             "operators.cleaner:CleanMetadataPartitionOperator.execute",
             "features.cleanup.steps:clean",

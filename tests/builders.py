@@ -231,6 +231,8 @@ class Cluster:
         hold: HoldSource = nothing_held,
         only: Only = ALL_TOPICS,
         should_stop: StopSource = never_stopped,
+        began_ms: int | None = None,
+        at_once: int = 1,
         **limits: Any,
     ) -> RemoteLogCleaner:
         real = RealEffects(publisher or self.publisher, self.storage, self.offsets, self.audit, self.sleep)
@@ -250,6 +252,8 @@ class Cluster:
             root=RootExpectation(self.recorded_roots, self.expected_root),
             ledger=self.ledger,
             snapshots=self.snapshots,
+            began_ms=began_ms,
+            at_once=at_once,
         )
 
     def clean(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from airflow.sdk import Asset, AssetWatcher
 
+from airflow_provider_rlmm.assets.by_connection import uri_of
 from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.triggers.markers import RemoteLogMarkersTrigger
 
@@ -20,4 +21,6 @@ def markers_asset(conn_id: str) -> Asset:
     :param conn_id: connection of type ``rlmm``.
     """
     name = of_connection("remote_log_markers", conn_id)
-    return Asset(name, watchers=[AssetWatcher(name=name, trigger=RemoteLogMarkersTrigger(conn_id))])
+    return Asset(
+        name, uri_of("markers", conn_id), watchers=[AssetWatcher(name=name, trigger=RemoteLogMarkersTrigger(conn_id))]
+    )

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.cli.interrupts import was_interrupted
 from airflow_provider_rlmm.cli.options import (
     Invocation,
     archive_option,
+    max_minutes_option,
     only_option,
     with_blast_radius,
     with_confirmation,
@@ -81,6 +82,7 @@ def plan_command(
     "--archive-first", is_flag=True, help="Archive what the plan names, and delete only what compares; needs --archive."
 )
 @with_limits
+@max_minutes_option
 @with_blast_radius
 @execute_option
 @with_confirmation

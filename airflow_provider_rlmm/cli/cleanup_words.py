@@ -115,6 +115,8 @@ def say_totals(invocation: Invocation, report: CleanupReport, path: str) -> None
         _say_marked(output, report.marked, dry_run=report.dry_run)
     say_cost_of(invocation, report)
     say_era(output, report.era)
+    if report.out_of_time is not None:
+        output.line(f"{report.out_of_time}.")
     for refusal in report.waiting.refusals:
         output.line(f"waits: {refusal.what}: {refusal.why}. {refusal.what_to_do}")
     for refusal in (*report.not_marked, *report.not_planned):

@@ -42,7 +42,7 @@ GROUPS: Final = {
         "confirm_lost_records", "confirm_metadata_topic_id", "acknowledgements", "max_copy_ms",
     ),
     "Most that a run may delete": ("max_segments", "max_bytes", "max_share"),
-    "Pace": ("batch_segments", "objects_per_second", "deletion_window", "processes"),
+    "Pace": ("batch_segments", "objects_per_second", "deletion_window", "max_minutes", "processes"),
     "Files and output": ("config", "work_uri", "as_json", "help", "help_all"),
 }  # fmt: skip
 """Heading of ``--help-all`` → shared options, by the names that click gives them."""

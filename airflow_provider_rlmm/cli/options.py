@@ -184,6 +184,9 @@ _LIMITS = (
     option_of(limits.OBJECTS_PER_SECOND, "The most that is deleted in a second"),
     option_of(limits.DELETION_WINDOW, "Time of day for deletion: '22:00-06:00 Europe/Berlin'", metavar="TIMES"),
 )
+max_minutes_option = option_of(
+    limits.MAX_MINUTES, "Minutes after which no further batch is begun; the next run goes on", metavar="N"
+)
 only_option = option_of(
     run_parameters.ONLY,
     "Only this topic: a name, a pattern with * and ?, or an id; may be given several times. A hold counts all the same",
@@ -317,6 +320,8 @@ def with_limits(command: Command) -> Command:
     def limited(*args: Any, **given: Any) -> Any:
         for name in ("allowed_quarantine", "overrides"):
             given[name] = frozenset(given[name])
+        # Of those that only look, none has it.
+        given.setdefault(limits.MAX_MINUTES.name, None)
         return command(*args, limits=_made(CleanerLimits, given), **given)
 
     return _taking(_LIMITS)(limited)

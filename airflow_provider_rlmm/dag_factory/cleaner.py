@@ -27,9 +27,11 @@ more tries.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Asset, Param
 
 from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.core.plans import limits
@@ -77,91 +79,140 @@ def remote_log_cleaner(conn_id: str) -> DAG:
 
 
 def _tasks(conn_id: str) -> None:
-    check = CheckRemoteLogCleanupOperator(
-        task_id="check",
+    cleanup_tasks(
         rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        dry_run_only="{{ params.dry_run }}",
         limits=LIMITS,
         blast_radius=params.RADIUS,
         hold="{{ params.hold }}",
         only="{{ params.only }}",
         max_segments_this_run="{{ params.max_segments_this_run }}",
-        dry_run_only="{{ params.dry_run }}",
         source_plan="{{ params.source_plan }}",
         archive_first="{{ params.archive }}",
-        scheduled_by_connection=True,
+        approve_above=params.APPROVE_ABOVE,
+        answer_within="{{ params.answer_within }}",
         confirm_lost_records="{{ params.confirm_lost_records }}",
         confirm_metadata_topic_id="{{ params.confirm_metadata_topic_id }}",
-        pre_execute=refuse_unknown_params,
+        scheduled_by_connection=True,
+        first={"pre_execute": refuse_unknown_params},
+        outlets=[cleanup_asset(conn_id)],
+    )
+
+
+def cleanup_tasks(
+    *,
+    rlmm_conn_id: str,
+    dry_run_only: bool | str,
+    limits: Mapping[str, Any] | None,
+    blast_radius: Mapping[str, Any] | None,
+    hold: Any,
+    only: Any,
+    max_segments_this_run: int | str | None,
+    archive_first: bool | str,
+    approve_above: Mapping[str, Any],
+    answer_within: int | str,
+    source_plan: str | None = None,
+    confirm_lost_records: Any = None,
+    confirm_metadata_topic_id: str | None = None,
+    scheduled_by_connection: bool = False,
+    tasks_at_once: int = 4,
+    first: Mapping[str, Any] | None = None,
+    outlets: Sequence[Asset] = (),
+) -> None:
+    """
+    Make the tasks of a cleanup, one after another, in the DAG and the group that are open.
+
+    What the operators of these tasks say of an argument holds here: :class:`CheckRemoteLogCleanupOperator` has most of them.
+
+    :param tasks_at_once: how many metadata partitions are cleaned at once.
+    :param first: what Airflow is told of the first task besides.
+    :param outlets: assets of which the last task emits an event.
+    """
+    check = CheckRemoteLogCleanupOperator(
+        task_id="check",
+        rlmm_conn_id=rlmm_conn_id,
+        limits=limits,
+        blast_radius=blast_radius,
+        hold=hold,
+        only=only,
+        max_segments_this_run=max_segments_this_run,
+        dry_run_only=dry_run_only,
+        source_plan=source_plan,
+        archive_first=archive_first,
+        scheduled_by_connection=scheduled_by_connection,
+        confirm_lost_records=confirm_lost_records,
+        confirm_metadata_topic_id=confirm_metadata_topic_id,
         execution_timeout=timedelta(hours=6),
+        **(first or {}),
     )
     mark = MarkDeletedPartitionsOperator(
         task_id="mark",
-        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        rlmm_conn_id=rlmm_conn_id,
         source_plan=AS_CHECKED,
-        limits=LIMITS,
-        hold="{{ params.hold }}",
-        only="{{ params.only }}",
+        limits=limits,
+        hold=hold,
+        only=only,
         dry_run_only=AS_CHECKED,
         execution_timeout=timedelta(hours=6),
     )
     plan = PlanRemoteLogCleanupOperator(
         task_id="plan",
-        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        rlmm_conn_id=rlmm_conn_id,
         source_plan=AS_CHECKED,
-        limits=LIMITS,
-        blast_radius=params.RADIUS,
-        hold="{{ params.hold }}",
-        only="{{ params.only }}",
-        max_segments_this_run="{{ params.max_segments_this_run }}",
+        limits=limits,
+        blast_radius=blast_radius,
+        hold=hold,
+        only=only,
+        max_segments_this_run=max_segments_this_run,
         dry_run_only=AS_CHECKED,
         execution_timeout=timedelta(hours=6),
     )
     approve = ApproveRemoteLogCleanupOperator(
         task_id="approve",
-        rlmm_conn_id="{{ params.rlmm_conn_id }}",
-        approve_above=params.APPROVE_ABOVE,
-        answer_within="{{ params.answer_within }}",
+        rlmm_conn_id=rlmm_conn_id,
+        approve_above=approve_above,
+        answer_within=answer_within,
         dry_run_only=AS_CHECKED,
     )
     archive = ArchivePlannedSegmentsOperator(
         task_id="archive",
-        rlmm_conn_id="{{ params.rlmm_conn_id }}",
-        limits=LIMITS,
-        archive_first="{{ params.archive }}",
+        rlmm_conn_id=rlmm_conn_id,
+        limits=limits,
+        archive_first=archive_first,
         dry_run_only=AS_CHECKED,
         execution_timeout=timedelta(hours=24),
         **RETRY_WHAT_MAY_PASS,
     )
     clean = CleanMetadataPartitionOperator.partial(
         task_id="clean",
-        rlmm_conn_id="{{ params.rlmm_conn_id }}",
-        limits=LIMITS,
-        hold="{{ params.hold }}",
+        rlmm_conn_id=rlmm_conn_id,
+        limits=limits,
+        hold=hold,
         dry_run_only=AS_CHECKED,
-        archive_first="{{ params.archive }}",
-        approve_above=params.APPROVE_ABOVE,
+        archive_first=archive_first,
+        approve_above=approve_above,
         execution_timeout=timedelta(hours=24),
         map_index_template="metadata partition {{ task.metadata_partition }}{{ rlmm_counts | default('') }}",
-        max_active_tis_per_dagrun=4,
+        max_active_tis_per_dagrun=tasks_at_once,
         **RETRY_WHAT_MAY_PASS,
     ).expand(metadata_partition=plan.output)
     survey = SurveyRemoteLogOperator(
         task_id="survey",
-        rlmm_conn_id="{{ params.rlmm_conn_id }}",
-        limits=LIMITS,
-        hold="{{ params.hold }}",
-        dry_run_only="{{ params.dry_run }}",
+        rlmm_conn_id=rlmm_conn_id,
+        limits=limits,
+        hold=hold,
+        dry_run_only=dry_run_only,
         trigger_rule="all_done",
         execution_timeout=timedelta(hours=6),
         **RETRY_WHAT_MAY_PASS,
     )
     report = ReportRemoteLogCleanupOperator(
         task_id="report",
-        rlmm_conn_id="{{ params.rlmm_conn_id }}",
+        rlmm_conn_id=rlmm_conn_id,
         dry_run_only=AS_CHECKED,
         trigger_rule="all_done",
         execution_timeout=timedelta(hours=1),
-        outlets=[cleanup_asset(conn_id)],
+        outlets=list(outlets),
     )
     check >> mark >> plan >> approve >> archive >> clean >> [survey, report]
     # The report counts the failures of the tasks right before it: those of the cleaning must be among them.
@@ -185,6 +236,7 @@ def _params(conn_id: str) -> dict[str, Param]:
             description="Copy segments and records to archive_uri of the connection, and delete only what compares",
         ),
         **params.of_deletion(),
+        **params.of(limits.MAX_MINUTES, params.PACE),
         **params.of_approval(),
         **params.of_lost_records(),
         **params.of_blast_radius(),

@@ -42,7 +42,7 @@ class ApprovalArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     approve_above: ApprovalLimits | None = given.read_by(given.approval_limits, None)
     answer_within: int = given.declared_as(ANSWER_WITHIN)
-    dry_run_only: bool | str = given.read_by(given.flag, False)
+    dry_run_only: bool | str | None = given.read_by(given.flag_or_unsaid, None)
 
 
 class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, Generic[Plan]):
@@ -53,7 +53,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
     :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
-    :param dry_run_only: no person is asked.
+    :param dry_run_only: no person is asked; ``None``: what the plan of the run says.
     :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes.
     """
 
@@ -88,7 +88,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
         rlmm_conn_id: str = "rlmm_default",
         approve_above: Mapping[str, Any] | None = None,
         answer_within: int | str = "18 h",
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         **kwargs: Any,
     ) -> None:
         # What is asked is known when the plan is; without a default Airflow would let the request wait for ever.
@@ -106,9 +106,9 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
         read, name, now_ms = self.read_arguments(), given.artifact_name(context), system_clock()
         # Also where no person is asked: Airflow asks for the link of every task, and logs an error where it leads nowhere.
         self.link.persist(context, name)
-        if mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run:
-            return self._unasked("a dry run deletes nothing")
         summary, limits = self.read_plan(artifact_uri(name)), read.approve_above or ApprovalLimits()
+        if mode_of(self, context, read.rlmm_conn_id, read.dry_run_only, plan=summary).dry_run:
+            return self._unasked("a dry run deletes nothing")
         if not limits.ask_for(summary.planned):
             return self._unasked(
                 f"{summary.planned.segments} segments and {summary.planned.bytes} bytes are planned, and up to "
@@ -164,7 +164,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CleanupApprovalArguments(ApprovalArguments):
-    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+    dry_run_only: bool | str | None = given.read_by(flag_or_as_checked, None)
 
 
 class ApproveRemoteLogCleanupOperator(ApprovePlanOperator[PlanSummary]):
@@ -182,7 +182,8 @@ class ApproveRemoteLogCleanupOperator(ApprovePlanOperator[PlanSummary]):
     :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
-    :param dry_run_only: no person is asked; ``"as checked"``: what the task ``check`` of the run has decided.
+    :param dry_run_only: no person is asked; ``None``: what the plan of the run says; ``"as checked"``: what the task ``check``
+        of the run has decided.
     :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes, such as ``assigned_users``
         and ``notifiers``.
     :return: ``asked``, and, where a person was, ``decision`` and ``decided_by``.
@@ -221,7 +222,7 @@ class ApproveRemoteStorageScrubOperator(ApprovePlanOperator[ScrubPlan]):
     :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
-    :param dry_run_only: no person is asked.
+    :param dry_run_only: no person is asked; ``None``: what the plan of the run says.
     :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes, such as ``assigned_users``
         and ``notifiers``.
     :return: ``asked``, and, where a person was, ``decision`` and ``decided_by``.

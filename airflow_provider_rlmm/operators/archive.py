@@ -26,6 +26,7 @@ from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
 from airflow_provider_rlmm.operators.session import run_identity, session_of
+from airflow_provider_rlmm.operators.writing import WritingOperator
 from airflow_provider_rlmm.settings import artifact_uri, work_uri
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class _ArchivePlannedArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     archive_first: bool = given.read_by(given.flag, True)
-    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+    dry_run_only: bool | str | None = given.read_by(flag_or_as_checked, None)
 
 
 class ArchivePlannedSegmentsOperator(CheckedOperator[_ArchivePlannedArguments]):
@@ -55,8 +56,8 @@ class ArchivePlannedSegmentsOperator(CheckedOperator[_ArchivePlannedArguments]):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`; its overrides count here.
     :param archive_first: whether anything is archived; the connection's field ``archive_before_deletion`` may ask for it.
-    :param dry_run_only: nothing is archived, as nothing is deleted; ``"as checked"``: what the task ``check`` of the run has
-        decided.
+    :param dry_run_only: nothing is archived, as nothing is deleted; ``None``: what the plan of the run says; ``"as
+        checked"``: what the task ``check`` of the run has decided.
     :return: ``archived`` (whether anything was to be), and, where it was, ``partitions``, ``segments``, ``not_whole``,
         ``as_is``, ``records``, ``bytes``, ``refused_topics`` and the ``archive_uri``.
     :raises ConfigurationError: if the connection names no ``archive_uri``.
@@ -78,7 +79,7 @@ class ArchivePlannedSegmentsOperator(CheckedOperator[_ArchivePlannedArguments]):
         rlmm_conn_id: str = "rlmm_default",
         limits: Mapping[str, Any] | None = None,
         archive_first: bool | str = True,
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -98,11 +99,11 @@ class ArchivePlannedSegmentsOperator(CheckedOperator[_ArchivePlannedArguments]):
         if not archive_wanted(settings, read.archive_first):
             self.log.info("nothing is archived: neither the run nor the connection asks for it")
             return self.told({"archived": False})
-        if mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run:
-            self.log.info("a dry run deletes nothing, and archives nothing")
-            return self.told({"archived": False})
         uri = artifact_uri(name)
         summary = read_plan(uri)
+        if mode_of(self, context, read.rlmm_conn_id, read.dry_run_only, plan=summary).dry_run:
+            self.log.info("a dry run deletes nothing, and archives nothing")
+            return self.told({"archived": False})
         with session_of(context, read.rlmm_conn_id, read.limits, dry_run=False) as session:
             archive = archive_plan(session, uri, name, summary)
         return self.told({"archived": True, **archive.counts(), "archive_uri": archive.archive_uri})
@@ -233,11 +234,11 @@ class _RestoreArguments:
     bytes_per_second: int | None = given.read_by(partial(given.optional_integer, minimum=1), None)
     undecided: Undecided | None = given.read_by(given.undecided, None)
     offset_header: bool = given.read_by(given.flag, False)
-    dry_run_only: bool = given.read_by(given.flag, False)
+    dry_run_only: bool | None = given.read_by(given.flag_or_unsaid, None)
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
 
 
-class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
+class RestoreRemoteLogOperator(WritingOperator[_RestoreArguments]):
     """
     Write the committed records of an archived topic into an empty one: each into its partition, in its order, with its time,
     key, value and headers; only its offset is another one. What was written is read back and compared.
@@ -266,7 +267,8 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
     :param undecided: ``abort`` or ``keep``: what becomes of transactions whose end the source does not have. Without it they
         count as aborted, and where there are any the task fails after it has written the rest.
     :param offset_header: say in a header of each record, ``rlmm.source.offset``, which offset it had.
-    :param dry_run_only: read and compare the archive, check the topic, write nothing.
+    :param dry_run_only: read and compare the archive, check the topic, write nothing; ``False``: write. One of the two must
+        be said.
     :param rlmm_conn_id: connection of type ``rlmm``; its field ``archive_uri`` names the folder of the archives.
     :return: what :class:`~airflow_provider_rlmm.features.archiving.restore_steps.RestoreReport` holds: per partition
         ``count``, ``content_sha256``, ``left_out``, ``gaps`` and ``first_offset``, and the sums ``records`` and
@@ -308,7 +310,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
         bytes_per_second: int | str | None = None,
         undecided: str | None = None,
         offset_header: bool | str = False,
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         rlmm_conn_id: str = "rlmm_default",
         **kwargs: Any,
     ) -> None:
@@ -347,7 +349,7 @@ class RestoreRemoteLogOperator(CheckedOperator[_RestoreArguments]):
             overrides=read.overrides,
             undecided=read.undecided,
             offset_header=read.offset_header,
-            dry_run=read.dry_run_only,
+            dry_run=self.is_dry(read.dry_run_only),
         )
         for said in (*report.reaches, *report.beginnings, *report.transactions, *report.said):
             self.log.info("%s", said)

@@ -42,6 +42,7 @@ from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES, Undecided
 from airflow_provider_rlmm.features.cleanup.steps import MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.features.copying.rules import COPY, CopyLimits
+from airflow_provider_rlmm.operators.grouping import run_group_of
 from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri
 
 if TYPE_CHECKING:
@@ -133,6 +134,11 @@ def share(name: str, value: object) -> float:
 
 flag = values.spelled_flag
 """Returns a boolean, or what the text of one spells: a :data:`Reader`."""
+
+
+def flag_or_unsaid(name: str, value: object) -> bool | None:
+    """Return a boolean as :data:`flag` does, ``None`` where nothing is said; see :data:`Reader`."""
+    return None if value is None else flag(name, value)
 
 
 def text(name: str, value: object) -> str:
@@ -461,9 +467,9 @@ def price_micros(name: str, value: object) -> int | None:
 
 def artifact_name(context: Context) -> str:
     """
-    Return the name under which a run keeps its plan and its report.
+    Return the name under which a run, or a group of its tasks that is a run of its own, keeps its plan and its report.
 
     :param context: of the running task.
     """
     run = context["dag_run"]
-    return artifact_name_of(run.dag_id, run.run_id)
+    return artifact_name_of(run.dag_id, run.run_id, run_group_of(context.get("task")))

@@ -32,7 +32,7 @@ class _CheckArguments:
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
     max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
-    dry_run_only: bool = given.read_by(given.flag, False)
+    dry_run_only: bool | None = given.read_by(given.flag_or_unsaid, None)
     source_plan: str | None = given.declared_as(run_parameters.SOURCE_PLAN)
     archive_first: bool = given.read_by(given.flag, False)
     scheduled_by_connection: bool = given.read_by(given.flag, False, templated=False)
@@ -51,7 +51,8 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
     :param hold: topics that are not to be touched: names, patterns, ids.
     :param only: topics that the run is for; ``["*"]`` is all of them.
     :param max_segments_this_run: the most segments that this run may take.
-    :param dry_run_only: whether nothing will be written.
+    :param dry_run_only: whether nothing will be written; ``None``: what the tasks that write and come after this one say, and
+        without any as strict as for a real run.
     :param source_plan: name or URI of the plan that the run takes its work from, ``None`` or empty for none.
     :param archive_first: whether the run archives what it deletes.
     :param scheduled_by_connection: whether a run that the schedule or an asset has started goes by the connection's field
@@ -66,7 +67,8 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
         tasks ask for whose ``dry_run_only`` is :data:`~airflow_provider_rlmm.operators.decision.AS_CHECKED`.
     :raises PlanError: if the plan cannot be read, has expired or is of another cluster.
     :raises StoppedError: if the kill switch is on, or frozen by an environment variable, and the run is for real.
-    :raises ConfigurationError: naming the field, or if the brokers' storage plugin has another layout.
+    :raises ConfigurationError: naming the field, if the brokers' storage plugin has another layout, or if some tasks of the
+        run are a dry run and some are not.
     :raises EventLogAccessError: naming the right that is missing.
     :raises ClockSkewError: if the storage of the work folder has another time.
     :raises OSError: if the work folder cannot be written now.
@@ -92,7 +94,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
         hold: Sequence[str] | None = None,
         only: Sequence[str] = ALL_TOPICS.entries,
         max_segments_this_run: int | str | None = None,
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         source_plan: str | None = None,
         archive_first: bool | str = False,
         scheduled_by_connection: bool = False,
@@ -122,6 +124,7 @@ class CheckRemoteLogCleanupOperator(CheckedOperator[_CheckArguments]):
         read, uri = self.read_arguments(), artifact_uri(given.artifact_name(context))
         forget_decision(uri)
         decision = decide(
+            self,
             context,
             read.rlmm_conn_id,
             dry_run=read.dry_run_only,

@@ -18,6 +18,7 @@ from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_SEGMENTS_THIS_RUN
+from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import read_plan, write_document
 from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
@@ -27,17 +28,25 @@ from airflow_provider_rlmm.links.artifacts import PlanLink, ReportLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
-from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
+from airflow_provider_rlmm.operators.decision import (
+    AS_CHECKED,
+    decision_of,
+    flag_or_as_checked,
+    mode_of,
+    said_by_run,
+)
 from airflow_provider_rlmm.operators.failing import (
     HOW_TO_ACKNOWLEDGE,
     acknowledgements,
     failed_before,
     failed_tasks_before,
+    say_green_dry_run,
     say_judgement,
 )
 from airflow_provider_rlmm.operators.history import cluster_of, facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import price_of, run_identity, session_of
+from airflow_provider_rlmm.operators.writing import WritingOperator
 from airflow_provider_rlmm.settings import NO_PRICE, artifact_uri, work_uri
 
 __all__ = [
@@ -55,12 +64,12 @@ class _MarkArguments:
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
-    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+    dry_run_only: bool | str | None = given.read_by(flag_or_as_checked, None)
     confirm_lost_records: tuple[str, ...] = given.declared_as(run_parameters.CONFIRM_LOST_RECORDS)
     confirm_metadata_topic_id: UUID | None = given.declared_as(run_parameters.CONFIRM_METADATA_TOPIC_ID)
 
 
-class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
+class MarkDeletedPartitionsOperator(WritingOperator[_MarkArguments]):
     """
     Write DELETE_PARTITION_MARKED for every partition of a deleted topic that still has remote segments.
 
@@ -71,8 +80,8 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
     :param hold: topics that are not to be marked: names, patterns, ids; those of the connection count besides.
     :param only: topics that the run is for: names, patterns, ids; ``["*"]`` is all of them. Nothing else stands for all: an
         empty list is refused, as it may come from a template without a value.
-    :param dry_run_only: say what would be written, write nothing; ``"as checked"``, here and for ``source_plan``: what the
-        task ``check`` of the run has decided.
+    :param dry_run_only: say what would be written, write nothing; ``False``: write it. One of the two must be said.
+        ``"as checked"``, here and for ``source_plan``: what the task ``check`` of the run has decided.
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
         the run goes on, and their metadata partitions are in doubt from then on.
     :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
@@ -99,7 +108,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
         limits: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
         only: Sequence[str] = ALL_TOPICS.entries,
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         confirm_lost_records: Sequence[str] | None = None,
         confirm_metadata_topic_id: str | None = None,
         **kwargs: Any,
@@ -119,7 +128,7 @@ class MarkDeletedPartitionsOperator(CheckedOperator[_MarkArguments]):
         from airflow_provider_rlmm.features.cleanup.steps import mark
 
         read = self.read_arguments()
-        mode = mode_of(context, read.rlmm_conn_id, read.dry_run_only, read.source_plan)
+        mode = mode_of(self, context, read.rlmm_conn_id, read.dry_run_only, read.source_plan, marks=True)
         source_plan, dry_run = given.plan_folder(mode.source_plan), mode.dry_run
         uri = artifact_uri(given.artifact_name(context))
         opened = session_of(
@@ -154,7 +163,7 @@ class _PlanArguments:
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
     max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
-    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+    dry_run_only: bool | str | None = given.read_by(flag_or_as_checked, None)
     expires_in_ms: int = given.read_by(given.expiry, DAY_MS, templated=False)
 
 
@@ -172,7 +181,8 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
             are
         those of the whole cluster all the same.
     :param max_segments_this_run: plan no more segments than these, ``None`` for all: a canary.
-    :param dry_run_only: as the tasks after this one are told; a plan changes nothing. ``"as checked"``, here and for
+    :param dry_run_only: whether the run is a dry run, for the tasks that come after; a plan changes nothing. ``None``: what
+        ``check``, the marker, or the tasks that write and come after this one say; ``"as checked"``, here and for
         ``source_plan``: what the task ``check`` of the run has decided.
     :param expires_in_ms: for how long the plan may be applied, ms; at most 30 days.
     :return: the metadata partitions that have work, to map the cleaning over.
@@ -197,7 +207,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
         hold: Sequence[str] | None = None,
         only: Sequence[str] = ALL_TOPICS.entries,
         max_segments_this_run: int | str | None = None,
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         expires_in_ms: int = DAY_MS,
         **kwargs: Any,
     ) -> None:
@@ -217,7 +227,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
         from airflow_provider_rlmm.features.cleanup.steps import plan
 
         read = self.read_arguments()
-        mode = mode_of(context, read.rlmm_conn_id, read.dry_run_only, read.source_plan)
+        mode = mode_of(self, context, read.rlmm_conn_id, read.dry_run_only, read.source_plan)
         source_plan, name = given.plan_folder(mode.source_plan), given.artifact_name(context)
         opened = session_of(
             context, read.rlmm_conn_id, read.limits, dry_run=mode.dry_run, hold=read.hold, only=Only(read.only)
@@ -233,6 +243,7 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
                 max_segments=read.max_segments_this_run,
                 expires_in_ms=read.expires_in_ms,
                 price=price_of(session),
+                dry_run=mode.dry_run,
             )
         PlanLink.persist(context, name)
         self.log.info("plan %s: %s", name, summary.cost_in_words or NO_PRICE)
@@ -255,12 +266,12 @@ class _CleanArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
-    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+    dry_run_only: bool | str | None = given.read_by(flag_or_as_checked, None)
     archive_first: bool = given.read_by(given.flag, False)
     approve_above: ApprovalLimits | None = given.read_by(given.approval_limits, None)
 
 
-class CleanMetadataPartitionOperator(CheckedOperator[_CleanArguments]):
+class CleanMetadataPartitionOperator(WritingOperator[_CleanArguments]):
     """
     Clean one metadata partition as the run's plan allows. Restartable: a retry goes on where the topic stands.
 
@@ -268,7 +279,8 @@ class CleanMetadataPartitionOperator(CheckedOperator[_CleanArguments]):
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`.
     :param hold: topics that are not to be touched, besides those of the connection.
-    :param dry_run_only: say what would be written and deleted, do nothing; ``"as checked"``: what ``check`` has decided.
+    :param dry_run_only: say what would be written and deleted, do nothing; ``False``: do it. One of the two must be said.
+        ``"as checked"``: what ``check`` has decided.
     :param archive_first: delete only what
         :class:`~airflow_provider_rlmm.operators.archive.ArchivePlannedSegmentsOperator` has archived of exactly this plan;
         the connection's field ``archive_before_deletion`` may ask for it, too.
@@ -305,7 +317,7 @@ class CleanMetadataPartitionOperator(CheckedOperator[_CleanArguments]):
         rlmm_conn_id: str = "rlmm_default",
         limits: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         archive_first: bool | str = False,
         approve_above: Mapping[str, Any] | None = None,
         **kwargs: Any,
@@ -326,12 +338,12 @@ class CleanMetadataPartitionOperator(CheckedOperator[_CleanArguments]):
 
         read = self.read_arguments()
         self.metadata_partition = read.metadata_partition
-        dry_run = mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run
         name = given.artifact_name(context)
         PlanLink.persist(context, name)
         ReportLink.persist(context, name)
         uri = artifact_uri(name)
         summary, run = read_plan(uri), run_identity(context)
+        dry_run = mode_of(self, context, read.rlmm_conn_id, read.dry_run_only, plan=summary).dry_run
         if read.approve_above is not None and not dry_run:
             # Not what the task before this one has become, but what a person has answered.
             approval = require_approval(uri, summary, read.approve_above)
@@ -346,6 +358,7 @@ class CleanMetadataPartitionOperator(CheckedOperator[_CleanArguments]):
                 dry_run=dry_run,
                 run=run,
                 archive_first=read.archive_first,
+                at_once=self._at_once(summary),
             )
         counts = Totals.of([kept])
         # The UI names the mapped task by its template, which is rendered again after this.
@@ -354,11 +367,17 @@ class CleanMetadataPartitionOperator(CheckedOperator[_CleanArguments]):
         cast("dict[str, Any]", context)["rlmm_counts"] = label
         return self.told({**named(counts, dry_run), "dry_run": dry_run})
 
+    def _at_once(self, plan: PlanSummary) -> int:
+        """Return how many tasks of the run may clean at the same time, as far as its DAG says: they share the rate."""
+        dag = self.get_dag()
+        bounds = (self.max_active_tis_per_dagrun, self.max_active_tis_per_dag, dag.max_active_tasks if dag else None)
+        return max(1, min([len(plan.by_metadata_partition), *(bound for bound in bounds if bound)]))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReportArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
-    dry_run_only: bool | str = given.read_by(flag_or_as_checked, False)
+    dry_run_only: bool | str | None = given.read_by(flag_or_as_checked, None)
 
 
 class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
@@ -370,7 +389,8 @@ class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
     Airflow variable ``rlmm_acknowledgements`` holds what people have said. A dry run emits no asset event.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param dry_run_only: as the tasks before it were told; ``"as checked"``: what ``check`` has decided.
+    :param dry_run_only: as the tasks before it were told; ``None``: what the plan of the run says; ``"as checked"``: what
+        ``check`` has decided.
     :return: the totals, in a dry run under names that begin with ``would_``, ``dry_run``, and the path of the ``report``.
     :raises AirflowFailException: naming how many things need a person, and the first of them; also if the run's summary
         cannot be kept.
@@ -382,7 +402,9 @@ class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
     ui_color = "#c8e6c9"
     touched = Touched()
 
-    def __init__(self, *, rlmm_conn_id: str = "rlmm_default", dry_run_only: bool | str = False, **kwargs: Any) -> None:
+    def __init__(
+        self, *, rlmm_conn_id: str = "rlmm_default", dry_run_only: bool | str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.rlmm_conn_id = rlmm_conn_id
         self.dry_run_only = dry_run_only
@@ -401,6 +423,10 @@ class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
             acknowledgements=acknowledgements(now_ms),
             now_ms=now_ms,
         )
+        if report.document.dry_run and not report.judgement.failing:
+            # A green task looks like one that has deleted. No task can write its own note: its log begins with it.
+            totals = report.document.totals
+            say_green_dry_run(totals["would_delete_segments"], "segments", totals["would_delete_bytes"])
         # Said first: where the report cannot be written, the log is the only place left.
         say_judgement(self.log, report.judgement, report.document.cluster_id or "", now_ms)
         path = write_document(artifact_uri(name), REPORT_DOCUMENT, json.dumps(report.document.to_dict(), indent=2))
@@ -437,16 +463,27 @@ class ReportRemoteLogCleanupOperator(CheckedOperator[_ReportArguments]):
 
     def _tidy_up(self, name: str) -> None:
         """A run without a plan has deleted nothing, and knows no cluster whose old runs may go."""
-        try:
-            plan = read_plan(artifact_uri(name))
-        except PlanError:
-            return
-        tidy_up_after(name, plan.cluster_id, plan.created_at_ms)
+        plan = _plan_if_any(name)
+        if plan is not None:
+            tidy_up_after(name, plan.cluster_id, plan.created_at_ms)
 
     def _was_dry(self, context: Context, read: _ReportArguments) -> bool:
         """Tell what the run was told to be; a run for which nothing was decided has done nothing."""
         try:
-            return mode_of(context, read.rlmm_conn_id, read.dry_run_only).dry_run
+            if read.dry_run_only == AS_CHECKED:
+                return decision_of(context, read.rlmm_conn_id).dry_run
+            if read.dry_run_only is not None:
+                return bool(read.dry_run_only)
+            # Without a plan nothing was deleted, and what was marked the marker has written down.
+            return next(iter(said_by_run(context, _plan_if_any(given.artifact_name(context))).values()), True)
         except PlanError as e:
             self.log.warning("%s", e)
             return True
+
+
+def _plan_if_any(name: str) -> PlanSummary | None:
+    """Return the plan of a run, ``None`` where there is none that can be read."""
+    try:
+        return read_plan(artifact_uri(name))
+    except PlanError:
+        return None

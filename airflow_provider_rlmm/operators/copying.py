@@ -19,8 +19,8 @@ from airflow_provider_rlmm.features.copying.rules import CopyLimits
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.observability.stats import send_remote_log_metrics
 from airflow_provider_rlmm.operators import arguments as given
-from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.session import session_of
+from airflow_provider_rlmm.operators.writing import WritingOperator
 from airflow_provider_rlmm.settings import artifact_uri
 
 __all__ = ["CopyLogSegmentsOperator"]
@@ -33,13 +33,13 @@ class _CopyArguments:
     partitions: tuple[int, ...] | None = given.read_by(given.partitions, None)
     snapshot_in: str | None = given.read_by(given.text_or_none, None)
     limits: CopyLimits = given.read_by(given.copy_limits, CopyLimits())
-    dry_run_only: bool = given.read_by(given.flag, False)
+    dry_run_only: bool | None = given.read_by(given.flag_or_unsaid, None)
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     confirm_lost_records: tuple[str, ...] = given.declared_as(run_parameters.CONFIRM_LOST_RECORDS)
     confirm_metadata_topic_id: UUID | None = given.declared_as(run_parameters.CONFIRM_METADATA_TOPIC_ID)
 
 
-class CopyLogSegmentsOperator(CheckedOperator[_CopyArguments]):
+class CopyLogSegmentsOperator(WritingOperator[_CopyArguments]):
     """
     Copy the closed segments of a living topic from a disk that no broker runs on into remote storage, for a leader that does
     not copy: ``remote.log.copy.disable`` of the topic is on. Brokers go on from there once it is off.
@@ -53,7 +53,7 @@ class CopyLogSegmentsOperator(CheckedOperator[_CopyArguments]):
     :param snapshot_in: folder for the snapshot, on the same file system so that it takes no space; ``None`` for the one above
         ``log_dir``.
     :param limits: fields of :class:`~airflow_provider_rlmm.features.copying.rules.CopyLimits`.
-    :param dry_run_only: say what would be copied, change nothing.
+    :param dry_run_only: say what would be copied, change nothing; ``False``: copy. One of the two must be said.
     :param rlmm_conn_id: connection of type ``rlmm``; it must allow writes and copies (``allow_copy``).
     :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
         the run goes on, and their metadata partitions are in doubt from then on.
@@ -92,7 +92,7 @@ class CopyLogSegmentsOperator(CheckedOperator[_CopyArguments]):
         partitions: Sequence[int] | str | None = None,
         snapshot_in: str | None = None,
         limits: Mapping[str, Any] | None = None,
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         rlmm_conn_id: str = "rlmm_default",
         confirm_lost_records: Sequence[str] | None = None,
         confirm_metadata_topic_id: str | None = None,
@@ -115,11 +115,12 @@ class CopyLogSegmentsOperator(CheckedOperator[_CopyArguments]):
         from airflow_provider_rlmm.features.copying.steps import copy_topic
 
         read, metrics = self.read_arguments(), RemoteLogMetrics()
+        dry_run = self.is_dry(read.dry_run_only)
         opened = session_of(
             context,
             read.rlmm_conn_id,
             CleanerLimits(),
-            dry_run=read.dry_run_only,
+            dry_run=dry_run,
             confirm=read.confirm_lost_records,
             confirm_topic_id=read.confirm_metadata_topic_id,
         )
@@ -134,7 +135,7 @@ class CopyLogSegmentsOperator(CheckedOperator[_CopyArguments]):
                     snapshot_in=None if read.snapshot_in is None else Path(read.snapshot_in),
                     limits=read.limits,
                     metrics=metrics,
-                    dry_run=read.dry_run_only,
+                    dry_run=dry_run,
                 )
             finally:
                 send_remote_log_metrics(metrics.values().items(), session.cluster_id, read.rlmm_conn_id, read.topic)

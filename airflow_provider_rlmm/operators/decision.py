@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import Context
+from airflow.sdk import BaseOperator, Context
 
 from airflow_provider_rlmm.assets.by_connection import plan_asset
-from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
 from airflow_provider_rlmm.core.runs.connection_fields import ScheduledRuns
 from airflow_provider_rlmm.core.runs.run_decision import (
     AUTOMATIC,
@@ -20,7 +20,11 @@ from airflow_provider_rlmm.core.runs.run_decision import (
 )
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.operators import arguments as given
+from airflow_provider_rlmm.operators.writing import WritingOperator, said_by_writers, unsaid
 from airflow_provider_rlmm.settings import artifact_uri
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
 
 AS_CHECKED: Final = "as checked"
 """Given for ``dry_run_only`` and ``source_plan``: what the task ``check`` of the run has decided."""
@@ -34,28 +38,108 @@ class Mode:
     source_plan: str | None = None  # name or URI of a plan, ``None`` for none
 
 
-def flag_or_as_checked(name: str, value: object) -> bool | str:
-    """Return a boolean, or :data:`AS_CHECKED`; see :data:`~airflow_provider_rlmm.operators.arguments.Reader`."""
-    return AS_CHECKED if value == AS_CHECKED else given.flag(name, value)
-
-
-def mode_of(context: Context, rlmm_conn_id: str, dry_run_only: bool | str, source_plan: str | None = None) -> Mode:
+def flag_or_as_checked(name: str, value: object) -> bool | str | None:
     """
-    Return how a task works: as it is told, or as its run was decided.
+    Return a boolean, or :data:`AS_CHECKED`; ``None`` where nothing is said: see
+    :data:`~airflow_provider_rlmm.operators.arguments.Reader`.
+    """
+    return AS_CHECKED if value == AS_CHECKED else given.flag_or_unsaid(name, value)
 
+
+def mode_of(
+    task: BaseOperator,
+    context: Context,
+    rlmm_conn_id: str,
+    dry_run_only: bool | str | None,
+    source_plan: str | None = None,
+    plan: DeletionPlan | None = None,
+    *,
+    marks: bool = False,
+) -> Mode:
+    """
+    Return how a task works: as it is told, as its run was decided, or as what its run has left says.
+
+    :param task: the task.
     :param context: of the running task.
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param dry_run_only: what the task was given.
+    :param dry_run_only: what the task was given; ``None`` where nothing was, which a task that writes refuses.
     :param source_plan: what the task was given.
+    :param plan: that of the run, where the task comes after it.
+    :param marks: whether the task is the one that marks: what an earlier try of it has left says nothing then.
     :raises PlanError: if ``check`` has decided nothing for this run, or for another connection.
+    :raises ConfigurationError: if a task that writes was not told whether it may, or the tasks of the run do not agree.
     """
-    if AS_CHECKED not in (dry_run_only, source_plan):
-        return Mode(bool(dry_run_only), source_plan)
-    decision = decision_of(context, rlmm_conn_id)
-    return Mode(
-        decision.dry_run if dry_run_only == AS_CHECKED else bool(dry_run_only),
-        decision.source_plan if source_plan == AS_CHECKED else source_plan,
-    )
+    decision = decision_of(context, rlmm_conn_id) if AS_CHECKED in (dry_run_only, source_plan) else None
+    wanted = decision.source_plan if decision and source_plan == AS_CHECKED else source_plan
+    dry_run = decision.dry_run if decision and dry_run_only == AS_CHECKED else dry_run_only
+    told = said_by_run(context, plan, marks=marks)
+    if dry_run is None:
+        if isinstance(task, WritingOperator):
+            raise unsaid(task)
+        dry_run = next(iter(told.values()), None)
+        dry_run = dry_of_writers(task, context) if dry_run is None else dry_run
+    mode = Mode(bool(dry_run), wanted)
+    require_agreement({**told, f"task {task.task_id}": mode.dry_run})
+    return mode
+
+
+def require_agreement(said: Mapping[str, bool]) -> None:
+    """
+    Refuse a run of which some tasks are a dry run and some are not.
+
+    :param said: who says it → whether it is a dry run.
+    :raises ConfigurationError: naming them.
+    """
+    dry, real = [", ".join(who for who, is_dry in said.items() if is_dry is kind) for kind in (True, False)]
+    if dry and real:
+        raise ConfigurationError(
+            f"the tasks of this run do not agree: a dry run by {dry}, a real run by {real}. Give every task of the run the "
+            "same dry_run_only, then clear all of them"
+        )
+
+
+def said_by_run(context: Context, plan: DeletionPlan | None = None, *, marks: bool = False) -> dict[str, bool]:
+    """
+    Return what earlier tasks of a run have written down: which document → whether the run is a dry run.
+
+    :param context: of the running task.
+    :param plan: that of the run, where it has one.
+    :param marks: whether the task that asks is the one that marks.
+    :raises PlanError: if one of them cannot be read.
+    """
+    from airflow_provider_rlmm.core.base.work_folder import MARK_DOCUMENT
+    from airflow_provider_rlmm.features.cleanup.deciding import decision_if_any
+    from airflow_provider_rlmm.features.cleanup.reports import read_marking
+    from airflow_provider_rlmm.features.cleanup.run_report import read_of_run
+
+    run, uri = context["dag_run"], artifact_uri(given.artifact_name(context))
+    marking = None if marks else read_of_run(uri, MARK_DOCUMENT, read_marking)
+    decision = decision_if_any(uri, run.dag_id, run.run_id)
+    said = {
+        "its plan": plan.dry_run if plan else None,
+        "check.json": decision.dry_run if decision else None,
+        "mark.json": marking.dry_run if marking else None,
+    }
+    return {who: dry_run for who, dry_run in said.items() if dry_run is not None}
+
+
+def dry_of_writers(task: BaseOperator, context: Context) -> bool:
+    """
+    Return whether the tasks that write and come after a task only say it; without any it is to be as strict as for real.
+
+    :param task: the task, the first of its run that asks.
+    :param context: of the running task.
+    :raises ConfigurationError: if they do not agree, or take it from a task that was told nothing itself.
+    """
+    said = said_by_writers(task, context)
+    known = {f"task {who}": dry_run for who, dry_run in said.items() if isinstance(dry_run, bool)}
+    require_agreement(known)
+    if said and not known:
+        raise ConfigurationError(
+            f"task {task.task_id}: whether this is a dry run cannot be told from the tasks that come after it "
+            f"({', '.join(said)}): give {task.task_id} dry_run_only, too"
+        )
+    return next(iter(known.values()), False)
 
 
 def decision_of(context: Context, rlmm_conn_id: str) -> RunDecision:
@@ -78,18 +162,25 @@ def decision_of(context: Context, rlmm_conn_id: str) -> RunDecision:
 
 
 def decide(
-    context: Context, rlmm_conn_id: str, *, dry_run: bool, source_plan: str | None, by_connection: bool
+    task: BaseOperator,
+    context: Context,
+    rlmm_conn_id: str,
+    *,
+    dry_run: bool | None,
+    source_plan: str | None,
+    by_connection: bool,
 ) -> RunDecision:
     """
     Decide whether a run is a dry run, and from which plan it takes its work.
 
+    :param task: the task that decides.
     :param context: of the running task.
     :param rlmm_conn_id: connection of type ``rlmm``.
-    :param dry_run: what the parameters say.
+    :param dry_run: what the parameters say; ``None``: what the tasks that write and come after this one say.
     :param source_plan: what the parameters say.
     :param by_connection: whether a run that was not started by hand goes by the connection's ``scheduled_runs``, and by the
         plan whose asset has started it.
-    :raises ConfigurationError: naming the connection and the field.
+    :raises ConfigurationError: naming the connection and the field, or the tasks that do not agree.
     :raises PlanError: if the newest event that started the run names no plan.
     """
     run = context["dag_run"]
@@ -102,8 +193,12 @@ def decide(
         dry_run = ScheduledRuns.of(settings.scheduled_runs) is not ScheduledRuns.REAL
         events = list(_plan_events(getattr(run, "consumed_asset_events", ()), rlmm_conn_id))
         source_plan = newest_plan(events) if events else source_plan
+    elif dry_run is None:
+        dry_run = dry_of_writers(task, context)
+    said = {f"task {who}": is_dry for who, is_dry in said_by_writers(task, context).items() if isinstance(is_dry, bool)}
+    require_agreement({f"task {task.task_id}": bool(dry_run), **said})
     return RunDecision(
-        run.dag_id, run.run_id, rlmm_conn_id, run_type, str(user or run_type), dry_run, source_plan, automatic
+        run.dag_id, run.run_id, rlmm_conn_id, run_type, str(user or run_type), bool(dry_run), source_plan, automatic
     )
 
 

@@ -13,6 +13,7 @@ from airflow.sdk import BaseOperator, Context, Variable
 
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.values import refused
 from airflow_provider_rlmm.core.runs import attention
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
@@ -101,6 +102,22 @@ def acknowledgements(now_ms: int) -> attention.Acknowledgements:
         logger.exception("%s cannot be read", _SOURCE)
         return attention.unreadable_acknowledgements(_SOURCE, f"{type(e).__name__}, see the log")
     return attention.read_acknowledgements(text, now_ms, _SOURCE)
+
+
+def say_green_dry_run(count: int, what: str, size: int) -> None:
+    """
+    Say in a task's log that a run which nothing is wrong with was a dry run.
+
+    :param count: how many things would have been deleted.
+    :param what: these things.
+    :param size: their size, bytes.
+    """
+    logger.info(
+        "DRY RUN: it ended well, and nothing was written or deleted. %s %s, %s would be deleted now",
+        f"{count:,}",
+        what,
+        human_bytes(size),
+    )
 
 
 def say_judgement(log: Any, judgement: attention.Judgement, cluster_id: str, now_ms: int) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
 from airflow_provider_rlmm.core.base.clock import DAY_MS
+from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits, ScrubLimits
 from airflow_provider_rlmm.core.plans.limits import MAX_COPY, MAX_SEGMENTS_THIS_RUN, NAMED_OVERRIDES
@@ -22,11 +23,16 @@ from airflow_provider_rlmm.links.artifacts import ScrubLink, ScrubPlanLink
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
-from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged
+from airflow_provider_rlmm.operators.decision import mode_of
+from airflow_provider_rlmm.operators.failing import HOW_TO_ACKNOWLEDGE, failed_before, judged, say_green_dry_run
 from airflow_provider_rlmm.operators.history import facts_of, keep_summary
 from airflow_provider_rlmm.operators.housekeeping import tidy_up_after
 from airflow_provider_rlmm.operators.session import price_of, run_identity, session_of
+from airflow_provider_rlmm.operators.writing import WritingOperator
 from airflow_provider_rlmm.settings import NO_PRICE, artifact_uri, work_uri
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 
 __all__ = [
     "DeleteScrubbedObjectsOperator",
@@ -145,7 +151,7 @@ class _PlanArguments:
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
     max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
-    dry_run_only: bool = given.read_by(given.flag, False)
+    dry_run_only: bool | None = given.read_by(given.flag_or_unsaid, None)
     expires_in_ms: int = given.read_by(given.expiry, DAY_MS, templated=False)
 
 
@@ -161,7 +167,8 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
     :param only: topics whose objects are planned: names, patterns, ids; ``["*"]`` is all of them. What is looked at before
         anything is refused, limits and shares are those of the whole cluster all the same.
     :param max_segments_this_run: plan the objects of no more segments than these, ``None`` for all: a canary.
-    :param dry_run_only: as the task after this one is told; a plan changes nothing.
+    :param dry_run_only: whether the run is a dry run, for the tasks that come after; a plan changes nothing. ``None``: what
+        the tasks that write and come after this one say.
     :param expires_in_ms: for how long the plan may be applied, ms; at most 30 days.
     :return: ``objects``, ``segments`` and ``bytes`` that are planned, ``waiting``, ``barred``, ``held``, ``elsewhere`` and
         ``left_for_later`` objects.
@@ -185,7 +192,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
         hold: Sequence[str] | None = None,
         only: Sequence[str] = ALL_TOPICS.entries,
         max_segments_this_run: int | str | None = None,
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         expires_in_ms: int = DAY_MS,
         **kwargs: Any,
     ) -> None:
@@ -204,7 +211,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
         from airflow_provider_rlmm.features.scrub.steps import plan
 
         read, name = self.read_arguments(), given.artifact_name(context)
-        limits, dry_run = read.limits, read.dry_run_only
+        limits, dry_run = read.limits, mode_of(self, context, read.rlmm_conn_id, read.dry_run_only).dry_run
         narrowed = Only(read.only)
         opened = session_of(
             context, read.rlmm_conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=read.hold, only=narrowed
@@ -217,6 +224,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
                 blast_radius=read.blast_radius,
                 max_segments=read.max_segments_this_run,
                 expires_in_ms=read.expires_in_ms,
+                dry_run=dry_run,
             )
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
@@ -235,20 +243,20 @@ class _DeleteArguments:
     rlmm_conn_id: str = given.read_by(given.text, "rlmm_default")
     limits: ScrubLimits = given.read_by(given.scrub_limits, ScrubLimits())
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
-    dry_run_only: bool = given.read_by(given.flag, False)
+    dry_run_only: bool | None = given.read_by(given.flag_or_unsaid, None)
     approve_above: ApprovalLimits | None = given.read_by(given.approval_limits, None)
     confirm_lost_records: tuple[str, ...] = given.declared_as(run_parameters.CONFIRM_LOST_RECORDS)
     confirm_metadata_topic_id: UUID | None = given.declared_as(run_parameters.CONFIRM_METADATA_TOPIC_ID)
 
 
-class DeleteScrubbedObjectsOperator(CheckedOperator[_DeleteArguments]):
+class DeleteScrubbedObjectsOperator(WritingOperator[_DeleteArguments]):
     """
     Delete what the plan of this run names, as far as storage and log still say the same of it; no event is written.
 
     :param rlmm_conn_id: connection of type ``rlmm``.
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.ScrubLimits`.
     :param hold: topics that are not to be touched, besides those of the connection and of the plan.
-    :param dry_run_only: say what would be deleted, do nothing.
+    :param dry_run_only: say what would be deleted, do nothing; ``False``: delete. One of the two must be said.
     :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`: a larger plan is
         applied for real only if a person has approved exactly it, as
         :class:`~airflow_provider_rlmm.operators.approval.ApproveRemoteStorageScrubOperator` asks; ``None``: no plan needs
@@ -281,7 +289,7 @@ class DeleteScrubbedObjectsOperator(CheckedOperator[_DeleteArguments]):
         rlmm_conn_id: str = "rlmm_default",
         limits: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         approve_above: Mapping[str, Any] | None = None,
         confirm_lost_records: Sequence[str] | None = None,
         confirm_metadata_topic_id: str | None = None,
@@ -301,7 +309,8 @@ class DeleteScrubbedObjectsOperator(CheckedOperator[_DeleteArguments]):
         from airflow_provider_rlmm.features.scrub.steps import delete
 
         read, name = self.read_arguments(), given.artifact_name(context)
-        limits, dry_run = read.limits, read.dry_run_only
+        limits, plan = read.limits, _plan_if_any(artifact_uri(name))
+        dry_run = mode_of(self, context, read.rlmm_conn_id, read.dry_run_only, plan=plan).dry_run
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
         opened = session_of(
@@ -368,11 +377,25 @@ class ReportRemoteStorageScrubOperator(CheckedOperator[_ReportArguments]):
             kind = RunProblem.TASK_FAILED.value
             found.append(Attention(kind, "the run", why, todo, acknowledgeable=False))
         judgement = judged(self.log, found, summary.cluster_id)
+        if deletion.dry_run and not judgement.failing:
+            amounts = deletion.deleted.values()
+            count, size = sum(amount.objects for amount in amounts), sum(amount.bytes for amount in amounts)
+            say_green_dry_run(count, "objects", size)
         facts = facts_of(context, read.rlmm_conn_id)
         unkept = keep_summary(lambda: summary_of_scrub(work_uri(), facts, summary, deletion, judgement))
         tidy_up_after(name, summary.cluster_id, summary.began_at_ms)
         _fail_on(judgement, uri, unkept)
         return deletion.counts()
+
+
+def _plan_if_any(uri: str) -> ScrubPlan | None:
+    """Return the plan of a run; the deletion itself says what is wrong where there is none that can be read."""
+    from airflow_provider_rlmm.features.scrub.scrub_planner import read_scrub_plan
+
+    try:
+        return read_scrub_plan(uri)
+    except PlanError:
+        return None
 
 
 def _fail_on(judgement: Judgement, uri: str, unkept: str = "") -> None:

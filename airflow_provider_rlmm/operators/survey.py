@@ -21,6 +21,7 @@ from airflow_provider_rlmm.observability.stats import send_survey_metrics
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.checked import CheckedOperator
+from airflow_provider_rlmm.operators.decision import said_by_run
 from airflow_provider_rlmm.operators.session import price_of, session_of
 from airflow_provider_rlmm.settings import artifact_uri
 
@@ -33,7 +34,7 @@ class _SurveyArguments:
     limits: CleanerLimits = given.read_by(given.cleaner_limits, CleanerLimits())
     hold: tuple[str, ...] = given.declared_as(run_parameters.HOLD)
     only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
-    dry_run_only: bool = given.read_by(given.flag, False)
+    dry_run_only: bool | None = given.read_by(given.flag_or_unsaid, None)
 
 
 class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
@@ -52,7 +53,8 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
     :param hold: topics that are not to be touched, besides those of the connection.
     :param only: topics that are surveyed: names, patterns, ids; unless that is ``["*"]``, all of them, the inventory stays in
         the folder of the run, and pages do not show it.
-    :param dry_run_only: as the tasks before it were told: an unproven time is good enough for a dry run.
+    :param dry_run_only: as the tasks before it were told: an unproven time is good enough for a dry run. ``None``: what
+        ``check`` or the marker of the run has written down, and without any of them not dry.
     :return: ``topics``, ``orphaned_topics``, ``unseen_topics``, segments and bytes that are ``stored``, ``orphaned``,
         ``waiting``, ``eligible``, being deleted (``deleting``) and ``unseen``, of which it cannot be told whether they are
         orphaned, the ``inventory``'s folder, and ``unsized_segments``, of which the log tells no size.
@@ -70,7 +72,7 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
         limits: Mapping[str, Any] | None = None,
         hold: Sequence[str] | None = None,
         only: Sequence[str] = ALL_TOPICS.entries,
-        dry_run_only: bool | str = False,
+        dry_run_only: bool | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -86,8 +88,11 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
 
         read, name = self.read_arguments(), given.artifact_name(context)
         self._skip_what_was_refused(artifact_uri(name))
+        dry_run = read.dry_run_only
+        if dry_run is None:
+            dry_run = _dry_by_run(context)
         opened = session_of(
-            context, read.rlmm_conn_id, read.limits, dry_run=read.dry_run_only, hold=read.hold, only=Only(read.only)
+            context, read.rlmm_conn_id, read.limits, dry_run=dry_run, hold=read.hold, only=Only(read.only)
         )
         with opened as session:
             inventory = survey(
@@ -121,3 +126,11 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
                 "the task that checks this run has left no document: it has refused the run, or died. Nothing is "
                 "surveyed, see its log"
             ) from None
+
+
+def _dry_by_run(context: Context) -> bool:
+    try:
+        return next(iter(said_by_run(context).values()), False)
+    except PlanError:
+        # A survey never waits for the sake of a document: it is as strict as for a real run then.
+        return False

@@ -59,10 +59,10 @@ def connect(monkeypatch: pytest.MonkeyPatch, kafka: LocalKafka, **extra: Any) ->
 
 def run_cleaner(run_id: str, **clean: Any) -> dict[str, Any]:
     """Run the DAG's operators one after the other."""
-    MarkDeletedPartitionsOperator(task_id="mark").execute(context(run_id))
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context(run_id))
     plan = PlanRemoteLogCleanupOperator(task_id="plan", limits=NOW, blast_radius={"max_share": 1.0})
     for metadata_partition in plan.execute(context(run_id)):
         CleanMetadataPartitionOperator(
-            task_id="clean", metadata_partition=metadata_partition, limits=NOW, **clean
+            task_id="clean", metadata_partition=metadata_partition, **({"limits": NOW, "dry_run_only": False} | clean)
         ).execute(context(run_id))
     return ReportRemoteLogCleanupOperator(task_id="report").execute(context(run_id))

@@ -83,7 +83,7 @@ def doctor() -> None:
 
 
 def mark() -> None:
-    assert MarkDeletedPartitionsOperator(task_id="mark").execute(context_of("mark"))["marked"] > 0
+    assert MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context_of("mark"))["marked"] > 0
 
 
 def survey() -> None:

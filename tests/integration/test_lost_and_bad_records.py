@@ -117,14 +117,16 @@ def run_cleaner(work: Path, run_id: str, batch_segments: int = 2) -> Run:
 
     limits = {**NOW, "batch_segments": batch_segments}
     with DAG(DagRun.dag_id):
-        mark = MarkDeletedPartitionsOperator(task_id="mark", limits=limits)
+        mark = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False, limits=limits)
         plan = PlanRemoteLogCleanupOperator(task_id="plan", limits=limits, blast_radius={"max_share": 1.0})
         report = ReportRemoteLogCleanupOperator(task_id="report")
         mark >> plan >> report
     mark.execute(context())
     errors: dict[int, RlmmError] = {}
     for number in plan.execute(context()):
-        clean = CleanMetadataPartitionOperator(task_id="clean", metadata_partition=number, limits=limits)
+        clean = CleanMetadataPartitionOperator(
+            task_id="clean", dry_run_only=False, metadata_partition=number, limits=limits
+        )
         try:
             clean.execute(context())
         except RlmmError as e:

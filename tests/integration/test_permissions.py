@@ -258,7 +258,7 @@ def test_a_marker_that_may_describe_no_living_topic_names_the_right(
     caplog.set_level(logging.WARNING)
     few = [replace(right, name=OFFSETS_TOPIC) if right.name == "*" else right for right in rights_of(role)]
     world.allow(few)
-    counts = MarkDeletedPartitionsOperator(task_id="mark").execute(context_of("mark"))
+    counts = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context_of("mark"))
     assert (counts["marked"], counts["refused"] > 0) == (0, True)
     document = json.loads(world.work.objects["rlmm/dag.mark/mark.json"])
     why = {refusal["topic"]: refusal["why"] for refusal in document["refusals"]}

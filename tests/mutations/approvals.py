@@ -8,6 +8,7 @@ from tests.mutations.mutation import Mutation, switched_off
 DECISION = "core/runs/run_decision.py"
 DECIDING = "features/cleanup/deciding.py"
 TASKS = "operators/decision.py"
+WRITING = "operators/writing.py"
 CHECKING = "operators/check.py"
 CLEANER = "operators/cleaner.py"
 APPROVAL = "core/plans/approval.py"
@@ -19,6 +20,7 @@ SETTINGS = "settings.py"
 FACTORY = "dag_factory/cleaner.py"
 
 _DECIDED = "airflow/operators/test_run_decision.py"
+_OWN = "airflow/operators/test_dry_or_real.py"
 _APPROVED = "airflow/operators/test_approval_operator.py"
 _PAGES = "airflow/plugins/test_cluster_pages.py"
 _DAGS = "airflow/dag_factory/test_dags.py"
@@ -81,9 +83,56 @@ APPROVALS = [
         "decision",
         "a task does as it is told where its run was to be decided",
         TASKS,
-        "        decision.dry_run if dry_run_only == AS_CHECKED else bool(dry_run_only),",
-        "        False,",
+        "    dry_run = decision.dry_run if decision and dry_run_only == AS_CHECKED else dry_run_only",
+        "    dry_run = False",
         f"{_DECIDED}::test_who_started_a_run_decides_who_says_what_it_does",
+    ),
+    Mutation(
+        "decision",
+        "a task that writes is real where its DAG says nothing",
+        WRITING,
+        """        super().check_literals()
+        if self.dry_run_only is None:
+            raise unsaid(self)
+""",
+        "        super().check_literals()\n",
+        f"{_OWN}::test_a_task_that_writes_is_told_whether_it_may_when_its_file_is_parsed",
+    ),
+    Mutation(
+        "decision",
+        "a task that writes is real where a template has left it open",
+        WRITING,
+        """        read = super().read_arguments()
+        if self.dry_run_only is None:
+            raise unsaid(self)
+""",
+        "        read = super().read_arguments()\n",
+        f"{_OWN}::test_a_template_that_leaves_it_open_is_refused_before_anything_is_read",
+    ),
+    Mutation(
+        "decision",
+        "two groups of a run share plan and report",
+        "operators/arguments.py",
+        'artifact_name_of(run.dag_id, run.run_id, run_group_of(context.get("task")))',
+        "artifact_name_of(run.dag_id, run.run_id)",
+        "airflow/task_groups/test_remote_log_cleanup.py::test_two_groups_of_a_run_share_neither_plan_nor_report",
+    ),
+    Mutation(
+        "decision",
+        "a run may be dry in one task and real in the next",
+        TASKS,
+        """    if dry and real:
+""",
+        """    if False:
+""",
+        f"{_OWN}::test_tasks_of_one_run_that_do_not_agree_fail_before_they_write",
+    ),
+    switched_off(
+        TASKS,
+        "decision",
+        "tasks that were told nothing are dry where the writing ones are told later",
+        "    if said and not known:",
+        f"{_OWN}::test_check_needs_to_be_told_where_nobody_else_is",
     ),
     Mutation(
         "decision",
@@ -159,7 +208,7 @@ APPROVALS = [
         "approval",
         "the cleaning tasks of the DAG ask for no approval",
         FACTORY,
-        "        approve_above=params.APPROVE_ABOVE,\n        execution_timeout",
+        "        approve_above=approve_above,\n        execution_timeout",
         "        execution_timeout",
         f"{_DAGS}::test_whoever_deletes_asks_for_the_same_approval_as_was_asked_for",
     ),

@@ -195,7 +195,11 @@ _PRICE = _record(
     StoragePrice, {"micros_per_gb_month": strict.integer, "storage_class": strict.optional(_STORAGE_CLASS)}
 )
 _EARLY = _record(EarlyDeletion, _each(strict.integer, "count", "bytes", "micros", "unknown", "unknown_bytes"))
-_COST: Readers = {"price": strict.optional(_PRICE), "early": strict.optional(_EARLY)}
+_COST: Readers = {
+    "price": strict.optional(_PRICE),
+    "early": strict.optional(_EARLY),
+    "dry_run": strict.optional(strict.boolean),
+}
 _PLAN: Readers = {
     **_COST,
     "era": strict.optional(_ERA),
@@ -512,7 +516,16 @@ OLD_READERS: Final[Mapping[type, Reader]] = {
     PlanSummary: _record(
         PlanSummary,
         _PLAN,
-        {"left": {}, "leaders": None, "folded": None, "era": None, "price": None, "early": None, "only": []},
+        {
+            "left": {},
+            "leaders": None,
+            "folded": None,
+            "era": None,
+            "price": None,
+            "early": None,
+            "only": [],
+            "dry_run": None,
+        },
     ),
     PlanArchive: _record(PlanArchive, _PLAN_ARCHIVE),
     ApprovalRequest: _record(ApprovalRequest, _ASKED),
@@ -522,7 +535,9 @@ OLD_READERS: Final[Mapping[type, Reader]] = {
     ClusterState: _record(ClusterState, _LISTING, {"explained_gaps": [], "passed_ms": None}),
     Inventory: _record(Inventory, _INVENTORY, {"folded": None, "price": None}),
     ScrubSummary: _record(ScrubSummary, _SCRUB, {"era": None, "storage_class": None}),
-    ScrubPlan: _record(ScrubPlan, _SCRUB_PLAN, {"era": None, "price": None, "early": None, "only": []}),
+    ScrubPlan: _record(
+        ScrubPlan, _SCRUB_PLAN, {"era": None, "price": None, "early": None, "only": [], "dry_run": None}
+    ),
     ArchiveManifest: _record(ArchiveManifest, _MANIFEST),
     ArchiveRun: _record(ArchiveRun, _ARCHIVE_RUN),
     Generation: _record(Generation, _GENERATION),

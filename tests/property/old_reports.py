@@ -82,7 +82,9 @@ _PART = _record(
         "would_write": strict.array(_text),
         "committed_offset": strict.optional(strict.integer),
         "duration_ms": _duration,
+        "out_of_time": strict.optional(_text),
     },
+    {"out_of_time": None},
 )
 _ARCHIVED = _record(
     ReportedArchivePartition,
@@ -107,6 +109,7 @@ _MARKED = _record(
 _REPORT: Readers = {
     **_COST,
     "marked": strict.optional(_MARKED),
+    "out_of_time": strict.optional(_text),
     "era": strict.optional(_ERA),
     "report_id": _text,
     **_each(strict.optional(_text), "plan_id", "cluster_id", "deletion"),
@@ -135,7 +138,9 @@ _MARKING: Readers = {
 OLD_REPORT_READERS: Final[Mapping[type[Any], Reader]] = {
     # Reports of earlier releases know of no archive and of no era.
     CleanupReport: _record(
-        CleanupReport, _REPORT, {"archive": None, "era": None, "price": None, "early": None, "marked": None}
+        CleanupReport,
+        _REPORT,
+        {"archive": None, "era": None, "price": None, "early": None, "marked": None, "out_of_time": None},
     ),
     MetadataPartitionReport: _PART,
     Marking: _record(Marking, _MARKING, {"era": None, "folded": None, "by_topic": None}),

@@ -76,7 +76,7 @@ _CLEANED: Final[Plain] = {
         }
     ],
     "refusals": [_REFUSAL], "events": {"DELETE_SEGMENT_STARTED": 1}, "would_write": ["started a", "finished a"],
-    "committed_offset": 9, "duration_ms": -5,
+    "committed_offset": 9, "duration_ms": -5, "out_of_time": "over",
 }  # fmt: skip
 _REPORTED_ARCHIVE: Final[Plain] = {
     "name": "run-1", "uri": "file:///archive", "counts": {"partitions": 1, "records": 5},
@@ -96,7 +96,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "state": "running",
     },
     PlanSummary: {
-        "folded": _FOLDED, **_COST,
+        "folded": _FOLDED, **_COST, "dry_run": False,
         "leaders": {
             "all": 1, "at_least": 2, "unresolved": 1, "goes": {"segments": 0, "bytes": 0},
             "not_tiered": {"segments": 1, "bytes": 2}, "why": {"it hides": 1},
@@ -174,7 +174,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "storage_class": _STORAGE_CLASS,
     },
     ScrubPlan: {
-        "era": _ERA, **_COST,
+        "era": _ERA, **_COST, "dry_run": True,
         "plan_id": "p", "scrub_sha256": _SHA, "cluster_id": "cluster", "metadata_topic_id": _ID, "created_at_ms": 1,
         "expires_at_ms": 2, "clock": "broker", "min_unreferenced_ms": 3, "sole_owner": False,
         "classes": {"FINISHED": {"objects": 2, "bytes": 5}}, "planned": {"segments": 1, "bytes": 5}, "known": _COUNT,
@@ -261,7 +261,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "acknowledged": [{**_PROBLEM, "acknowledgement": None, "acknowledge_with": None}],
         "waiting": {**_COUNT, "refusals": [{**_LEFT, "kind": "WAITING"}]},
         "totals": {"would_delete_segments": 1, "needs_person": 2}, "not_marked": [_LEFT], "not_planned": [_LEFT],
-        "metadata_partitions": [_CLEANED], **_COST, "marked": _MARKED,
+        "metadata_partitions": [_CLEANED], **_COST, "marked": _MARKED, "out_of_time": "over: 2 segments are left",
     },
     MetadataPartitionReport: _CLEANED,
     Marking: {

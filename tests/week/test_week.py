@@ -118,14 +118,16 @@ def run(hour: int) -> dict[str, Any]:
         dag_run = SimpleNamespace(dag_id="remote_log_cleaner", run_id=f"scheduled__{hour:03}", run_type="scheduled")
         return {"ti": Instance(0), "dag_run": dag_run, "outlet_events": OutletEvents()}
 
-    MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
     plan = PlanRemoteLogCleanupOperator(task_id="plan", blast_radius={"max_share": 1.0})
     for metadata_partition in plan.execute(context()):
-        CleanMetadataPartitionOperator(task_id="clean", metadata_partition=metadata_partition).execute(context())
+        CleanMetadataPartitionOperator(
+            task_id="clean", dry_run_only=False, metadata_partition=metadata_partition
+        ).execute(context())
     SurveyRemoteLogOperator(task_id="survey").execute(context())
     with DAG("week"):
         report = ReportRemoteLogCleanupOperator(task_id="report")
-        MarkDeletedPartitionsOperator(task_id="marked") >> report
+        MarkDeletedPartitionsOperator(task_id="marked", dry_run_only=False) >> report
     return report.execute(context())
 
 

@@ -12,6 +12,7 @@ Clock = Callable[[], int]
 """Returns the current time, ms since the epoch."""
 
 HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 DAY_MS = 24 * HOUR_MS
 
 MAX_CLOCK_SKEW_MS = 300_000

@@ -86,6 +86,8 @@ class DeletionPlan(ABC):
     :param price: by which costs are reckoned, ``None`` where no price is set; earlier releases knew of none.
     :param early: what of it goes before its storage class's minimum duration, and what that costs; ``None`` where it cannot
         be told whether it costs anything.
+    :param dry_run: whether the run of DAG tasks that it was made in only says what it would do; ``None`` where it was made
+        elsewhere, or nothing says so.
     """
 
     plan_id: Text
@@ -102,6 +104,7 @@ class DeletionPlan(ABC):
     only: Annotated[tuple[Text, ...], AbsentAs([])] = ()
     price: Annotated[StoragePrice | None, AbsentAs(None)] = None
     early: Annotated[EarlyDeletion | None, AbsentAs(None)] = None
+    dry_run: Annotated[bool | None, AbsentAs(None)] = None
 
     FORM: ClassVar[PlanForm]
 

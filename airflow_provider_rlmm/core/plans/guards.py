@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS
+from airflow_provider_rlmm.core.base.clock import HOUR_MS, MINUTE_MS
 from airflow_provider_rlmm.core.base.declarations import check_fields
 from airflow_provider_rlmm.core.base.documents import Share
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
@@ -33,8 +33,10 @@ class CleanerLimits:
     :param allowed_quarantine: names out of :data:`~airflow_provider_rlmm.core.plans.limits.QUARANTINE_KINDS` that do not
         stop destructive work on a metadata partition.
     :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.limits.OVERRIDES`.
-    :param objects_per_second: the most that one cleaning task deletes on an average; ``None`` for all that the store allows.
+    :param objects_per_second: the most that a run deletes on an average, shared out among its tasks; ``None`` for all that
+        the store allows.
     :param deletion_window: the time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``; ``None`` for any.
+    :param max_minutes: for how long a run begins batches, minutes since it began to delete; ``None`` for as long as it takes.
     :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
     """
 
@@ -45,6 +47,7 @@ class CleanerLimits:
     overrides: frozenset[str] = limits.NAMED_OVERRIDES.default
     objects_per_second: int | None = limits.OBJECTS_PER_SECOND.default
     deletion_window: str | None = limits.DELETION_WINDOW.default
+    max_minutes: int | None = limits.MAX_MINUTES.default
 
     def __post_init__(self) -> None:
         check_fields(self, limits.CLEANER)
@@ -63,14 +66,26 @@ class CleanerLimits:
             return None
         return DeletionWindow.of("deletion_window", self.deletion_window).why_closed(now_ms)
 
-    def rest_s(self, objects: int, took_s: float) -> float:
+    def why_over(self, began_ms: int, now_ms: int) -> str | None:
+        """
+        Return why a run begins no further batch, ``None`` where its time is not over.
+
+        :param began_ms: when it began to delete, ms since the epoch.
+        :param now_ms: ms since the epoch.
+        """
+        if self.max_minutes is None or now_ms - began_ms < self.max_minutes * MINUTE_MS:
+            return None
+        return f"the time of the run is over ({self.max_minutes} min, by max_minutes)"
+
+    def rest_s(self, objects: int, took_s: float, at_once: int = 1) -> float:
         """
         Return how long to rest after some deletions, seconds.
 
         :param objects: objects that were deleted.
         :param took_s: seconds since the deletion began.
+        :param at_once: how many tasks of the run delete at the same time: each has its share of the rate.
         """
-        return max(0.0, objects / self.objects_per_second - took_s) if self.objects_per_second else 0.0
+        return max(0.0, objects * at_once / self.objects_per_second - took_s) if self.objects_per_second else 0.0
 
 
 @dataclass(frozen=True, slots=True)

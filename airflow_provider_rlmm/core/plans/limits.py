@@ -67,7 +67,7 @@ OBJECTS_PER_SECOND: Final[Declared[int | None]] = Declared(
     kind=Whole(minimum=1),
     default=None,
     title="Objects per second",
-    sentence="The most that each cleaning task deletes",
+    sentence="The most that a run deletes, shared out among its tasks",
     absent="as many as the store allows",
 )
 DELETION_WINDOW: Final[Declared[str | None]] = Declared(
@@ -103,7 +103,20 @@ ALLOWED_QUARANTINE: Final[Declared[frozenset[str]]] = Declared(
     title="Unusable records to allow",
     sentence="Kinds of unusable records that stop nothing",
 )
-CLEANER: Final[tuple[Declared[Any], ...]] = (*_OF_EVERY_DELETION, MAX_MISSING_SEGMENTS, ALLOWED_QUARANTINE)
+MAX_MINUTES: Final[Declared[int | None]] = Declared(
+    name="max_minutes",
+    kind=Whole(minimum=1, unit="minutes"),
+    default=None,
+    title="Minutes",
+    sentence="Minutes after which a run that deletes begins no further batch; the next run goes on",
+    absent="as long as it takes",
+)
+CLEANER: Final[tuple[Declared[Any], ...]] = (
+    *_OF_EVERY_DELETION,
+    MAX_MISSING_SEGMENTS,
+    ALLOWED_QUARANTINE,
+    MAX_MINUTES,
+)
 
 # --- of the scrub, and of the doctor ----------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ class RemoteLogSettings:
         topic ids that the log never named.
     :param deletion_window: time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``, where a run names none;
         ``None`` for any.
-    :param objects_per_second: the most that each cleaning task deletes, where a run says nothing; ``None`` for as many as
+    :param objects_per_second: the most that a run deletes, where it says nothing itself; ``None`` for as many as
         the store allows.
     :param archive_uri: folder of archives, outside of the storage root: an absolute path or the URI of an object store.
     :param archive_before_deletion: whether all that a run of the cleaner deletes must be archived before, even if the run

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The gate before each batch: switch, hold, time of day and pace, as they are at that moment.
+The gate before each batch: switch, hold, time of day, pace and the time of the run, as they are at that moment.
 
 A writer makes its own from its declaration, and from whether its effects are those of a dry run. The other questions have
 one function each already: see :class:`~airflow_provider_rlmm.core.world.questions.Question`.
@@ -32,7 +32,9 @@ class Gate:
     :param clock: time, proven.
     :param stop_source: the kill switch.
     :param hold_source: what is never touched.
-    :param limits: with the time of day and the pace.
+    :param limits: with the time of day, the pace, and for how long a run begins batches.
+    :param began_ms: when the run began to delete, ms since the epoch; ``None`` where it has all the time.
+    :param at_once: how many tasks of the run delete at the same time; they share the pace.
     """
 
     writer: Writer
@@ -42,6 +44,8 @@ class Gate:
     stop_source: StopSource = never_stopped
     hold_source: HoldSource = nothing_held
     limits: CleanerLimits = field(default_factory=CleanerLimits)
+    began_ms: int | None = None
+    at_once: int = 1
 
     def why_stopped(self) -> str | None:
         """Return why no batch may be begun, ``None`` where one may; what is only said goes on, and says this, too."""
@@ -57,6 +61,13 @@ class Gate:
         self._require_declared(Question.TIME_OF_DAY)
         return None if self.is_dry else self.limits.why_closed(self.clock())
 
+    def why_over(self) -> str | None:
+        """Return why the time of the run is over, ``None`` where it is not; what is only said has all the time."""
+        self._require_declared(Question.PACE)
+        if self.is_dry or self.began_ms is None:
+            return None
+        return self.limits.why_over(self.began_ms, self.clock())
+
     def hold(self) -> Hold:
         """Return what is never touched, as of now; a dry run leaves it out as well."""
         self._require_declared(Question.HOLD)
@@ -70,7 +81,7 @@ class Gate:
         :param took_s: how long it took, seconds.
         """
         self._require_declared(Question.PACE)
-        return 0.0 if self.is_dry else self.limits.rest_s(objects, took_s)
+        return 0.0 if self.is_dry else self.limits.rest_s(objects, took_s, self.at_once)
 
     def _require_declared(self, question: Question) -> None:
         if question not in self.writer.asks:

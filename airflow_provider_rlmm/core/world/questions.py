@@ -19,7 +19,7 @@ class Question(StrEnum):
     SWITCH = "the switch"  # may anything be begun? (:mod:`~airflow_provider_rlmm.core.world.kill_switch`)
     HOLD = "the hold"  # has a person said that it stays? (:mod:`~airflow_provider_rlmm.core.world.hold`)
     TIME_OF_DAY = "the time of day"  # is the deletion window open? (``core.plans.deletion_window``)
-    PACE = "the pace"  # how long does a batch rest?
+    PACE = "the pace"  # how long does a batch rest, and has the run time for another?
     CLUSTER = "the cluster"  # is it the one whose log is read? (:mod:`~airflow_provider_rlmm.core.world.cluster_look`)
     ABSENCE = "absence"  # is the topic id gone? (:mod:`~airflow_provider_rlmm.core.world.absence`)
     DISKLESS = "topics without disks"  # has one of them the name? (:mod:`~airflow_provider_rlmm.core.world.diskless`)

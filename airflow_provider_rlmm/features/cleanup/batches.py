@@ -112,6 +112,8 @@ class BatchCleaner:
         self._throttled: str | None = None
         self._unanswered = 0
         self._objects = 0
+        self.out_of_time: str | None = None
+        """Why the run had no time for all batches, ``None`` where it had."""
 
     def clean(self) -> None:
         """
@@ -130,7 +132,8 @@ class BatchCleaner:
             if (stopped := gate.why_stopped()) is not None:
                 self._stop_all(stopped, STOPPED_ADVICE, RefusalKind.STOPPED)
                 break
-            if (why := self._throttled or gate.why_closed()) is not None:
+            self.out_of_time = gate.why_over()
+            if (why := self._throttled or gate.why_closed() or self.out_of_time) is not None:
                 self._stop_all(why)
                 break
             began, objects = monotonic_clock(), self._objects

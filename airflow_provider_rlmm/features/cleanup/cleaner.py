@@ -41,7 +41,7 @@ from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, prove_root
 from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 from airflow_provider_rlmm.features.archiving.archive_guard import NO_ARCHIVE, ArchiveGuard
 from airflow_provider_rlmm.features.cleanup.batches import BatchCleaner
-from airflow_provider_rlmm.features.cleanup.eligibility import CleaningContext, find_eligible
+from airflow_provider_rlmm.features.cleanup.eligibility import NEXT_RUN, CleaningContext, find_eligible
 from airflow_provider_rlmm.features.cleanup.partition_work import UserPartitionWork
 from airflow_provider_rlmm.features.cleanup.questions import CLEANER
 from airflow_provider_rlmm.features.cleanup.reports import MetadataPartitionReport, UserPartitionReport
@@ -84,6 +84,9 @@ class RemoteLogCleaner:
     :param on_root: gets what was proven of the root, once it is stamped and before it is remembered: it may refuse it.
     :param snapshots: where an earlier task may have left a snapshot of the topic.
     :param on_progress: told of all user partitions before the first batch and after each; it raises nothing.
+    :param began_ms: when the run began to delete, ms since the epoch, for the limit ``max_minutes``; ``None``: it has all
+        the time.
+    :param at_once: how many cleaners of the run delete at the same time: each has its share of ``objects_per_second``.
     """
 
     log: MetadataLogReader
@@ -106,6 +109,8 @@ class RemoteLogCleaner:
     on_root: Callable[[ProvenRoot], object] = _forget
     snapshots: SnapshotStore | None = None
     on_progress: Callable[[Sequence[UserPartitionWork]], object] = _forget
+    began_ms: int | None = None
+    at_once: int = 1
 
     def clean(
         self,
@@ -146,7 +151,9 @@ class RemoteLogCleaner:
         logger.info("metadata partition %d: %d user partitions to clean", metadata_partition, len(histories))
 
         def report(
-            partitions: Iterable[UserPartitionReport] = (), committed: int | None = None
+            partitions: Iterable[UserPartitionReport] = (),
+            committed: int | None = None,
+            out_of_time: str | None = None,
         ) -> MetadataPartitionReport:
             return MetadataPartitionReport(
                 metadata_partition=metadata_partition,
@@ -157,23 +164,31 @@ class RemoteLogCleaner:
                 would_write=tuple(effects.would_write),
                 committed_offset=committed,
                 duration_ms=monotonic_clock() - began,
+                out_of_time=out_of_time,
             )
 
         gate = self._gate(effects)
         if histories and (why := gate.why_stopped()) is not None:
             # The root is not even stamped: the person who set the switch may be moving it.
             return report(_stopped(history, metadata_partition, why) for history in histories)
+        if histories and (why := gate.why_over()) is not None:
+            # Storage is not even asked: that takes its time for each user partition.
+            left = [_left(history, metadata_partition, why) for history in histories]
+            return report(left, out_of_time=why)
         works: list[UserPartitionWork] = []
+        out_of_time: str | None = None
         if histories:
             context = self._context(topic, replay, effects, gate, cluster_id)
             works = _prepared(histories, context, planned)
             try:
-                BatchCleaner(works, context, refusals.append, partial(self.on_progress, works)).clean()
+                batches = BatchCleaner(works, context, refusals.append, partial(self.on_progress, works))
+                batches.clean()
+                out_of_time = batches.out_of_time
             except RlmmError as e:
                 on_interrupted(report(work.report(interrupted_by=e) for work in works))
                 raise
         committed = effects.commit(metadata_partition, replay.first_unsettled_offset())
-        return report((work.report() for work in works), committed)
+        return report((work.report() for work in works), committed, out_of_time)
 
     def _work(self, replay: MetadataPartitionReplay) -> list[UserPartitionHistory]:
         """Return the user partitions whose deletion is under way, of the topics that the plan is for."""
@@ -221,6 +236,8 @@ class RemoteLogCleaner:
             stop_source=self.should_stop,
             hold_source=self.hold,
             limits=self.limits,
+            began_ms=self.began_ms,
+            at_once=self.at_once,
         )
 
     def _context(
@@ -258,6 +275,12 @@ class RemoteLogCleaner:
 def _stopped(history: UserPartitionHistory, metadata_partition: int, why: str) -> UserPartitionReport:
     tip = history.topic_id_partition
     refusal = Refusal(str(tip), why, STOPPED_ADVICE, RefusalKind.STOPPED, metadata_partition, topic=tip.topic)
+    return UserPartitionReport.refused(tip, len(history.unfinished()), refusal)
+
+
+def _left(history: UserPartitionHistory, metadata_partition: int, why: str) -> UserPartitionReport:
+    tip = history.topic_id_partition
+    refusal = Refusal(str(tip), why, NEXT_RUN, RefusalKind.NEXT_RUN, metadata_partition, topic=tip.topic)
     return UserPartitionReport.refused(tip, len(history.unfinished()), refusal)
 
 

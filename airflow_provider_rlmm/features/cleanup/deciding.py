@@ -19,17 +19,32 @@ def read_decision(uri: str, dag_id: str, run_id: str) -> RunDecision:
     :param run_id: the run.
     :raises PlanError: if nothing was decided, it cannot be read, or is that of another run.
     """
+    decision = decision_if_any(uri, dag_id, run_id)
+    if decision is None:
+        raise missing(uri)
+    return decision
+
+
+def decision_if_any(uri: str, dag_id: str, run_id: str) -> RunDecision | None:
+    """
+    Return what was decided for a run, ``None`` where nothing was.
+
+    :param uri: of the folder of the run.
+    :param dag_id: the DAG.
+    :param run_id: the run.
+    :raises PlanError: if it cannot be read, or is that of another run.
+    """
     try:
         document = strict_json.parse_object(read_document(uri, CHECK_DOCUMENT))
     except PlanError as e:
         if isinstance(e.__cause__, FileNotFoundError):
-            raise missing(uri) from None
+            return None
         raise
     except ValueError as e:
         raise PlanError(f"{uri}/{CHECK_DOCUMENT} cannot be read ({e})") from e
     decision = document.get(DECISION)
     if not isinstance(decision, dict):
-        raise missing(uri)
+        return None
     return RunDecision.of_dict(decision, dag_id, run_id)
 
 

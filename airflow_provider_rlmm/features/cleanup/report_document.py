@@ -113,6 +113,7 @@ class CleanupReport:
     :param price: by which costs are reckoned, as of the plan; ``None`` where none is set.
     :param early: what of the plan goes before its storage class's minimum duration, ``None`` where it cannot be told.
     :param marked: what was marked, by topic; in a dry run, what would have been. ``None`` for nothing.
+    :param out_of_time: that the time of the run was over before all was deleted, and how much is left; ``None`` where not.
     """
 
     report_id: LongText
@@ -134,6 +135,7 @@ class CleanupReport:
     price: Annotated[StoragePrice | None, AbsentAs(None)] = None
     early: Annotated[EarlyDeletion | None, AbsentAs(None)] = None
     marked: Annotated[Marked | None, AbsentAs(None)] = None
+    out_of_time: Annotated[LongText | None, AbsentAs(None)] = None
 
     @property
     def cost_in_words(self) -> str:
@@ -232,7 +234,14 @@ def cleanup_report(
         price=price,
         early=early,
         marked=marked,
+        out_of_time=_out_of_time(parts, counted.segments_left),
     )
+
+
+def _out_of_time(parts: Sequence[MetadataPartitionReport], left: int) -> str | None:
+    """Say that a run had no time for all of its work, and what becomes of the rest."""
+    why = next((part.out_of_time for part in parts if part.out_of_time is not None), None)
+    return None if why is None else f"{why}: {left} segments are left, and the next run goes on with them"
 
 
 def _is_left(kind: RefusalKind) -> bool:

@@ -102,6 +102,8 @@ class MetadataPartitionReport:
     would_write: tuple[LongText, ...]  # in a dry run, every event that would have been written, in order, in words
     committed_offset: int | None  # the offset committed at the end, ``None`` where none was
     duration_ms: Annotated[int, strict.signed]  # ms; of two clocks, so it may be less than nothing
+    # why the time of the run was over before all was deleted, ``None`` where it was not; earlier releases had all the time
+    out_of_time: Annotated[LongText | None, AbsentAs(None)] = None
 
     def every_refusal(self) -> Iterator[Refusal]:
         """Yield every refusal, those of the metadata partition before those of its user partitions."""

@@ -121,6 +121,7 @@ def plan(
     max_segments: int | None = None,
     expires_in_ms: int = DAY_MS,
     price: StoragePrice | None = None,
+    dry_run: bool | None = None,
 ) -> PlanSummary:
     """
     Find the marked partitions that may be cleaned now, and write the plan of every segment that would go.
@@ -134,6 +135,7 @@ def plan(
     :param max_segments: plan no more segments than these, ``None`` for all.
     :param expires_in_ms: for how long the plan may be applied, ms.
     :param price: by which costs are reckoned, ``None`` where none is set.
+    :param dry_run: whether the run only says what it would do; the plan carries it to the tasks that come after it.
     :raises StorageRootError: if the storage root is not this cluster's, or not up to date.
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     :raises ConfigurationError: if the run is for topics that neither log nor cluster knows.
@@ -160,6 +162,7 @@ def plan(
         refusals=refusals,
         price=price,
         early=early_deletion(price, sizes_and_ages(made.rows), made.summary.created_at_ms),
+        dry_run=dry_run,
     )
     summary = write_plan(uri, made.rows, proven.judged_by(blast_radius))
     log_refusals(summary.refusals)
@@ -176,6 +179,7 @@ def clean(
     dry_run: bool,
     run: RunIdentity,
     archive_first: bool = False,
+    at_once: int = 1,
     on_segments: Callable[[int], object] = lambda _: None,
 ) -> MetadataPartitionReport:
     """
@@ -189,6 +193,7 @@ def clean(
     :param dry_run: say what would be written and deleted, do nothing.
     :param run: who deletes, for the audit log.
     :param archive_first: delete only what the run has archived; the settings may ask for it, too.
+    :param at_once: how many metadata partitions the run cleans at the same time, at most: each has its share of the rate.
     :param on_segments: told before the first batch and after each how many segments this try has deleted.
     :return: the report of all tries of the run, as its folder holds it.
     :raises PlanError: if the plan is not as it was written, has expired or was made for another cluster.
@@ -198,6 +203,7 @@ def clean(
     """
     from airflow_provider_rlmm.core.world.root_proof import ProvenRoot, require_places_of_plan, samples_of
     from airflow_provider_rlmm.features.cleanup.cleaner import RemoteLogCleaner
+    from airflow_provider_rlmm.features.cleanup.cleaning_time import began_to_delete
     from airflow_provider_rlmm.features.cleanup.progress import ProgressWriter
 
     limits = session.paced(limits)
@@ -241,11 +247,16 @@ def clean(
         on_root=on_root,
         snapshots=session.snapshots,
         on_progress=on_progress,
+        at_once=at_once,
+        began_ms=began_to_delete(uri, summary, session.clock()) if limits.max_minutes and not dry_run else None,
     )
     tail, on_interrupted = summary.tail_of(metadata_partition), partial(_keep_interrupted, uri)
     with step(uri, f"clean-{metadata_partition}"), progress:
         report = cleaner.clean(metadata_partition, planned, tail, on_interrupted=on_interrupted)
     kept = _keep(uri, report)
+    if kept.out_of_time is not None:
+        left = Totals.of([kept]).segments_left
+        logger.info("metadata partition %d: %s: %d segments are left", metadata_partition, kept.out_of_time, left)
     for line in report.would_write:
         logger.info("would write %s", line)
     return kept

@@ -38,7 +38,15 @@ if TYPE_CHECKING:
 
 
 def plan_scrub(
-    uri: str, choice: Choice, *, cluster_id: str, now_ms: int, expires_in_ms: int, blast_radius: BlastRadius, clock: str
+    uri: str,
+    choice: Choice,
+    *,
+    cluster_id: str,
+    now_ms: int,
+    expires_in_ms: int,
+    blast_radius: BlastRadius,
+    clock: str,
+    dry_run: bool | None = None,
 ) -> ScrubPlan:
     """
     Make a plan from the scrub of the same run, and write it beside it.
@@ -50,6 +58,7 @@ def plan_scrub(
     :param expires_in_ms: for how long it may be applied, ms.
     :param blast_radius: the limit that it is judged by.
     :param clock: which clock was used and how it was proven, in words.
+    :param dry_run: whether the run only says what it would do, ``None`` where nothing says so.
     :raises PlanError: if there is no scrub, or one of another cluster.
     :raises OSError: if the plan cannot be written.
     """
@@ -90,6 +99,7 @@ def plan_scrub(
             era=summary.era,
             price=summary.price,
             early=_early(summary, chosen, now_ms),
+            dry_run=dry_run,
             blast_radius=blast_radius,
             file=file,
         ).judged_by(blast_radius)

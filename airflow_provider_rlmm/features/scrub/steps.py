@@ -120,6 +120,7 @@ def plan(
     blast_radius: BlastRadius,
     max_segments: int | None,
     expires_in_ms: int,
+    dry_run: bool | None = None,
 ) -> ScrubPlan:
     """
     Write down which of the objects that the scrub of this run has found may go.
@@ -130,6 +131,7 @@ def plan(
     :param blast_radius: by which the plan is judged; the task that applies it asks for that judgement.
     :param max_segments: plan the objects of no more segments than these, ``None`` for all.
     :param expires_in_ms: for how long the plan may be applied, ms.
+    :param dry_run: whether the run only says what it would do; the plan carries it to the tasks that come after it.
     :raises PlanError: if this run has no scrub, or one of another cluster.
     :raises UnknownHoldError: if the hold of this run names a topic that neither log nor cluster knows.
     :raises ConfigurationError: if the run is for topics that neither log nor cluster knows.
@@ -150,6 +152,7 @@ def plan(
         expires_in_ms=expires_in_ms,
         blast_radius=blast_radius,
         clock=str(session.clock),
+        dry_run=dry_run,
     )
 
 

@@ -224,7 +224,7 @@ DOCTOR = {
 REPORT = {
     "format_version", "report_id", "plan_id", "cluster_id", "created_at_ms", "dry_run", "stopped", "deletion", "needs_person",
     "acknowledged", "archive", "waiting", "totals", "not_marked", "not_planned", "metadata_partitions", "report", "era",
-    "price", "early", "marked",
+    "price", "early", "marked", "out_of_time",
 }  # fmt: skip
 
 

@@ -61,8 +61,10 @@ def test_the_operator_copies_one_segment_first_and_then_the_rest(
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", (tmp_path / "work").as_uri())
     disk = str(uncopied.snapshot)
 
-    canary = CopyLogSegmentsOperator(task_id="canary", log_dir=disk, topic=topic, limits={"max_segments": 1})
-    copy = CopyLogSegmentsOperator(task_id="copy", log_dir=disk, topic=topic, partitions=[0])
+    canary = CopyLogSegmentsOperator(
+        task_id="canary", dry_run_only=False, log_dir=disk, topic=topic, limits={"max_segments": 1}
+    )
+    copy = CopyLogSegmentsOperator(task_id="copy", dry_run_only=False, log_dir=disk, topic=topic, partitions=[0])
     first = canary.execute(context("canary"))
     told = copy.execute(context("all"))
 

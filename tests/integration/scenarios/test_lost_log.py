@@ -270,7 +270,7 @@ def test_a_metadata_topic_that_was_made_anew_is_refused_until_its_new_id_is_conf
     connect(monkeypatch, world.kafka, expected_root=expected_root_of(world.kafka.remote_dir))
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(world.work))
     with pytest.raises((MetadataTopicReplacedError, AirflowFailException), match=what_to_type):
-        MarkDeletedPartitionsOperator(task_id="mark").execute(context("run"))
+        MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context("run"))
     code, _ = world.run(*CLEAN, confirm=("--confirm-metadata-topic-id", new_id))
     assert code == ExitCode.DONE
     code, text = world.run(*SCRUB)

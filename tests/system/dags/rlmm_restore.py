@@ -14,4 +14,4 @@ with DAG("archive_topic", schedule=None, catchup=False, params=PARAMS):
     ArchiveRemoteLogOperator(task_id="archive", **COMMON)
 
 with DAG("restore_topic", schedule=None, catchup=False, params={**PARAMS, "topic": Param("restored", type="string")}):
-    RestoreRemoteLogOperator(task_id="restore", topic="{{ params.topic }}", **COMMON)
+    RestoreRemoteLogOperator(task_id="restore", topic="{{ params.topic }}", dry_run_only=False, **COMMON)

@@ -18,7 +18,7 @@ EXAMPLE_PAGES = sorted(
 )
 
 _FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```\n", re.MULTILINE | re.DOTALL)
-_DEFINES = re.compile(r"It defines the DAG `(\w+)` with the tasks? (`[^.]*`)\.")
+_DEFINES = re.compile(r"It defines the DAG `(\w+)` with the tasks? (`[^`]*`(?:,\s+`[^`]*`)*)\.")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Example:
         """The DAG that the page says this defines, and its tasks in their order."""
         said = _DEFINES.search(self.after)
         assert said is not None, f"{self}: the page does not say which DAG and tasks this defines"
-        return said[1], re.findall(r"`(\w+)`", said[2])
+        return said[1], re.findall(r"`([\w.]+)`", said[2])
 
 
 def _examples_of(page: Path) -> Iterator[Example]:

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from airflow.sdk import DAG, Asset
 
+from airflow_provider_rlmm.assets.by_connection import cleanup_asset
 from airflow_provider_rlmm.core.base import file_systems
 from airflow_provider_rlmm.core.log.answers import OffsetsByTime
 from airflow_provider_rlmm.core.log.in_process import (
@@ -190,10 +191,10 @@ def run_dag(dag: DAG, others: frozenset[str] = frozenset(), **params: Any) -> di
             "ti": TaskInstance(declared.task_id, kept), "dag_run": run, "dag": dag, "params": values,
             "outlet_events": OutletEvents(),
             "triggering_asset_events": {
-                Asset("remote_log_cleanup"): [SimpleNamespace(extra={"segments_deleted": 2, "bytes_deleted": 120} | MARKED)]
+                cleanup_asset("rlmm_default"): [SimpleNamespace(extra={"segments_deleted": 2, "bytes_deleted": 120} | MARKED)]
             },
         }  # fmt: skip
-        answers = [_execute(task, context, dag) for task in _instances(declared, kept)]
+        answers = [_execute(task, context | {"task": task}, dag) for task in _instances(declared, kept)]
         returned[declared.task_id] = answers if declared.is_mapped else answers[0]
         kept[declared.task_id, "return_value"] = returned[declared.task_id]
     return returned
@@ -202,7 +203,8 @@ def run_dag(dag: DAG, others: frozenset[str] = frozenset(), **params: Any) -> di
 def _instances(declared: Any, kept: dict[tuple[str, str], Any]) -> list[Any]:
     if not declared.is_mapped:
         return [declared]
-    return [declared.unmap({"metadata_partition": number}) for number in kept["plan", "return_value"]]
+    planner = f"{declared.task_id.rpartition('clean')[0]}plan"
+    return [declared.unmap({"metadata_partition": number}) for number in kept[planner, "return_value"]]
 
 
 def _execute(declared: Any, context: Any, dag: DAG) -> Any:

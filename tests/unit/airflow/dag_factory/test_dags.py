@@ -269,6 +269,7 @@ def test_templates_are_rendered_to_values_of_their_kind(cleaner: DAG) -> None:
         "overrides": ["short_min_absence"],
         "objects_per_second": None,
         "deletion_window": None,
+        "max_minutes": None,
     }
     paced = rendered(
         cleaner, "clean", {"metadata_partition": 3}, deletion_window="22:00-06:00 UTC", objects_per_second=5

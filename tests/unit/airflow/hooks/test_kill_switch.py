@@ -73,7 +73,10 @@ def test_a_real_run_ends_before_its_first_event_and_says_how_to_put_it_back(
 ) -> None:
     variables.set[name] = "Ada: the bucket moves"
     events, keys = cluster.events, cluster.storage.keys
-    for task in (check, lambda: MarkDeletedPartitionsOperator(task_id="mark", limits=NOW).execute(context())):
+    for task in (
+        check,
+        lambda: MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False, limits=NOW).execute(context()),
+    ):
         said = rf"variable {name} is set, it says .Ada: the bucket moves.*delete the variable"
         with pytest.raises(StoppedError, match=said):
             task()

@@ -58,7 +58,7 @@ def test_storage_is_named_as_openlineage_spells_it(uri: str, namespace: str, nam
 
 
 def test_a_cleaning_task_reads_and_writes_both() -> None:
-    task = CleanMetadataPartitionOperator(task_id="clean", metadata_partition=3)
+    task = CleanMetadataPartitionOperator(task_id="clean", dry_run_only=False, metadata_partition=3)
     begun = task.get_openlineage_facets_on_start()
     assert (names(begun.inputs), names(begun.outputs)) == ([TOPIC, BUCKET], [])
     task.told({"segments_deleted": 5, "dry_run": False})
@@ -75,7 +75,7 @@ def test_a_cleaning_task_reads_and_writes_both() -> None:
 
 
 def test_a_dry_run_writes_nothing() -> None:
-    task = DeleteScrubbedObjectsOperator(task_id="delete")
+    task = DeleteScrubbedObjectsOperator(task_id="delete", dry_run_only=False)
     task.told({"would_delete": {"FINISHED": {"objects": 2, "bytes": 7}}, "dry_run": True})
     done = task.get_openlineage_facets_on_complete(None)
     assert names(done.outputs) == []
@@ -102,7 +102,7 @@ def test_a_login_among_the_addresses_is_told_nobody(servers: Any, monkeypatch: p
     """The task fails for it, and OpenLineage is told of tasks that fail, too."""
     kafka = {"conn_type": "kafka", "extra": json.dumps({"bootstrap.servers": servers})}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_DEFAULT", json.dumps(kafka))
-    told = DeleteScrubbedObjectsOperator(task_id="delete").get_openlineage_facets_on_failure(None)
+    told = DeleteScrubbedObjectsOperator(task_id="delete", dry_run_only=False).get_openlineage_facets_on_failure(None)
     assert names(told.inputs) == [BUCKET]
     assert "hunter2" not in f"{told}"
 

@@ -34,6 +34,7 @@ from airflow_provider_rlmm.operators.cleaner import (
 from tests.unit.airflow.operators.test_operators import (
     NOW,
     Cluster,
+    become_dry,
     clean,
     cluster,  # noqa: F401  # a fixture
     context,
@@ -115,12 +116,14 @@ def test_a_dry_run_and_a_small_plan_pass_without_a_question(
     cluster: Cluster, work: Path, asked: list[dict[str, Any]]
 ) -> None:
     parts = mark_and_plan()
-    assert approve(dry_run_only=True) == {"asked": False}
     assert approve(approve_above=None) == {"asked": False}
     assert approve(approve_above={"approve_above_segments": 6}) == {"asked": False}
     assert asked == []
     for part in parts:
         assert clean(part, approve_above={})["segments_left"] == 0
+    become_dry(work)
+    assert approve(dry_run_only=True) == approve() == {"asked": False}
+    assert asked == []
 
 
 def test_a_task_that_asks_nobody_has_its_link_too(cluster: Cluster, work: Path) -> None:
@@ -272,7 +275,9 @@ def test_an_approved_plan_expires_as_any_other(
 
 
 def test_a_dry_run_needs_no_answer(cluster: Cluster, work: Path) -> None:
-    for part in mark_and_plan():
+    parts = mark_and_plan()
+    become_dry(work)
+    for part in parts:
         assert clean(part, approve_above=ALWAYS, dry_run_only=True)["would_leave_segments"] == 0
 
 
@@ -351,7 +356,7 @@ def test_the_answer_of_another_run_approves_nothing(cluster: Cluster, work: Path
     keys = cluster.storage.keys
     with pytest.raises(NotApprovedError, match="the recorded answer is for another plan"):
         CleanMetadataPartitionOperator(
-            task_id="clean", metadata_partition=parts[0], limits=NOW, approve_above=ALWAYS
+            task_id="clean", dry_run_only=False, metadata_partition=parts[0], limits=NOW, approve_above=ALWAYS
         ).execute(context("other"))
     assert cluster.storage.keys == keys
 

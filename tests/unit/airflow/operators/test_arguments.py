@@ -66,6 +66,8 @@ NAN, INF = float("nan"), float("inf")
 
 TEXTS: list[Any] = [5, True, ["a"], {"a": 1}, "x" * 10_000, "two\nlines", "\u202eturned", b"bytes"]
 FLAGS: list[Any] = [None, "", "yes", "Flase", 0, 1, 1.0, [], ["true"]]
+SAID = [value for value in FLAGS if value is not None]
+"""Of a task that writes nothing: what it is not told, the run says."""
 INTEGERS: list[Any] = [
     1.0,
     1.5,
@@ -96,6 +98,7 @@ LIMITS: list[Any] = [
     {"overrides": ["x"] * 1_001},
     {"min_absence_ms": 1},
     *({"objects_per_second": wrong} for wrong in (*(i for i in INTEGERS if i != ""), 0)),
+    *({"max_minutes": wrong} for wrong in (*(i for i in INTEGERS if i != ""), 0)),
     *({"deletion_window": wrong} for wrong in (5, True, [], "always", "22:00-06:00", "22:00-06:00 Nowhere")),
 ]
 SCRUB_LIMITS: list[Any] = [
@@ -154,7 +157,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "rlmm_conn_id": [None, "", *TEXTS],
             "approve_above": APPROVAL_LIMITS,
             "answer_within": [*INTEGERS, 999, "soon", "1 y", "h", "1.5 h", "-1 h", "1h2h"],
-            "dry_run_only": FLAGS,
+            "dry_run_only": SAID,
         },
     ),
     (
@@ -164,12 +167,12 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "rlmm_conn_id": [None, "", *TEXTS],
             "approve_above": APPROVAL_LIMITS,
             "answer_within": [*INTEGERS, 999, "soon", "1 y", "h", "1.5 h", "-1 h", "1h2h"],
-            "dry_run_only": [*FLAGS, "as checked"],
+            "dry_run_only": [*SAID, "as checked"],
         },
     ),
     (
         MarkDeletedPartitionsOperator,
-        {},
+        {"dry_run_only": False},
         {
             "rlmm_conn_id": [None, "", *TEXTS],
             "source_plan": [*TEXTS, 0, False, [], {}],
@@ -186,7 +189,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
     (
         SurveyRemoteLogOperator,
         {},
-        {"rlmm_conn_id": [None, "", *TEXTS], "limits": LIMITS, "hold": HOLDS, "only": ONLY, "dry_run_only": FLAGS},
+        {"rlmm_conn_id": [None, "", *TEXTS], "limits": LIMITS, "hold": HOLDS, "only": ONLY, "dry_run_only": SAID},
     ),
     (
         CheckRemoteLogCleanupOperator,
@@ -200,7 +203,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "hold": HOLDS,
             "only": ONLY,
             "max_segments_this_run": CANARIES,
-            "dry_run_only": FLAGS,
+            "dry_run_only": SAID,
             "source_plan": [*TEXTS, 0, False, [], {}],
             "archive_first": FLAGS,
             "scheduled_by_connection": FLAGS,
@@ -217,13 +220,13 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "hold": HOLDS,
             "only": ONLY,
             "max_segments_this_run": CANARIES,
-            "dry_run_only": FLAGS,
+            "dry_run_only": SAID,
             "expires_in_ms": [*INTEGERS, None, 0, 31 * 86_400_000],
         },
     ),
     (
         CleanMetadataPartitionOperator,
-        {"metadata_partition": 0},
+        {"dry_run_only": False, "metadata_partition": 0},
         {
             "metadata_partition": [*INTEGERS, None, "../0", 2**31],
             "rlmm_conn_id": [None, "", *TEXTS],
@@ -241,7 +244,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "rlmm_conn_id": [None, "", *TEXTS],
             "limits": LIMITS,
             "archive_first": FLAGS,
-            "dry_run_only": FLAGS,
+            "dry_run_only": SAID,
         },
     ),
     (
@@ -259,7 +262,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
     ),
     (
         RestoreRemoteLogOperator,
-        {"topic_id": "AAAAAAAAAAAAAAAAAAAABw", "topic": "orders"},
+        {"dry_run_only": False, "topic_id": "AAAAAAAAAAAAAAAAAAAABw", "topic": "orders"},
         {
             "topic_id": [None, "", "orders", 7],
             "topic": [None, "", *TEXTS],
@@ -280,7 +283,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "rlmm_conn_id": [None, "", *TEXTS],
         },
     ),
-    (ReportRemoteLogCleanupOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS], "dry_run_only": FLAGS}),
+    (ReportRemoteLogCleanupOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS], "dry_run_only": SAID}),
     (RemoteLogCheckOperator, {}, {"rlmm_conn_id": [None, "", *TEXTS]}),
     (
         RemoteLogDeadManOperator,
@@ -372,13 +375,13 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "hold": HOLDS,
             "only": ONLY,
             "max_segments_this_run": CANARIES,
-            "dry_run_only": FLAGS,
+            "dry_run_only": SAID,
             "expires_in_ms": [*INTEGERS, None, 0, 31 * 86_400_000],
         },
     ),
     (
         DeleteScrubbedObjectsOperator,
-        {},
+        {"dry_run_only": False},
         {
             "rlmm_conn_id": [None, "", *TEXTS],
             "limits": SCRUB_LIMITS,
@@ -452,7 +455,7 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
     ),
     (
         CopyLogSegmentsOperator,
-        {"log_dir": "/nowhere", "topic": "orders"},
+        {"dry_run_only": False, "log_dir": "/nowhere", "topic": "orders"},
         {
             "log_dir": [None, "", *TEXTS],
             "topic": [None, "", *TEXTS],
@@ -533,7 +536,8 @@ def test_a_wrong_argument_is_named_and_nothing_is_touched(
         inner = next(iter(value)) if isinstance(value, dict) and isinstance(next(iter(value), None), str) else name
         assert name in text or str(inner) in text or name == "events"
         allowed = (
-            "must be|known are|hold entry|only entry|only names no topic|needs the override|twice|neither|cannot be"
+            "must be|known are|hold entry|only entry|only names no topic|needs the override|twice|neither|cannot be|"
+            "nothing says"
         )
         assert re.search(allowed, text)
         assert len(text) < 1_000

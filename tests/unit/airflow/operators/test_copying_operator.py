@@ -78,7 +78,7 @@ def context() -> Any:
 
 def copy(world: Decommissioned, **arguments: Any) -> dict[str, Any]:
     operator = CopyLogSegmentsOperator(
-        task_id="copy", **{"log_dir": str(world.log_dir), "topic": "living", **arguments}
+        task_id="copy", **{"log_dir": str(world.log_dir), "topic": "living", "dry_run_only": False, **arguments}
     )
     return operator.execute(context())
 

@@ -43,7 +43,9 @@ def check(**arguments: Any) -> dict[str, str]:
 
 
 def mark(**arguments: Any) -> dict[str, Any]:
-    return MarkDeletedPartitionsOperator(task_id="mark", limits=NOW, **arguments).execute(context())
+    return MarkDeletedPartitionsOperator(task_id="mark", limits=NOW, **({"dry_run_only": False} | arguments)).execute(
+        context()
+    )
 
 
 def plan(**arguments: Any) -> list[int]:

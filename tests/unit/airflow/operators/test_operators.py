@@ -61,6 +61,7 @@ from airflow_provider_rlmm.core.storage.in_memory import InMemoryRemoteStorageMa
 from airflow_provider_rlmm.core.storage.layouts import LocalTieredStorageLayout
 from airflow_provider_rlmm.core.storage.stamps import Location
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
+from airflow_provider_rlmm.features.cleanup import steps as cleanup_steps
 from airflow_provider_rlmm.features.cleanup.report_document import read_report
 from airflow_provider_rlmm.features.survey.inventory import Inventory
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
@@ -187,8 +188,15 @@ def context(run_id: str = "run", failed: int = 0) -> Any:
 
 
 def mark_and_plan(**arguments: Any) -> list[int]:
-    MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
     return plan(**arguments)
+
+
+def become_dry(work: Path) -> None:
+    """Have the run whose plan was made be a dry run, as if its marker had been one, too."""
+    folder = work / "dag.run"
+    (folder / "summary.json").write_text(replace(read_plan(str(folder)), dry_run=True).to_json())
+    (folder / "mark.json").unlink()
 
 
 def plan(**arguments: Any) -> list[int]:
@@ -198,7 +206,7 @@ def plan(**arguments: Any) -> list[int]:
 
 def clean(metadata_partition: int, ctx: Any = None, **arguments: Any) -> dict[str, Any]:
     operator = CleanMetadataPartitionOperator(
-        task_id="clean", metadata_partition=metadata_partition, **({"limits": NOW} | arguments)
+        task_id="clean", metadata_partition=metadata_partition, **({"limits": NOW, "dry_run_only": False} | arguments)
     )
     return operator.execute(ctx or context())
 
@@ -219,6 +227,44 @@ def test_the_four_steps_delete_what_is_gone_and_nothing_else(cluster: Cluster, w
     assert ctx["ti"].pushed == {"rlmm_plan": "dag.run", "rlmm_report": "dag.run"}
     assert json.loads(Path(totals["report"]).read_text())["totals"]["segments_deleted"] == 6
     assert {key for key in cluster.storage.keys if key.startswith("kafka-tiered-storage/")} == alive
+
+
+def test_a_run_whose_time_is_over_is_green_and_says_what_is_left(cluster: Cluster, work: Path) -> None:
+    metadata_partitions, folder = mark_and_plan(), work / "dag.run"
+    (folder / "cleaning.json").write_text(json.dumps({"plan_sha256": read_plan(str(folder)).sha256, "began_at_ms": 1}))
+    keys = cluster.storage.keys
+    left = [clean(number, limits=NOW | {"max_minutes": 1})["segments_left"] for number in metadata_partitions]
+    assert (sum(left), cluster.storage.keys) == (6, keys)
+    assert ReportRemoteLogCleanupOperator(task_id="report").execute(context())["needs_person"] == 0
+    said = json.loads((folder / "report.json").read_text())["out_of_time"]
+    assert (
+        said
+        == "the time of the run is over (1 min, by max_minutes): 6 segments are left, and the next run goes on with them"
+    )
+    assert [clean(number)["segments_left"] for number in metadata_partitions] == [0] * len(metadata_partitions)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "of_dag", "at_once"),
+    [({}, {}, 2), ({"max_active_tis_per_dagrun": 1}, {}, 1), ({"max_active_tis_per_dag": 1}, {}, 1),
+     ({"max_active_tis_per_dagrun": 9}, {"max_active_tasks": 1}, 1), ({"max_active_tis_per_dagrun": 9}, {}, 2)],
+)  # fmt: skip
+def test_the_tasks_that_clean_at_once_share_the_rate_of_the_run(
+    cluster: Cluster, work: Path, monkeypatch: pytest.MonkeyPatch, bounds: Any, of_dag: Any, at_once: int
+) -> None:
+    metadata_partition, *others = mark_and_plan()
+    assert len(others) == 1
+    told: list[Any] = []
+    cleaned = cleanup_steps.clean
+
+    def listening(*given: Any, **named: Any) -> Any:
+        told.append(named["at_once"])
+        return cleaned(*given, **named)
+
+    monkeypatch.setattr(cleanup_steps, "clean", listening)
+    with DAG("dag", **of_dag):
+        clean(metadata_partition, **bounds)
+    assert told == [at_once]
 
 
 def test_a_task_reads_its_connection_once_and_the_hold_anew(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,10 +310,10 @@ def test_only_what_the_source_plan_names_is_worked_on(cluster: Cluster, work: Pa
     mark_and_plan()
     source = str(work / "dag.run")
     cluster.copy(TopicIdPartition(UUID(int=99), "later", 0), UUID(int=5), 0)
-    counts = MarkDeletedPartitionsOperator(task_id="mark", source_plan=source).execute(context())
+    counts = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False, source_plan=source).execute(context())
     # What was written since: the rest is known from the snapshot of the plan before.
     assert counts == {"marked": 0, "already_marked": 3, "refused": 0, "dry_run": False, "records_read": 2}
-    assert MarkDeletedPartitionsOperator(task_id="mark").execute(context())["marked"] == 1
+    assert MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())["marked"] == 1
     for plan, segments in ((source, 6), (None, 7)):
         operator = PlanRemoteLogCleanupOperator(
             task_id="plan", limits=NOW, source_plan=plan, blast_radius={"max_share": 1.0}
@@ -275,7 +321,9 @@ def test_only_what_the_source_plan_names_is_worked_on(cluster: Cluster, work: Pa
         operator.execute(context("again"))
         assert read_plan(str(work / "dag.again")).planned.segments == segments
     with pytest.raises(PlanError, match="nowhere"):
-        MarkDeletedPartitionsOperator(task_id="mark", source_plan=str(work / "nowhere")).execute(context())
+        MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False, source_plan=str(work / "nowhere")).execute(
+            context()
+        )
 
 
 @pytest.mark.parametrize("operator", [MarkDeletedPartitionsOperator, PlanRemoteLogCleanupOperator])
@@ -284,7 +332,7 @@ def test_a_source_plan_is_named_or_lies_below_an_allowed_root(
 ) -> None:
     mark_and_plan()
     for place in ("dag.run", str(work / "dag.run")):
-        step = operator(task_id="step", source_plan=place)
+        step = operator(task_id="step", source_plan=place, dry_run_only=False)
         if isinstance(step, PlanRemoteLogCleanupOperator):
             step.limits, step.blast_radius = NOW, {"max_share": 1.0}
         step.execute(context("later"))
@@ -308,7 +356,7 @@ def test_a_source_plan_that_is_not_valid_here_is_refused(
     source = work / "dag.run"
     (source / "summary.json").write_text(replace(read_plan(str(source)), **changed).to_json())
     with pytest.raises(PlanError, match=message):
-        operator(task_id="step", source_plan=str(source)).execute(context("later"))
+        operator(task_id="step", source_plan=str(source), dry_run_only=False).execute(context("later"))
 
 
 def test_a_plan_that_is_too_large_is_written_and_refused(cluster: Cluster, work: Path) -> None:
@@ -342,7 +390,9 @@ def test_a_plan_that_was_changed_is_not_applied(cluster: Cluster, work: Path) ->
     with pytest.raises(PlanError, match="has no metadata partition 77"):
         clean(77)
     with pytest.raises(PlanError, match="not the file that its plan was made with"):
-        MarkDeletedPartitionsOperator(task_id="mark", source_plan=str(work / "dag.run")).execute(context("later"))
+        MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False, source_plan=str(work / "dag.run")).execute(
+            context("later")
+        )
     assert (cluster.storage.keys, cluster.events) == (keys, events)
 
 
@@ -351,9 +401,11 @@ def test_nothing_happens_on_another_cluster(cluster: Cluster, monkeypatch: pytes
     keys, events = cluster.storage.keys, cluster.events
     connect(monkeypatch, expected_cluster_id="cluster-2")
     operators: list[Any] = [
-        MarkDeletedPartitionsOperator(task_id="mark"),
+        MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False),
         PlanRemoteLogCleanupOperator(task_id="plan", limits=NOW),
-        CleanMetadataPartitionOperator(task_id="clean", metadata_partition=metadata_partitions[0], limits=NOW),
+        CleanMetadataPartitionOperator(
+            task_id="clean", dry_run_only=False, metadata_partition=metadata_partitions[0], limits=NOW
+        ),
         PublishRemoteLogMetadataOperator(task_id="publish", events=[]),
         SegmentRetentionOperator(task_id="evaluate"),
     ]
@@ -406,7 +458,7 @@ def test_errors_of_the_cluster_name_the_connection(
     for part in (cluster.log, cluster.topics):
         monkeypatch.setattr(part, "on_effect", fail)
     with pytest.raises(EventLogUnavailableError, match=r"^connection 'kafka_prod': no answer$"):
-        MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+        MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
 
 
 def test_reading_names_the_connection_too(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -509,7 +561,7 @@ def test_publishing_asks_for_the_override_for_absence_and_storage(
 
 def report_after(failed: int) -> tuple[Any, Any]:
     with DAG("dag"):
-        before = CleanMetadataPartitionOperator(task_id="clean", metadata_partition=0)
+        before = CleanMetadataPartitionOperator(task_id="clean", dry_run_only=False, metadata_partition=0)
         report = ReportRemoteLogCleanupOperator(task_id="report", outlets=[Asset("done")])
         before >> report
     return report, context(failed=failed)
@@ -595,7 +647,7 @@ def test_the_report_names_the_task_that_died_what_others_said_and_where_their_lo
 ) -> None:
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/")
     with DAG("dag"):
-        before = CleanMetadataPartitionOperator(task_id="clean", metadata_partition=0)
+        before = CleanMetadataPartitionOperator(task_id="clean", dry_run_only=False, metadata_partition=0)
         plan = PlanRemoteLogCleanupOperator(task_id="plan")
         report = ReportRemoteLogCleanupOperator(task_id="report")
         plan >> before >> report
@@ -630,7 +682,7 @@ def run_all(**report: Any) -> dict[str, Any]:
         clean(metadata_partition)
     with DAG("dag"):
         last = ReportRemoteLogCleanupOperator(task_id="report", **report)
-        MarkDeletedPartitionsOperator(task_id="clean") >> last
+        MarkDeletedPartitionsOperator(task_id="clean", dry_run_only=False) >> last
     return last.execute(context())
 
 
@@ -686,7 +738,7 @@ def test_a_variable_that_cannot_be_read_fails_the_run_and_tells_no_secret(
 
 def test_the_markers_refusals_reach_the_report_though_the_task_after_it_failed(cluster: Cluster, work: Path) -> None:
     cluster.topics.denied.add(GONE[0].topic)
-    MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
     report, ctx = report_after(failed=1)
     with pytest.raises(AirflowFailException, match=r"things need a person\. The first: NO_PLAN"):
         report.execute(ctx)
@@ -717,12 +769,41 @@ def test_a_run_that_is_too_large_says_what_is_left(cluster: Cluster, work: Path)
 
 
 def test_a_young_marker_waits_in_green(cluster: Cluster, work: Path) -> None:
-    MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
     assert plan(limits={}) == []
     totals = ReportRemoteLogCleanupOperator(task_id="report").execute(context())
     assert (totals["refusals"], totals["waiting_segments"], totals["waiting_bytes"]) == (0, 6, 600)
     waiting = json.loads(Path(totals["report"]).read_text())["waiting"]["refusals"]
     assert {r["what_to_do"] for r in waiting} == {"nothing: it is eligible in 24 h 0 min"}
+
+
+def test_a_green_dry_run_says_so_first_and_a_real_one_never(
+    cluster: Cluster, work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts = mark_and_plan()
+    become_dry(work)
+    for part in parts:
+        clean(part, dry_run_only=True)
+    caplog.clear()
+    said = "DRY RUN: it ended well, and nothing was written or deleted. 6 segments, 300 B would be deleted now"
+    ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    assert caplog.records[0].getMessage() == said
+    for part in mark_and_plan():
+        clean(part)
+    caplog.clear()
+    ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    assert "DRY RUN" not in caplog.text
+
+
+def test_a_red_dry_run_is_not_said_to_have_ended_well(
+    cluster: Cluster, work: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.log.append(0, b"\x01\x00\x00garbage")
+    mark_and_plan()
+    become_dry(work)
+    with pytest.raises(AirflowFailException):
+        ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    assert "DRY RUN" not in caplog.text
 
 
 def test_a_dry_run_emits_no_asset_event_even_where_nothing_was_marked(cluster: Cluster, work: Path) -> None:
@@ -1067,7 +1148,7 @@ def test_what_the_spark_job_has_folded_is_begun_with_and_named(cluster: Cluster,
     assert (counts["orphaned_segments"], counts["topics"]) == (6, 2)
     inventory = Inventory.from_json((work / "cluster-cluster-1" / "inventory.json").read_text())
     assert inventory.folded == generation.folded
-    marked = MarkDeletedPartitionsOperator(task_id="mark").execute(context())
+    marked = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(context())
     assert marked["marked"] == len(GONE)
     said = json.loads((work / "dag.run" / "mark.json").read_text())
     assert said["folded"] == asdict(generation.folded)

@@ -71,10 +71,12 @@ def test_the_command_refuses_or_ends_with_exit_code_4(topic: FakeTopic, capsys: 
 
 def test_the_operator_refuses_or_fails_after_it_has_written(topic: FakeTopic) -> None:
     with pytest.raises(ArchiveError, match="not whole"):
-        RestoreRemoteLogOperator(task_id="restore", topic_id=GONE_ID, topic="restored").execute(context())
+        RestoreRemoteLogOperator(task_id="restore", dry_run_only=False, topic_id=GONE_ID, topic="restored").execute(
+            context()
+        )
     assert topic.rows == []
     operator = RestoreRemoteLogOperator(
-        task_id="restore", topic_id=GONE_ID, topic="restored", overrides=[INCOMPLETE_ARCHIVE]
+        task_id="restore", dry_run_only=False, topic_id=GONE_ID, topic="restored", overrides=[INCOMPLETE_ARCHIVE]
     )
     with pytest.raises(
         AirflowFailException,
@@ -86,7 +88,8 @@ def test_the_operator_refuses_or_fails_after_it_has_written(topic: FakeTopic) ->
 
 def test_what_is_about_a_catalogue_needs_one(topic: FakeTopic) -> None:
     for named in ({"from_beginning": True}, {"start_time": 1}, {"start_offsets": {0: 1}}, {"bytes_per_second": 5}):
-        operator = RestoreRemoteLogOperator(task_id="restore", topic_id=GONE_ID, topic="restored", **named)  # type: ignore[arg-type]
+        common: Any = {"topic_id": GONE_ID, "topic": "restored", "dry_run_only": False}
+        operator = RestoreRemoteLogOperator(task_id="restore", **common, **named)
         with pytest.raises(ConfigurationError, match="are about a catalogue: name it, too"):
             operator.execute(context())
 
@@ -102,8 +105,8 @@ def test_the_operator_restores_by_a_catalogue(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(session_restoring, "system_clock", lambda: START_MS)
     monkeypatch.setattr(session_restoring, "restore", lambda _, *given, **named: real(access, *given, **named))
     told = RestoreRemoteLogOperator(
-        task_id="restore", topic_id=ID, topic="restored", catalogue=source.recover(), was_not_deleted=[ID],
-        start_offsets={0: 12}, undecided="keep", offset_header=True,
+        task_id="restore", dry_run_only=False, topic_id=ID, topic="restored", catalogue=source.recover(),
+        was_not_deleted=[ID], start_offsets={0: 12}, undecided="keep", offset_header=True,
     ).execute(context())  # fmt: skip
     assert [row["headers"][-1]["value"] for row in fake.rows] == [b"%d" % offset for offset in range(12, 40)]
     assert (told["source"], told["undecided"], told["records"]) == ("catalogue", "keep", 28)

@@ -258,6 +258,8 @@ def test_nothing_is_deleted_outside_of_the_connections_time_of_day(
     connect(monkeypatch, deletion_window=closed)
     keys = cluster.storage.keys
     for part in parts:
-        counts = CleanMetadataPartitionOperator(task_id="clean", metadata_partition=part, limits=NOW).execute(run_of())
+        counts = CleanMetadataPartitionOperator(
+            task_id="clean", dry_run_only=False, metadata_partition=part, limits=NOW
+        ).execute(run_of())
         assert (counts["segments_deleted"], counts["segments_left"] > 0) == (0, True)
     assert cluster.storage.keys >= keys

@@ -24,7 +24,16 @@ from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.overview.run_summary import Deleted, Done, RunKind, RunOutcome, RunSummary
 from tests.unit.airflow.operators import test_doctor_operator as examinations
 from tests.unit.airflow.operators import test_operators as operators
-from tests.unit.airflow.operators.test_operators import GONE, NOW, Cluster, clean, connect, context, mark_and_plan
+from tests.unit.airflow.operators.test_operators import (
+    GONE,
+    NOW,
+    Cluster,
+    become_dry,
+    clean,
+    connect,
+    context,
+    mark_and_plan,
+)
 
 cluster, work, log = operators.cluster, operators.work, examinations.log
 
@@ -97,6 +106,7 @@ def test_what_another_run_surveyed_is_not_said_to_be_of_this_one(cluster: Cluste
 
 def test_a_dry_run_says_what_it_would_have_deleted(cluster: Cluster, work: Path) -> None:
     metadata_partitions = mark_and_plan()
+    become_dry(work)
     MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=True).execute(context())
     for metadata_partition in metadata_partitions:
         clean(metadata_partition, dry_run_only=True)

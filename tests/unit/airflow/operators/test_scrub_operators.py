@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, ProvenClock, TimeProof, system_clock
 from airflow_provider_rlmm.core.base.errors import (
     BlastRadiusError,
+    ConfigurationError,
     HiddenCopiesError,
     NotApprovedError,
     PlanError,
@@ -133,7 +134,7 @@ def test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_
         event = update(cluster.alive, 500, S.COPY_SEGMENT_FINISHED, custom_metadata=custom_prefix("two/"))
         cluster.foreign(event)
 
-    MarkDeletedPartitionsOperator(task_id="mark").execute(Run("clean").context)
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(Run("clean").context)
     cluster.now_ms += 30 * HOUR_MS
     [planned] = PlanRemoteLogCleanupOperator(task_id="plan", blast_radius={"max_share": 1.0}).execute(
         Run("clean").context
@@ -145,7 +146,7 @@ def test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_
     for step in (
         lambda: CheckRemoteLogCleanupOperator(task_id="check", dry_run_only=True).execute(run.context),
         lambda: CheckRemoteLogCleanupOperator(task_id="check").execute(run.context),
-        lambda: MarkDeletedPartitionsOperator(task_id="mark").execute(run.context),
+        lambda: MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(run.context),
         lambda: PlanRemoteLogCleanupOperator(task_id="plan").execute(run.context),
         run.scrub,
         run.delete,
@@ -157,9 +158,11 @@ def test_a_living_copy_below_a_prefix_that_the_connection_does_not_name_refuses_
     named.storage._objects.update(cluster.storage._objects)
     monkeypatch.setattr(RemoteStorageHook, "get_storage_manager", lambda self: named.storage)
     with pytest.raises(PlanError, match=r"made for the places kafka, .* names kafka, two now"):
-        CleanMetadataPartitionOperator(task_id="clean", metadata_partition=planned).execute(Run("clean").context)
+        CleanMetadataPartitionOperator(task_id="clean", dry_run_only=False, metadata_partition=planned).execute(
+            Run("clean").context
+        )
     assert (set(cluster.storage.keys), dict(cluster.log.high_water_marks())) == before
-    MarkDeletedPartitionsOperator(task_id="mark").execute(run.context)
+    MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=False).execute(run.context)
     run.scrub(fail_on_problems=False)
 
 
@@ -181,7 +184,8 @@ class Run:
         return PlanRemoteStorageScrubOperator(task_id="plan", **given).execute(self.context)
 
     def delete(self, **arguments: Any) -> dict[str, Any]:
-        return DeleteScrubbedObjectsOperator(task_id="delete", **arguments).execute(self.context)
+        given = {"dry_run_only": False} | arguments
+        return DeleteScrubbedObjectsOperator(task_id="delete", **given).execute(self.context)
 
     def approve(self, **arguments: Any) -> Any:
         given = {"approve_above": ALWAYS} | arguments
@@ -214,8 +218,12 @@ def test_the_four_steps_delete_what_is_finished_and_nothing_else(cluster: Cluste
     assert run.plan() == {
         "objects": 3, "segments": 1, "bytes": 30, "waiting": 0, "barred": 0, "held": 0, "elsewhere": 0, "left_for_later": 0,
     }  # fmt: skip
+    assert run.plan(dry_run_only=True)["objects"] == 3
     assert run.delete(dry_run_only="True")["would_delete"] == FINISHED
     assert set(cluster.storage.keys) == before
+    with pytest.raises(ConfigurationError, match="a dry run by its plan, a real run by task delete"):
+        run.delete()
+    assert run.plan()["objects"] == 3
     assert run.delete()["deleted"] == FINISHED
     assert run.report()["deleted"] == FINISHED
     assert run.pushed == {"rlmm_scrub": "dag.run", "rlmm_scrub_plan": "dag.run"}
@@ -389,7 +397,9 @@ def planned_run(**context: Any) -> Run:
 def test_a_large_plan_of_a_scrub_is_asked_for_with_its_classes(cluster: Cluster, asked: list[dict[str, Any]]) -> None:
     run = planned_run()
     assert run.approve(approve_above=None) == {"asked": False}
-    assert run.approve(dry_run_only=True) == {"asked": False}
+    run.plan(dry_run_only=True)
+    assert run.approve(dry_run_only=True) == run.approve() == {"asked": False}
+    run.plan()
     with pytest.raises(TaskAwaitingInput):
         run.approve()
     (request,) = asked
@@ -440,5 +450,11 @@ def test_a_rejected_plan_of_a_scrub_is_red_and_says_who(cluster: Cluster, asked:
     assert set(cluster.storage.keys) == before
 
 
-def test_a_dry_run_of_a_scrub_needs_no_answer(cluster: Cluster) -> None:
-    assert planned_run().delete(approve_above=ALWAYS, dry_run_only=True)["would_delete"] == FINISHED
+def test_a_dry_run_of_a_scrub_needs_no_answer_and_says_what_it_was(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = planned_run()
+    run.plan(dry_run_only=True)
+    assert run.delete(approve_above=ALWAYS, dry_run_only=True)["would_delete"] == FINISHED
+    run.report()
+    assert "DRY RUN: it ended well, and nothing was written or deleted. 3 objects, 30 B would be" in caplog.text

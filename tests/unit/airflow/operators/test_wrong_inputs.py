@@ -136,7 +136,15 @@ OPERATORS = [
     parse(DeleteScrubbedObjectsOperator, "unknown limits ['max_missing_segments']", limits={"max_missing_segments": 1}),
     run(CHECK, JINJA, "hold must be a list", "'prod-*'", hold="prod-*"),
     run(CHECK, {"min_absence_ms": JINJA}, "min_absence_ms 1 is below 24 h", limits={"min_absence_ms": 1}),
-    run(MARK, JINJA, "neither the name of a plan", "'s3://other/x'", "allowed_plan_roots", source_plan="s3://other/x"),
+    run(
+        MARK,
+        JINJA,
+        "neither the name of a plan",
+        "'s3://other/x'",
+        "allowed_plan_roots",
+        dry_run_only=True,
+        source_plan="s3://other/x",
+    ),
     run(PUBLISH, [JINJA], "state must be one of", "'MARKED'", events=[EVENT | {"state": "MARKED"}]),
     run(DOCTOR, LiteralValue("soon"), "max_copy_ms must be an integer", "'soon'", max_copy_ms="soon"),
 ]
@@ -443,11 +451,13 @@ def test_what_is_within_a_list_or_a_mapping_may_come_later() -> None:
 def test_a_mapped_operator_is_checked_where_its_arguments_stand() -> None:
     with DAG("dag") as dag:
         plan = PLAN(task_id="plan", limits={"min_absence_ms": JINJA})
-        clean = CLEAN.partial(task_id="clean", limits={"batch_segments": JINJA}, hold=JINJA, retries=2)
+        clean = CLEAN.partial(
+            task_id="clean", dry_run_only=True, limits={"batch_segments": JINJA}, hold=JINJA, retries=2
+        )
         mapped = clean.expand(metadata_partition=plan.output)
         with pytest.raises(RlmmError, match="unknown limits"):
             CLEAN.partial(task_id="wrong", limits={"batch": 1})
-        literal = CLEAN.partial(task_id="literal").expand(metadata_partition=[0, -1])
+        literal = CLEAN.partial(task_id="literal", dry_run_only=JINJA).expand(metadata_partition=[0, -1])
         kwargs = MARK.partial(task_id="kwargs").expand_kwargs([{"source_plan": "a"}, {"dry_run_only": "no"}])
     assert mapped.unmap({"metadata_partition": 3}).metadata_partition == 3
     assert literal.unmap({"metadata_partition": 0}).metadata_partition == 0

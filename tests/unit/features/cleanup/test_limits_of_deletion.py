@@ -10,6 +10,7 @@ from airflow_provider_rlmm.features.cleanup import batches
 from tests.builders import START_MS, Cluster, reasons, tip
 
 GONE = tip()
+OVER = "the time of the run is over (30 min, by max_minutes)"
 OPEN, CLOSED = "08:00-09:00 UTC", "09:00-08:00 UTC"
 """The tests begin at 08:00 UTC."""
 
@@ -55,6 +56,44 @@ def test_when_it_closes_the_run_ends_between_two_batches_and_the_next_goes_on(cl
     assert cluster.clean(deletion_window=OPEN).partitions[0].outcome == "FINISHED"
 
 
+def test_when_its_time_is_over_the_run_ends_between_two_batches_and_the_next_goes_on(cluster: Cluster) -> None:
+    def half_an_hour_passes(effect: str, key: str) -> None:
+        if effect == "delete":
+            cluster.now_ms += 1_800_000
+            cluster.storage.after_effect = None
+
+    cluster.storage.after_effect = half_an_hour_passes
+    report = cluster.clean(max_minutes=30, began_ms=cluster.now_ms, batch_segments=2)
+    (partition,) = report.partitions
+    assert (partition.segments_deleted, partition.segments_left, partition.outcome) == (2, 4, "INCOMPLETE")
+    assert {(r.kind, r.why) for r in partition.refusals} == {(RefusalKind.NEXT_RUN, OVER)}
+    assert report.out_of_time == OVER
+    assert cluster.clean(max_minutes=30, began_ms=cluster.now_ms).partitions[0].outcome == "FINISHED"
+
+
+def test_once_its_time_is_over_a_run_begins_no_other_metadata_partition(cluster: Cluster) -> None:
+    before, written = cluster.keys_of(GONE), cluster.ours()
+    report = cluster.clean(max_minutes=1, began_ms=cluster.now_ms - 60_000)
+    (partition,) = report.partitions
+    assert (partition.outcome, partition.segments_left, report.out_of_time) == (
+        "REFUSED",
+        6,
+        OVER.replace("30", "1"),
+    )
+    assert [r.kind for r in partition.refusals] == [RefusalKind.NEXT_RUN]
+    assert (cluster.keys_of(GONE), cluster.ours()) == (before, written)
+
+
+def test_a_run_that_ends_in_time_has_no_more_to_say(cluster: Cluster) -> None:
+    report = cluster.clean(max_minutes=30, began_ms=cluster.now_ms)
+    assert (report.partitions[0].outcome, report.out_of_time) == ("FINISHED", None)
+
+
+def test_a_dry_run_has_all_the_time(cluster: Cluster) -> None:
+    report = cluster.clean(max_minutes=1, began_ms=cluster.now_ms - 60_000, dry_run=True)
+    assert (report.partitions[0].outcome, report.out_of_time) == ("FINISHED", None)
+
+
 def test_a_dry_run_says_at_any_time_what_it_would_do(cluster: Cluster) -> None:
     report = cluster.clean(deletion_window=CLOSED, dry_run=True)
     assert report.partitions[0].outcome == "FINISHED", reasons(report)
@@ -68,3 +107,14 @@ def test_between_batches_it_rests_so_that_the_rate_is_kept(cluster: Cluster, mon
     cluster.clean(batch_segments=2, objects_per_second=10)
     assert slept == [2 * per_segment / 10] * 2
     assert cluster.keys_of(GONE) == set()
+
+
+def test_cleaners_that_work_at_once_share_the_rate_of_their_run(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "monotonic_clock", lambda: 0)
+    slept: list[float] = []
+    per_segment = len(cluster.keys_of(GONE)) // 6
+    cluster.sleep = slept.append
+    cluster.clean(batch_segments=2, objects_per_second=10, at_once=4)
+    assert slept == [2 * per_segment * 4 / 10] * 2

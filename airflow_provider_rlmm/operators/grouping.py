@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups of tasks that are a run of their own: they find each other's documents, and those of another group never."""
+
+from __future__ import annotations
+
+from airflow.sdk import TaskGroup
+
+
+class RunGroup(TaskGroup):
+    """A group whose tasks keep plan, report and whatever else a run leaves in a folder that carries the group's id."""
+
+
+def run_group_of(task: object) -> str | None:
+    """
+    Return the id of the innermost group that is a run of its own and has a task, ``None`` where none has.
+
+    :param task: an operator, mapped or not; anything else is in no group.
+    """
+    group = getattr(task, "task_group", None)
+    while group is not None:
+        if isinstance(group, RunGroup):
+            return str(group.group_id)
+        group = group.parent_group
+    return None

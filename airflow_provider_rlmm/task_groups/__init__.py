@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Task groups, for DAGs of one's own."""
