@@ -232,7 +232,7 @@ def _say_topics(output: Output, summary: ScrubSummary, columns: Mapping[str, str
         for one in shown
     )
     named = {"topic": "topic", "topic_id": "topic id", "class": "class"}
-    output.rows(rows, named | columns, "by topic, the largest first; what is in use is left out")
+    output.rows(rows, {**named, **columns}, "by topic, the largest first; what is in use is left out")
     if more := len(summary.topics) + summary.topics_left_out - len(shown):
         output.line(f"and {more:,} more rows; the pages list them")
 

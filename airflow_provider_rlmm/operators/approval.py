@@ -182,8 +182,8 @@ class ApproveRemoteLogCleanupOperator(ApprovePlanOperator[PlanSummary]):
     :param approve_above: fields of :class:`~airflow_provider_rlmm.core.plans.approval.ApprovalLimits`.
     :param answer_within: for how long an answer is waited for, ms or in words such as ``18 h``; never beyond the plan's
         expiry.
-    :param dry_run_only: no person is asked; ``None``: what the plan of the run says; ``"as checked"``: what the task ``check``
-        of the run has decided.
+    :param dry_run_only: no person is asked; ``None``: what the plan of the run says; ``"as checked"``: what the task
+        ``check`` of the run has decided.
     :param kwargs: what :class:`~airflow.providers.standard.operators.hitl.ApprovalOperator` takes, such as ``assigned_users``
         and ``notifiers``.
     :return: ``asked``, and, where a person was, ``decision`` and ``decided_by``.

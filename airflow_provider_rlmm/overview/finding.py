@@ -205,4 +205,4 @@ def _deleted(place: Place, asked: bytes, topic_id: bytes | None = None) -> Found
     shown = kafka_uuid_str(UUID(bytes=newest["topic_id"]))
     what = f"segment {deletion.segment_id} of topic id {shown}, partition {newest['partition']}"
     steps = [one.step for one in map(deletion_of_row, reversed(told))]
-    return Found(rules.answer_of_finished(what, deletion.step.when), shown, newest["partition"], trail=steps)
+    return Found(rules.answer_of_finished(what, deletion.step.when, ""), shown, newest["partition"], trail=steps)
