@@ -119,7 +119,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
 
     def _ask(self, context: Context, name: str, summary: Plan, conn_id: str, wait_ms: int) -> None:
         if wait_ms < LEAST_ANSWER_WITHIN_MS:
-            raise PlanError(f"plan {summary.plan_id} has expired, nobody can approve it; make a new plan")
+            raise PlanError(f"plan {summary.plan_id} has expired and cannot be approved; make a new plan")
         uri = artifact_uri(name)
         self.subject, self.body = self.words(uri, summary, conn_id, page_address(self.link.page, name), wait_ms)
         keep_request(uri, summary, system_clock())
@@ -128,7 +128,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
         super().execute(context)
 
     def _unasked(self, why: str) -> dict[str, Any]:
-        self.log.info("nobody is asked: %s", why)
+        self.log.info("no person is asked: %s", why)
         return {"asked": False}
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:

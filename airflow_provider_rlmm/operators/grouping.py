@@ -7,7 +7,7 @@ from airflow.sdk import TaskGroup
 
 
 class RunGroup(TaskGroup):
-    """A group whose tasks keep plan, report and whatever else a run leaves in a folder that carries the group's id."""
+    """A group whose tasks keep plan, report and all else that a run leaves in a folder that carries the group's id."""
 
 
 def run_group_of(task: object) -> str | None:

@@ -109,7 +109,7 @@ class LeaderRetentionOperator(CheckedOperator[_LeaderRetentionArguments]):
         if report.not_told:
             say("nothing is told of %d topics: they may not be described", report.not_told)
         if count := report.not_judged:
-            say("whether anything is overdue nobody can tell of %d user partitions: %s", count, report.why_not_judged)
+            say("of %d user partitions it cannot be told whether anything is overdue: %s", count, report.why_not_judged)
         for leaked in report.listed_leaked:
             say(
                 "%s, partition %d: %d segments, %d bytes are leaked: Kafka lists them for none of their leader epochs",

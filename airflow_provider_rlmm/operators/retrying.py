@@ -27,7 +27,7 @@ def _policy() -> dict[str, Any]:
     rules = [
         # Every try reads back where the topic stands: an unknown outcome is known to the next one.
         RetryRule([*_retriable(), PublishOutcomeUnknownError], RetryAction.DEFAULT),
-        RetryRule(RlmmError, RetryAction.FAIL, reason="trying again changes nothing: somebody has to look at it"),
+        RetryRule(RlmmError, RetryAction.FAIL, reason="trying again changes nothing: a person has to look at it"),
     ]
     return {"retry_policy": ExceptionRetryPolicy(rules=rules)}
 

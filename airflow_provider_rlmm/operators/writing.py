@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that write or delete: each is told whether it may, by whoever writes the DAG, and never by a default."""
+"""Operators that write or delete: the author of the DAG says whether each may, and no default does."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.settings import work_uri
 
 NAME: Final = "Bytes by age of the newest record"
 _NOBODY: Final = (
-    "Nobody has told how old the segments of this cluster are: each run of remote_log_retention writes it down."
+    "How old the segments of this cluster are is not written down yet: each run of remote_log_retention does it."
 )
 _LABELS: Final = {
     AgeRange.BELOW_1: "< 1 d",

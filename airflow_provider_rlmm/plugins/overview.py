@@ -186,7 +186,7 @@ def _stock(
     if price is not None:
         for_orphans = f"{_cost(totals.orphaned, price)} of it for orphans"
         if totals.unseen.segments:
-            for_orphans += f", {_cost(totals.unseen, price)} for what nobody can tell"
+            for_orphans += f", {_cost(totals.unseen, price)} for what cannot be told"
         yield Tile("Cost a month", _cost(totals.stored, price), topics(), for_orphans)
 
 
@@ -230,7 +230,7 @@ def _leaders(cluster: Cluster, pages: _Pages) -> Tile:
     found, href = cluster.leaders, pages.leaders()
     if found is None:
         return Tile(
-            "Leaders", "not asked", href, cluster.leaders_unreadable or "nobody knows whether one of them is stuck"
+            "Leaders", "not asked", href, cluster.leaders_unreadable or "not known whether one of them is stuck"
         )
     asked = since(found.asked_at_ms)
     if not found.judged:
@@ -284,7 +284,7 @@ def _of_leaders(cluster: Cluster, shell: Shell, now_ms: int) -> Iterable[Problem
     if now_ms - found.asked_at_ms > STALE_AFTER_MS:
         yield Problem(
             f"What leaders delete next was told {human_duration(now_ms - found.asked_at_ms)} ago",
-            "nobody has asked them since: a leader that is stuck would not be seen",
+            "they were not asked since: a leader that is stuck would not be seen",
             "see that remote_log_doctor is not paused, and look at its task leaders",
         )
 
@@ -319,7 +319,7 @@ def problems_of(cluster: Cluster, shell: Shell, now_ms: int) -> list[Problem]:
         unseen = _of(inventory.totals.unseen, inventory.totals.unseen_topics)
         found.append(
             Problem(
-                f"Nobody can tell whether these are orphaned: {unseen}",
+                f"It cannot be told whether these are orphaned: {unseen}",
                 "their topics may not be described, answers contradict each other, or their metadata partition is out of "
                 "service: a count of orphans says nothing of them",
                 "give the principal DESCRIBE on every topic, or do what each of them says:",

@@ -104,10 +104,10 @@ SCRUB_CLASSES = {
     ScrubClass.MISSING: "a copied segment lacks an object: consumers that read this far back fail",
     ScrubClass.UNKNOWN: "nothing can be told: records are lost, the listing ended early, or names contradict each other",
     ScrubClass.FINISHED: "the segment is deleted by the log's account: a changed prefix or bucket leaves this behind",
-    ScrubClass.UNREFERENCED: "no record names the segment: the log has lost records, or somebody else writes here",
+    ScrubClass.UNREFERENCED: "no record names the segment: the log has lost records, or another program writes here",
     ScrubClass.COPY_NEVER_FINISHED: "the copy of the segment began and did not end",
     ScrubClass.SIZE_DIFFERS: "the objects are not as large as was recorded",
-    ScrubClass.UNKNOWN_TOPIC_ID: "the log never named the topic id: another cluster's, or nobody's",
+    ScrubClass.UNKNOWN_TOPIC_ID: "the log never named the topic id: another cluster's, or none's",
     ScrubClass.NOT_OF_THIS_LAYOUT: "no key of this layout",
     ScrubClass.IN_USE: "the segment is not finished: counted only",
 }

@@ -127,7 +127,7 @@ def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int, airf
     if isinstance(told, UnreadableRun):
         problems.append(Problem("The summary of this run cannot be read", told.why, "look at its report"))
     for number, why in done.unreadable.items():
-        what = f"Nobody can tell how far metadata partition {number} is"
+        what = f"It cannot be told how far metadata partition {number} is"
         problems.append(Problem(what, why, "look at the log of its task in Airflow"))
     return RunView(
         artifact, under_way, told if isinstance(told, RunSummary) else None, done,

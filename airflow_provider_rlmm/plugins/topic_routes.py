@@ -69,7 +69,7 @@ def show_partition(
         else deletions_of(f"{work_uri()}/{cluster.folder}", cluster.cluster_id, topic_id, partition, now_ms)
     )
     if found is None and not deletions.rows:
-        raise HTTPException(HTTPStatus.NOT_FOUND, "nobody has told of such a user partition")
+        raise HTTPException(HTTPStatus.NOT_FOUND, "no survey knows such a user partition")
     segments = inventories.segments(
         work_uri(), cluster.folder, topic_id, partition, start=(page - 1) * PAGE_ROWS, rows=PAGE_ROWS
     )

@@ -8,7 +8,7 @@ const airflow = (() => {
   try {
     return window.parent !== window ? window.parent.document.documentElement : null;
   } catch {
-    return null; // somebody else's frame
+    return null; // another site's frame
   }
 })();
 
@@ -43,7 +43,7 @@ async function keepCurrent(part) {
       const answer = await fetch(part.dataset.poll, { headers: { Accept: "application/json" }, redirect: "error" });
       if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
       const run = await answer.json();
-      // The server made it of a template that escapes whatever others wrote, as it made this page.
+      // The server made it of a template that escapes all that others wrote, as it made this page.
       // What a person has opened to press a button stays as it is until the button is pressed or closed again.
       if (run.html !== shown && part.querySelector("details[open]") === null) part.innerHTML = shown = run.html;
       said.hidden = true;
@@ -81,7 +81,7 @@ async function ask(form) {
   }
   try {
     const [answer, text] = await send(form.dataset.ask, form.dataset.method, body);
-    // A variable that somebody has set meanwhile stops already; the page shows what it says.
+    // A variable that was set meanwhile stops already; the page shows what it says.
     const isThere = answer.status === 409 && body.key !== undefined;
     if (!answer.ok && !isThere) throw new Error(`Airflow answers ${answer.status}: ${text.slice(0, 300)}`);
     if (form.dataset.then) window.location.assign(form.dataset.then + encodeURIComponent(JSON.parse(text).dag_run_id));

@@ -7,7 +7,6 @@ The words of a thing are those of ``docs/terms.md``.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,6 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "airflow_provider_rlmm"
 PAGES = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")), *(ROOT / "docs").rglob("*.md")]
 FROM_TESTS = "\n| breaks |"  # the table of mutations tells tests by their names
-THE_FACE = {"cli", "dag_factory", "operators", "overview", "plugins"}
-"""Of these docstrings and comments are looked at here; what they print is looked at where it is printed."""
-
 WHO = r"(?i)\b(?:some|no)body\b|\b(?:who|what)ever\b"
 SYNONYMS = {
     "real run": r"(?i)\bruns? for real\b",
@@ -43,22 +39,10 @@ def told(text: str, pattern: str) -> list[str]:
     return [flat[max(0, m.start() - 60) : m.end() + 60] for m in re.finditer(pattern, flat)]
 
 
-def without_literals(source: str) -> str:
-    """Return a module without its strings; what documents it stays."""
-    tree, lines = ast.parse(source), source.splitlines(keepends=True)
-    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
-            for number in range(node.lineno - 1, node.end_lineno or 0):
-                lines[number] = "\n"
-    return "".join(lines)
-
-
 def sources() -> Iterator[tuple[str, str]]:
-    """Each module of the package, and what of it is looked at here."""
-    for file in sorted(PACKAGE.rglob("*.py")):
-        text, folder = file.read_text(), file.relative_to(PACKAGE).parts[0]
-        yield str(file.relative_to(ROOT)), without_literals(text) if folder in THE_FACE else text
+    """Each module, template and script of the package."""
+    for file in sorted(file for kind in ("py", "html", "js") for file in PACKAGE.rglob(f"*.{kind}")):
+        yield str(file.relative_to(ROOT)), file.read_text()
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -89,4 +73,3 @@ def test_it_sees_what_it_looks_for() -> None:
         assert [p for p in (WHO, *SYNONYMS.values()) if told(bad, p)], bad
     assert told("waits 86400000 ms", UNREADABLE["a duration in milliseconds"])
     assert told("topic g9LiIua4STi… has", UNREADABLE["a cut id"])
-    assert without_literals('"""nobody"""\nx = "whoever"  # whatever\n').split() == ['"""nobody"""']

@@ -160,7 +160,7 @@ def test_nobody_is_asked_beyond_the_expiry_of_the_plan(
     assert waiting.timeout is not None
     assert waiting.timeout.total_seconds() <= 60
     plan(expires_in_ms=1)
-    with pytest.raises(PlanError, match="has expired, nobody can approve it"):
+    with pytest.raises(PlanError, match="has expired and cannot be approved"):
         approve()
     assert len(asked) == 1
 

@@ -134,7 +134,7 @@ def test_what_needs_a_person_stands_before_the_figures(client: TestClient, sampl
     assert f"{human_bytes(totals.orphaned.bytes)} + {human_bytes(totals.unseen.bytes)} cannot tell" in html
     assert f"{human_bytes(totals.unseen.bytes)} cannot tell + 3 segments of unknown size" in html
     assert f"{human_bytes(totals.stored.bytes)} + 7 segments of unknown size" in html
-    assert "Nobody can tell whether these are orphaned" in html
+    assert "It cannot be told whether these are orphaned" in html
     assert "Metadata partitions out of service: 0" in alert
 
 
@@ -330,12 +330,12 @@ def test_what_nobody_can_tell_of_leaders_is_no_zero(client: TestClient, sample: 
         assert "nothing overdue" not in html
         assert "cannot tell" in html
     assert "whether anything is overdue, 20" in client.get("/").text
-    assert "Nobody can tell of 3 user partitions whether anything is overdue: no broker tells the interval" in html
+    assert "Of 3 user partitions it cannot be told whether anything is overdue: no broker tells the interval" in html
     replace_leaders(sample, overdue=False, now_ms=NOW_MS - 80 * HOUR_MS)
     assert "What leaders delete next was told 3 d 9 h ago" in client.get("/").text
     (sample.cluster / LEADER_RETENTION_DOCUMENT).unlink()
     assert "not asked" in client.get("/").text
-    assert "nobody knows whether one of them is stuck" in client.get(f"/clusters/{CLUSTER}/leaders").text
+    assert "not known whether one of them is stuck" in client.get(f"/clusters/{CLUSTER}/leaders").text
 
 
 def test_what_was_told_of_leaders_and_cannot_be_read_is_said(client: TestClient, sample: Sample) -> None:
@@ -350,7 +350,7 @@ def test_what_was_told_of_leaders_and_cannot_be_read_is_said(client: TestClient,
 
 # -- ages ------------------------------------------------------------------------------------------------------------------
 
-NOBODY = "Nobody has told how old the segments of this cluster are: each run of remote_log_retention writes it down."
+NOBODY = "How old the segments of this cluster are is not written down yet: each run of remote_log_retention does it."
 
 
 def told_ages(cluster_id: str = CLUSTER, topics: int = 2) -> RecordAges:
@@ -773,7 +773,7 @@ def test_progress_of_another_run_is_not_believed(client: TestClient, sample: Sam
     folder = sample.work / sample.running
     (folder / "progress-7.json").write_text((folder / "progress-0.json").read_text())
     html = client.get(f"/runs/{sample.running}").text
-    assert "Nobody can tell how far metadata partition 7 is" in html[html.index('role="alert"') :]
+    assert "It cannot be told how far metadata partition 7 is" in html[html.index('role="alert"') :]
 
 
 def ask(sample: Sample, radius: BlastRadius | None = None) -> PlanSummary:
