@@ -41,6 +41,7 @@ CHANGES_THE_WORLD = {
 BEGINS = {"Thread", "Process", "Popen", "ThreadPoolExecutor", "ProcessPoolExecutor", "Timer", "fork", "run_in_executor"}
 BEGUN = {
     "cli/cleaning_processes.py": "no task: each process is ended before the command is, and asks for its parent",
+    "cli/interrupts.py": "no task: it sends the command the signal of Ctrl-C once more",
     "core/base/ahead.py": "a pool that is waited for: no block ends before its threads",
     "core/base/background.py": "reads segments ahead",
     "core/log/kafka/listening.py": "looks whether brokers listen",

@@ -468,7 +468,7 @@ def test_an_unhealthy_metadata_topic_is_a_finding(hook: RemoteLogMetadataHook, m
     monkeypatch.setattr(hook, "get_cluster_topics", lambda: FakeTopics(in_sync=2, **{"retention.ms": 5_000}))
     good, text = hook.test_connection()
     assert not good
-    assert "Topic __remote_log_metadata has retention.ms=5000, and topic a keeps its data for 7000 ms: " in text
+    assert "Topic __remote_log_metadata has retention.ms=5000, and topic a keeps its data for 7 s: " in text
     assert "of __remote_log_metadata have replicas that are not in sync (2 of 3 are): " in text
     assert "as they must be" not in text
 

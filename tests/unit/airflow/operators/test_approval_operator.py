@@ -129,6 +129,7 @@ def test_a_dry_run_and_a_small_plan_pass_without_a_question(
 def test_a_task_that_asks_nobody_has_its_link_too(cluster: Cluster, work: Path) -> None:
     """Airflow asks for the link of every task that has ended, and logs an error where none is there: the run is green."""
     mark_and_plan()
+    become_dry(work)
     ctx = context()
     ApproveRemoteLogCleanupOperator(task_id="approve", dry_run_only=True).execute(ctx)
     assert ctx["ti"].pushed["rlmm_plan"] == "dag.run"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -66,6 +67,9 @@ def test_the_error_says_first_what_to_type(world: TieredOrders) -> None:
         VerifyRemoteSegmentsOperator(task_id="verify").execute(context())
     topic_id = kafka_uuid_str(ORDERS[0].topic_id)
     assert str(caught.value).startswith(f"Type 'rlmm verify --topic={topic_id}', which looks at all segments")
+    with pytest.raises(ConfigurationError, match=r"'clicks'; 'rlmm topics' lists those with remote segments"):
+        VerifyRemoteSegmentsOperator(task_id="verify", topic="clicks").execute(context())
+    world.topics.create("clicks", uuid4())
     with pytest.raises(DamagedContentsError, match=r"^Type 'rlmm topics', which prints names and ids\. the log calls"):
         VerifyRemoteSegmentsOperator(task_id="verify", topic="clicks").execute(context())
 
