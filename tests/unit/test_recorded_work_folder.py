@@ -72,13 +72,8 @@ def _again(sealed: Any, text: str) -> None:
 
 def _again_but_for_news(sealed: Any, text: str) -> None:
     """What was not said yet is absent, and nobody makes it up: written again it is null."""
-    recorded, written = json.loads(text), json.loads(sealed.from_json(text).to_json())
-    parts = [(recorded, written), (recorded.get("totals", {}), written.get("totals", {}))]
-    for name in ("partitions", "segments"):
-        if isinstance(recorded.get(name), list):
-            parts += zip(recorded[name], written[name], strict=True)
-    for then, now in parts:
-        assert {now.pop(name) for name in now.keys() - then.keys()} <= {None}
+    recorded = json.loads(text)
+    written = _without_unsaid(json.loads(sealed.from_json(text).to_json()), recorded)
     assert {**written, "sha256": recorded["sha256"]} == recorded
 
 
@@ -87,9 +82,15 @@ def _plain(read: Callable[[Mapping[str, Any]], object], text: str) -> None:
     assert json.dumps(_without_unsaid(plain_of(read(recorded)), recorded)) == text
 
 
-def _without_unsaid(written: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what was not said yet: it is absent, and nobody makes it up."""
-    assert {written.pop(name) for name in written.keys() - recorded.keys()} <= {None}
+def _without_unsaid(written: Any, recorded: Any) -> Any:
+    """Leave out what was not said yet, at any depth: it is absent, and nobody makes it up."""
+    if isinstance(recorded, dict):
+        assert {written.pop(name) for name in written.keys() - recorded.keys()} <= {None}
+        for name in recorded.keys() & written.keys():
+            _without_unsaid(written[name], recorded[name])
+    elif isinstance(recorded, list):
+        for now, then in zip(written, recorded, strict=True):
+            _without_unsaid(now, then)
     return written
 
 
@@ -121,12 +122,12 @@ def _refused_generation(text: str) -> None:
 
 
 DOCUMENTS: Final[Mapping[str, Read]] = {
-    r"summary\.json": partial(_again, PlanSummary),
+    r"summary\.json": partial(_again_but_for_news, PlanSummary),
     r"inventory\.json": partial(_again_but_for_news, Inventory),
     r"progress-\d+\.json": partial(_again, CleaningProgress),
     r"\d{15}\..*\.json": partial(_again_but_for_news, RunSummary),
     r"scrub\.json": partial(_again, ScrubSummary),
-    r"scrub-plan\.json": partial(_again, ScrubPlan),
+    r"scrub-plan\.json": partial(_again_but_for_news, ScrubPlan),
     r"archive\.json": partial(_again_but_for_news, PlanArchive),
     r"_manifest\.json": _refused_generation,
     r"run-1\.[0-9a-f]{16}\.json": partial(_again_but_for_news, ArchiveManifest),
