@@ -74,7 +74,7 @@ docs: setup ## Build the documentation site into build/docs: every warning, and 
 LANES := system unit integration package spark simulate differential docs
 
 # Fewer stories, examples and events than the targets have alone: all of them are a quarter of an hour of processor time.
-test: export SEEDS ?= 300
+test: export SEEDS ?= 200
 test: export EXAMPLES ?= 25
 test: export EVENTS ?= 50000
 test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time

@@ -46,6 +46,7 @@ def child(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, cwd=root, capture_output=True, text=True, timeout=600).stdout
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_a_task_takes_little_beside_its_state(records: Path) -> None:
     found: dict[str, Any] = json.loads(child(records, "0", "traced"))
@@ -54,6 +55,7 @@ def test_a_task_takes_little_beside_its_state(records: Path) -> None:
     assert taken < MOST_BYTES, f"{taken:.0f} bytes per living segment"
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_what_is_said_before_is_enough_and_not_twice_too_much(records: Path) -> None:
     found: dict[str, Any] = json.loads(child(records, "0", "as it is"))
