@@ -176,10 +176,8 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
     :param limits: fields of :class:`~airflow_provider_rlmm.core.plans.guards.CleanerLimits`.
     :param blast_radius: fields of :class:`~airflow_provider_rlmm.core.plans.guards.BlastRadius`.
     :param hold: topics that are not to be touched: names, patterns, ids; those of the connection count besides.
-    :param only: topics that the plan is for, as
-        :class:`MarkDeletedPartitionsOperator` takes them; a task that applies the plan deletes of no other. Limits and shares
-            are
-        those of the whole cluster all the same.
+    :param only: topics that the plan is for, as :class:`MarkDeletedPartitionsOperator` takes them; a task that applies the
+        plan deletes of no other. Limits and shares are those of the whole cluster all the same.
     :param max_segments_this_run: plan no more segments than these, ``None`` for all: a canary.
     :param dry_run_only: whether the run is a dry run, for the tasks that come after; a plan changes nothing. ``None``: what
         ``check``, the marker, or the tasks that write and come after this one say; ``"as checked"``, here and for

@@ -53,9 +53,10 @@ def test_every_step_refuses_a_connection_to_two_clusters_before_it_does_anything
                 ("RLMM_DEFAULT", "rlmm", extra),
             ):
                 monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id}", json.dumps({"conn_type": conn_type, "extra": values}))
-            for operator in (MarkDeletedPartitionsOperator, PlanRemoteLogCleanupOperator):
+            mark = MarkDeletedPartitionsOperator(task_id="mark", dry_run_only=True)
+            for operator in (mark, PlanRemoteLogCleanupOperator(task_id="plan")):
                 with pytest.raises(ClusterMismatchError, match="names different clusters"):
-                    operator(task_id="step").execute(context("run"))
+                    operator.execute(context("run"))
             good, text = RemoteLogMetadataHook().test_connection()
             assert not good
             assert "names different clusters" in text

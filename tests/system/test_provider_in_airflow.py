@@ -25,10 +25,10 @@ def test_the_connection_form_shows_its_fields(local_airflow: LocalAirflow) -> No
     (form,) = [hook for hook in hooks if hook["connection_type"] == "rlmm"]
     assert form["hook_name"] == "Kafka Remote Log Metadata"
     assert list(form["extra_fields"]) == [
-        "kafka_conn_id", "metadata_topic", "expected_cluster_id", "storage_uri", "storage_conn_id", "layout",
-        "key_prefix", "former_key_prefixes", "key_pattern", "key_suffixes", "plugin_settings", "expected_root",
-        "storage_class", "prices",
-        "allow_writes", "allow_copy", "scheduled_runs", "deletion_window", "objects_per_second", "hold", "sole_owner",
+        "kafka_conn_id", "storage_uri", "storage_conn_id", "layout", "key_prefix", "expected_cluster_id", "expected_root",
+        "allow_writes", "scheduled_runs", "hold",
+        "metadata_topic", "former_key_prefixes", "key_pattern", "key_suffixes", "plugin_settings", "storage_class", "prices",
+        "allow_copy", "deletion_window", "objects_per_second", "sole_owner",
         "archive_uri", "archive_before_deletion", "archive_encrypted", "allow_catalogue", "clock_topic", "keep_snapshots",
         "snapshots_uri",
     ]  # fmt: skip

@@ -71,7 +71,8 @@ def test_where_every_address_refuses_nobody_waits(tmp_path, closed):
 def test_a_silent_address_is_named_while_it_is_waited_for(tmp_path, closed, silent):
     said, took_s = topics_of(tmp_path, closed, silent)
 
-    first, last = said.splitlines()
+    cluster, first, last = said.splitlines()
+    assert cluster.startswith(f"rlmm: cluster at {closed},{silent}; ")
     assert first.startswith("rlmm: no answer for 4 s from ")
     assert f"{silent}, which takes connections and says nothing" in first
     assert f"{closed}, which refuses connections" in first
@@ -83,6 +84,9 @@ def test_advertised_addresses_where_nobody_listens_are_named_while_they_are_wait
     with BehindAnotherAddress(closed) as kafka:
         said, _ = topics_of(tmp_path, kafka.outside)
 
-    for line in said.splitlines():
+    cluster, *waiting = said.splitlines()
+    assert cluster.startswith(f"rlmm: cluster at {kafka.outside}; ")
+    assert waiting
+    for line in waiting:
         assert kafka.outside in line
         assert f"_TRANSPORT: {closed}/1: Connect to ipv4#{closed} failed: Connection refused" in line

@@ -356,7 +356,7 @@ def test_wrong_input_of_each_kind_is_one_line_with_the_remedy(
     cases = [
         (("topics", "--bootstrap-server", "127.0.0.1:1"), 3, "Connection refused"),
         (("topics", "--metadata-topic", "nowhere"), 1, "nowhere"),
-        (("topics", "--metadata-topic", "a/b"), 1, "metadata_topic"),
+        (("topics", "--metadata-topic", "a/b"), 1, "--metadata-topic"),
         (("topics", "--command-config", str(tmp_path / "none")), 1, "cannot be read"),
         (("topics", "--config", str(config)), 1, "--execute"),
         (("events", "--metadata-partition", "99"), 1, "metadata partition 99"),
