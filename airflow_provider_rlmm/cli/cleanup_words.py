@@ -107,7 +107,7 @@ def say_totals(invocation: Invocation, report: CleanupReport, path: str) -> None
     output, totals = invocation.output, report.totals
     if not output.as_json:
         rows = [{"what": name.replace("_", " "), "count": count} for name, count in totals.items() if count]
-        heading = "would be done" if report.dry_run else "done"
+        heading = "dry run" if report.dry_run else "done"
         if report.stopped:
             heading = "stopped, nothing was deleted"
         output.rows(rows, {"what": "", "count": ""}, heading)
