@@ -122,12 +122,12 @@ def _refused_generation(text: str) -> None:
 
 
 DOCUMENTS: Final[Mapping[str, Read]] = {
-    r"summary\.json": partial(_again_but_for_news, PlanSummary),
+    r"summary\.json": partial(_again, PlanSummary),
     r"inventory\.json": partial(_again_but_for_news, Inventory),
     r"progress-\d+\.json": partial(_again, CleaningProgress),
     r"\d{15}\..*\.json": partial(_again_but_for_news, RunSummary),
     r"scrub\.json": partial(_again, ScrubSummary),
-    r"scrub-plan\.json": partial(_again_but_for_news, ScrubPlan),
+    r"scrub-plan\.json": partial(_again, ScrubPlan),
     r"archive\.json": partial(_again_but_for_news, PlanArchive),
     r"_manifest\.json": _refused_generation,
     r"run-1\.[0-9a-f]{16}\.json": partial(_again_but_for_news, ArchiveManifest),

@@ -214,7 +214,7 @@ class DeletionPlan(ABC):
     def _plain(self) -> dict[str, Any]:
         """Return what the document says; what earlier releases did not say is left out where it says nothing."""
         plain = without_unsaid_era(plain_of(self))
-        unsaid: dict[str, object] = {"price": None, "early": None, "only": []}
+        unsaid: dict[str, object] = {"price": None, "early": None, "only": [], "dry_run": None}
         return {name: value for name, value in plain.items() if name not in unsaid or value != unsaid[name]}
 
     def _sealed(self) -> dict[str, Any]:
