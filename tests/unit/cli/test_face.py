@@ -33,7 +33,7 @@ OPTIONS = {
         ("less than min_absence of 24 h", "less than --min-absence-ms of 24 h"),
         ("'prices' is unknown, allow_writes stays", "'prices' is unknown, allow_writes stays"),
         # A name is not a setting because it is spelled like one.
-        ("topic max_share, 'max_share' and max_share-0 of /work/max_share are left", None),
+        ("topic max_share, 'max_share' and max_share-0 of /srv/max_share are left", None),
         ("set expected_root = s3://bucket in the rlmm connection", "set expected_root = s3://bucket in the configuration"),
         ("the connection was closed", None),
         ("as finished segments name and the connection does not", "as finished segments name and the configuration does not"),

@@ -22,11 +22,11 @@ from tests.property.sample_documents import SAMPLES
 SEALED = {"format_version": 1, "sha256": "ab" * 32}
 SCRUB_ADDS = {
     "planned": {"objects": 1, "segments": 1, "bytes": 2, "early": None}, "deletion": None,
-    "month_micros": {"FINISHED": 5, "MISSING": None}, "scrub": "/work/scrub.1",
+    "month_micros": {"FINISHED": 5, "MISSING": None}, "scrub": "/srv/rlmm/scrub.1",
 }  # fmt: skip
 ADDED: dict[str, tuple[Any, dict[str, Any]]] = {
-    "plan": (PlanSummary, {**SEALED, "plan": "/work/plan.1"}),
-    "clean": (CleanupReport, {"format_version": 1, "report": "/work/clean.1/report.json"}),
+    "plan": (PlanSummary, {**SEALED, "plan": "/srv/rlmm/plan.1"}),
+    "clean": (CleanupReport, {"format_version": 1, "report": "/srv/rlmm/clean.1/report.json"}),
     "verify": (ContentsReport, SEALED),
     "scrub": (ScrubSummary, SEALED | SCRUB_ADDS),
 }
