@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from benchmarks.orphans import Shape, absent_tips, lay_objects, publish_copies, 
 from benchmarks.reporting import add_option, report
 from dev.broker import LocalKafka
 from dev.tiering import create_tiered_topic, produce_until_remote
-from tests.page_commands import IN_A_TERMINAL, ROOT, blocks, exports, type_in
+from tests.page_commands import IN_A_TERMINAL, blocks, build, exports, type_in
 
 LAYOUT = LocalTieredStorageLayout()
 A_FINDING_S = 20.0
@@ -47,7 +46,7 @@ def main() -> int:
 
 def _measured(many: Shape, runs: int) -> Iterator[Budget]:
     with tempfile.TemporaryDirectory(prefix="rlmm-bench-") as folder:
-        built = _built(Path(folder, "dist"))
+        built = build(Path(folder, "dist"))
         for shape in (Shape(2, 10), many):
             roads = [_walked(shape, built) for _ in range(runs)]
             for name, budget, taken in zip(
@@ -61,13 +60,6 @@ def _measured(many: Shape, runs: int) -> Iterator[Budget]:
                     [f"{statistics.median(taken):.1f} s of {budget:.0f}"],
                     taken,
                 )
-
-
-def _built(folder: Path) -> Path:
-    """Build the wheel."""
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder
 
 
 def _walked(shape: Shape, built: Path) -> tuple[float, float]:

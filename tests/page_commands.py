@@ -43,6 +43,18 @@ def follow(cluster: str, *sections: str, folder: Path, built: Path, **environmen
     return type_in(script, folder=folder, built=built, **environment)
 
 
+def build(folder: Path) -> Path:
+    """
+    Build the source distribution, and the wheel from it, not from the checkout.
+
+    :param folder: where both go; it is returned.
+    """
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
 def type_in(script: Sequence[str], *, folder: Path, built: Path, **environment: str) -> str:
     """
     Type commands into one shell that has a home of its own, Python, and what the machine has.

@@ -77,7 +77,7 @@ def mode_of(
         if isinstance(task, WritingOperator):
             raise unsaid(task)
         dry_run = next(iter(told.values()), None)
-        dry_run = dry_of_writers(task, context) if dry_run is None else dry_run
+        dry_run = dry_of_writers(task, said_by_writers(task, context)) if dry_run is None else dry_run
     mode = Mode(bool(dry_run), wanted)
     require_agreement({**told, f"task {task.task_id}": mode.dry_run})
     return mode
@@ -123,16 +123,15 @@ def said_by_run(context: Context, plan: DeletionPlan | None = None, *, marks: bo
     return {who: dry_run for who, dry_run in said.items() if dry_run is not None}
 
 
-def dry_of_writers(task: BaseOperator, context: Context) -> bool:
+def dry_of_writers(task: BaseOperator, said: Mapping[str, object]) -> bool:
     """
     Return whether the tasks that write and come after a task only say it; without any it is to be as strict as for real.
 
     :param task: the task, the first of its run that asks.
-    :param context: of the running task.
+    :param said: what they say, as :func:`~airflow_provider_rlmm.operators.writing.said_by_writers` returns it.
     :raises ConfigurationError: if they do not agree, or take it from a task that was told nothing itself.
     """
-    said = said_by_writers(task, context)
-    known = {f"task {who}": dry_run for who, dry_run in said.items() if isinstance(dry_run, bool)}
+    known = _known(said)
     require_agreement(known)
     if said and not known:
         raise ConfigurationError(
@@ -140,6 +139,11 @@ def dry_of_writers(task: BaseOperator, context: Context) -> bool:
             f"({', '.join(said)}): give {task.task_id} dry_run_only, too"
         )
     return next(iter(known.values()), False)
+
+
+def _known(said: Mapping[str, object]) -> dict[str, bool]:
+    """Leave out the tasks of which it is not known yet what they say."""
+    return {f"task {who}": dry_run for who, dry_run in said.items() if isinstance(dry_run, bool)}
 
 
 def decision_of(context: Context, rlmm_conn_id: str) -> RunDecision:
@@ -188,15 +192,15 @@ def decide(
     run_type = str(getattr(getattr(run, "run_type", None), "value", getattr(run, "run_type", "manual")))
     user = getattr(run, "triggering_user_name", None)
     automatic = by_connection and run_type in AUTOMATIC
+    said = said_by_writers(task, context)
     if automatic:
         settings = RemoteLogMetadataHook(rlmm_conn_id).get_connection_settings()
         dry_run = ScheduledRuns.of(settings.scheduled_runs) is not ScheduledRuns.REAL
         events = list(_plan_events(getattr(run, "consumed_asset_events", ()), rlmm_conn_id))
         source_plan = newest_plan(events) if events else source_plan
     elif dry_run is None:
-        dry_run = dry_of_writers(task, context)
-    said = {f"task {who}": is_dry for who, is_dry in said_by_writers(task, context).items() if isinstance(is_dry, bool)}
-    require_agreement({f"task {task.task_id}": bool(dry_run), **said})
+        dry_run = dry_of_writers(task, said)
+    require_agreement({f"task {task.task_id}": bool(dry_run), **_known(said)})
     return RunDecision(
         run.dag_id, run.run_id, rlmm_conn_id, run_type, str(user or run_type), bool(dry_run), source_plan, automatic
     )

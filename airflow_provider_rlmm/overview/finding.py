@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -23,10 +22,10 @@ from airflow_provider_rlmm.features.survey import why as rules
 from airflow_provider_rlmm.overview import inventories
 from airflow_provider_rlmm.overview.inventories import PartitionRow, SegmentRow, TopicRow, id_of
 from airflow_provider_rlmm.overview.trails import (
-    DELETIONS_OF_DAYS,
     Step,
     deletion_of_row,
     deletions_of,
+    looked_from_ms,
     trail_of,
 )
 
@@ -97,7 +96,7 @@ def find(place: Place, text: str) -> Found:
     if "/" in text:
         return _of_key(place, text)
     if (asked := _id(text)) is not None:
-        topic = inventories.topic(place.work_uri, place.folder, kafka_uuid_str(UUID(bytes=asked)))
+        topic = _topic(place, asked)
         return _of_topic(topic) if topic is not None else _of_segment_id(place, asked)
     return _of_name(place, text)
 
@@ -191,9 +190,8 @@ def _of_segments(place: Place, segments: Rows, of: str) -> Found:
 
 
 def _deleted(place: Place, asked: bytes, topic_id: bytes | None = None) -> Found | None:
-    """Tell of a segment that runs have deleted within :data:`DELETIONS_OF_DAYS`, ``None`` where the audit log has none."""
-    since_ms = place.now_ms - DELETIONS_OF_DAYS * 24 * HOUR_MS
-    wanted = Wanted(since_ms=since_ms, topic_id=topic_id, segment_id=asked)
+    """Tell of a segment that runs have deleted lately, ``None`` where the audit log has none."""
+    wanted = Wanted(since_ms=looked_from_ms(place.now_ms), topic_id=topic_id, segment_id=asked)
     rows = audit_rows(place.uri, place.cluster_id, wanted, limit=MAX_NAMED)
     if not rows.rows.num_rows:
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from airflow_provider_rlmm.core.base.clock import HOUR_MS, since
+from airflow_provider_rlmm.core.base.clock import DAY_MS, since
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, OWN_BROKER_ID, kafka_uuid_str
 from airflow_provider_rlmm.core.world.audit_files import Wanted, audit_rows
@@ -88,10 +88,18 @@ def deletions_of(cluster_uri: str, cluster_id: str, topic_id: str, partition: in
     topic = id_of(topic_id)
     if topic is None:
         return Deletions((), False, 0)
-    since_ms = now_ms - DELETIONS_OF_DAYS * 24 * HOUR_MS
-    wanted = Wanted(since_ms=since_ms, topic_id=topic, partition=partition)
+    wanted = Wanted(since_ms=looked_from_ms(now_ms), topic_id=topic, partition=partition)
     found = audit_rows(cluster_uri, cluster_id, wanted, limit=MAX_DELETIONS)
     return Deletions(tuple(map(deletion_of_row, found.rows.to_pylist())), found.more, len(found.unreadable))
+
+
+def looked_from_ms(now_ms: int) -> int:
+    """
+    Return from when on a page looks into the audit log, ms since the epoch.
+
+    :param now_ms: ms since the epoch.
+    """
+    return now_ms - DELETIONS_OF_DAYS * DAY_MS
 
 
 def trail_of(segment: SegmentRow, partition: PartitionRow | None, deletions: Deletions) -> list[Step]:

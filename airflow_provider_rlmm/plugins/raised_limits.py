@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_rlmm.connection_ids import of_connection
-from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
-from airflow_provider_rlmm.core.plans.guards import BlastRadius
+from airflow_provider_rlmm.core.plans.guards import BlastRadius, limit_in_words
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.overview.run_summary import RunSummary
 from airflow_provider_rlmm.plugins.actions import Action, Field, start
@@ -47,7 +46,7 @@ def raised_limits(plan: DeletionPlan) -> list[str]:
     if radius is None:
         return []
     return [
-        f"{_TITLES[name]}: {_in_words(name, value)} in the place of {_in_words(name, default)}"
+        f"{_TITLES[name]}: {limit_in_words(name, value)} in the place of {limit_in_words(name, default)}"
         for name in _TITLES
         if (value := getattr(radius, name)) > (default := getattr(usual, name))
     ]
@@ -63,16 +62,10 @@ def excess_in_words(plan: DeletionPlan) -> list[str]:
         return []
     least = plan.blast_radius.least(plan.planned, plan.known)
     return [
-        f"{_TITLES[name]}: {_in_words(name, enough)} would go, and the limit is "
-        f"{_in_words(name, getattr(plan.blast_radius, name))}."
+        f"{_TITLES[name]}: {limit_in_words(name, enough)} would go, and the limit is "
+        f"{limit_in_words(name, getattr(plan.blast_radius, name))}."
         for name, enough in least.items()
     ]
-
-
-def _in_words(name: str, value: float) -> str:
-    if name == limits.MAX_SHARE.name:
-        return f"{value * 100:g} %"
-    return human_bytes(int(value)) if name == limits.MAX_BYTES.name else f"{int(value):,}"
 
 
 def of_limits(name: str, plan: PlanSummary, made: Made | None, rights: Rights, shell: Shell) -> list[Action]:

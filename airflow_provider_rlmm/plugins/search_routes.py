@@ -40,6 +40,7 @@ def show_search(request: Request, rights: RightsDep, cluster_id: str, text: _Tex
         render(
             "search.html", shell, asked=asked, found=found, command=f"rlmm why {shlex.quote(asked)}", now_ms=now_ms,
             surveyed_at_ms=inventory.created_at_ms if inventory else None, days=DELETIONS_OF_DAYS,
-            price=price_of(inventory, price_per_gb_month()), no_price=NO_PRICE, times=deletion_times(cluster, now_ms),
+            price=price_of(inventory, price_per_gb_month()), no_price=NO_PRICE,
+            times=deletion_times(cluster, now_ms) if found else None,
         )
     )  # fmt: skip

@@ -159,13 +159,21 @@ class BlastRadius:
 
 def _shown(name: str, value: float, other: float) -> str:
     """Return an amount for people, to the last digit where it would read like the other one."""
+    shown = limit_in_words(name, value, digits=4)
+    return shown if shown != limit_in_words(name, other, digits=4) else str(value)
 
-    def form(amount: float) -> str:
-        if name == "max_bytes":
-            return human_bytes(int(amount))
-        return f"{amount * 100:.4g} %" if name == "max_share" else f"{amount:,}"
 
-    return form(value) if form(value) != form(other) else str(value)
+def limit_in_words(name: str, amount: float, digits: int = 6) -> str:
+    """
+    Return an amount of what a limit of the blast radius bounds, for people.
+
+    :param name: of the limit.
+    :param amount: segments, bytes, or a share from 0 to 1.
+    :param digits: significant ones of a share, at most.
+    """
+    if name == limits.MAX_SHARE.name:
+        return f"{amount * 100:.{digits}g} %"
+    return human_bytes(int(amount)) if name == limits.MAX_BYTES.name else f"{int(amount):,}"
 
 
 def check_cluster(cluster_id: str, expected_cluster_id: str | None, overrides: frozenset[str]) -> None:
