@@ -37,6 +37,7 @@ _ELSEWHERE = (
 
 _CONN_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _MAX_ARTIFACT_NAME = 128
+_KEPT_OF_LONG_NAME = _MAX_ARTIFACT_NAME - 17  # a dash and the beginning of a digest follow
 _ARTIFACT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -253,7 +254,28 @@ def artifact_name_of(dag_id: str, run_id: str, group_id: str | None = None) -> s
     if len(name) <= _MAX_ARTIFACT_NAME:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    return f"{name[: _MAX_ARTIFACT_NAME - 17]}-{digest}"
+    return f"{name[:_KEPT_OF_LONG_NAME]}-{digest}"
+
+
+def may_be_of_run(name: str, dag_id: str, run_id: str) -> bool:
+    """
+    Tell whether a folder may be that of a run, or of a group of its tasks, by how its name begins.
+
+    :param name: of the folder.
+    :param dag_id: of the run's DAG.
+    :param run_id: of the run.
+    """
+    return name.startswith(artifact_name_of(dag_id, run_id)[:_KEPT_OF_LONG_NAME])
+
+
+def groups_around(task_id: str) -> list[str]:
+    """
+    Return the ids that a group around a task may have, by the task's id, the outermost first.
+
+    :param task_id: of the task: Airflow puts the id of its group and a dot before it.
+    """
+    pieces = task_id.split(".")
+    return [".".join(pieces[:n]) for n in range(1, len(pieces))]
 
 
 def artifact_uri(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from traceback import extract_tb
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.core.base.redaction import without_addresses
 from airflow_provider_rlmm.core.runs.task_failure import MAX_ERROR, TaskFailure
 from airflow_provider_rlmm.notifications.failures import error_in_words, failures_of
+from airflow_provider_rlmm.operators.grouping import run_group_of, run_groups_of
 from airflow_provider_rlmm.overview.run_news import Message, RunNews, message_of
 from airflow_provider_rlmm.overview.run_summary import RunOutcome, RunSummary
 from airflow_provider_rlmm.settings import artifact_name_of, work_uri
@@ -84,23 +86,28 @@ def build_message(context: Context) -> Message:
     """
     dag_id, run_id = context["dag"].dag_id, str(context["run_id"])
     task, unread = context.get("ti"), None
-    summary: RunSummary | None = None
-    earlier: Sequence[RunSummary] = ()
+    kept: list[_Kept] = []
     failures: Sequence[TaskFailure] = ()
     try:
-        failures = failures_of(dag_id, run_id)
-        summary, earlier = _kept(dag_id, run_id)
+        groups = _groups(context)
+        failures = failures_of(dag_id, run_id, groups)
+        for group in groups:
+            kept += _kept(dag_id, run_id, group)
     except (RlmmError, OSError) as e:
         unread = str(e)
     except Exception as e:
         # A store's library or a secrets backend may raise anything: its words stay in the log.
         unread = f"{type(e).__name__}, see the log"
+    # Of the groups of a run the one that a person must see comes first.
+    kept.sort(key=lambda one: one.summary.outcome is not RunOutcome.FAILED)
+    summary = kept[0].summary if kept else None
     news = RunNews(
         dag_id=dag_id,
         run_id=run_id,
         red=_is_red(context, summary),
         summary=summary,
-        earlier=earlier,
+        earlier=kept[0].earlier if kept else (),
+        others=[one.summary for one in kept[1:]],
         failures=failures,
         task_id=task.task_id if task else None,
         error=_error(context),
@@ -111,11 +118,28 @@ def build_message(context: Context) -> Message:
     return message_of(news)
 
 
-def _kept(dag_id: str, run_id: str) -> tuple[RunSummary | None, Sequence[RunSummary]]:
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a run, or a group of its tasks, has kept of itself, and what those before it have, the newest first."""
+
+    summary: RunSummary
+    earlier: Sequence[RunSummary]
+
+
+def _groups(context: Context) -> list[str | None]:
+    """Return what a message is about: the group of the task that failed, or the tasks of a DAG in none and all its groups."""
+    # The context of a DAG's callback names a task, too: the last one that has run. Only it has a reason.
+    if "reason" in context or "task" not in context:
+        return [None, *run_groups_of(context["dag"])]
+    return [run_group_of(context["task"])]
+
+
+def _kept(dag_id: str, run_id: str, group: str | None) -> list[_Kept]:
+    """Return what was kept; nothing where nothing was."""
     from airflow_provider_rlmm.overview.inventories import clusters
     from airflow_provider_rlmm.overview.runs import UnreadableRun, history, run_of
 
-    work, artifact = work_uri(), artifact_name_of(dag_id, run_id)
+    work, artifact = work_uri(), artifact_name_of(dag_id, run_id, group)
     for folder in clusters(work):
         run = run_of(work, folder, artifact)
         if run is None:
@@ -124,9 +148,9 @@ def _kept(dag_id: str, run_id: str) -> tuple[RunSummary | None, Sequence[RunSumm
             raise DocumentError(run.why)
         if (run.dag_id, run.run_id) != (dag_id, run_id):
             raise DocumentError(f"the summary of {artifact} is of another run")
-        earlier = [r for r in history(work, folder) if r.dag_id == dag_id and r.file_name < run.file_name]
-        return run, earlier[::-1]
-    return None, ()
+        before = [r for r in history(work, folder) if r.dag_id == dag_id and r.file_name < run.file_name]
+        return [_Kept(run, [r for r in before if r.artifact == artifact_name_of(dag_id, r.run_id, group)][::-1])]
+    return []
 
 
 def _is_red(context: Context, summary: RunSummary | None) -> bool:

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.core.runs import attention
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.notifications.failures import failures_of
 from airflow_provider_rlmm.notifications.remote_log import base_url, run_url
+from airflow_provider_rlmm.operators.grouping import run_group_of
 
 ACKNOWLEDGEMENTS_VARIABLE = "rlmm_acknowledgements"
 """A JSON list of :data:`~airflow_provider_rlmm.core.runs.attention.FIELDS`, as the report suggests them."""
@@ -62,10 +63,11 @@ def failed_before(task: BaseOperator, context: Context) -> int:
 
 def failed_tasks_before(task: BaseOperator, context: Context) -> list[FailedTask]:
     """Name the failed instances of all tasks before a task, with what each has said; what cannot be told is left out."""
-    run, before = context["dag_run"], sorted(t.task_id for t in task.get_flat_relatives(upstream=True))
+    run, relatives = context["dag_run"], task.get_flat_relatives(upstream=True)
+    before, groups = sorted(t.task_id for t in relatives), {run_group_of(t) for t in relatives}
     try:
         states = context["ti"].get_task_states(dag_id=run.dag_id, task_ids=before, run_ids=[run.run_id])
-        noted = {(f.task_id, f.map_index): f.error for f in failures_of(run.dag_id, run.run_id)}
+        noted = {(f.task_id, f.map_index): f.error for f in failures_of(run.dag_id, run.run_id, groups)}
     except Exception:
         # The report of a run is never late for the sake of a name.
         logger.warning("which tasks of this run failed cannot be told", exc_info=True)

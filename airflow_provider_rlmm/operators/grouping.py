@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from airflow.sdk import TaskGroup
+from airflow.sdk import DAG, TaskGroup
 
 
 class RunGroup(TaskGroup):
@@ -22,3 +22,13 @@ def run_group_of(task: object) -> str | None:
             return str(group.group_id)
         group = group.parent_group
     return None
+
+
+def run_groups_of(dag: DAG) -> list[str]:
+    """
+    Return the ids of the groups of a DAG that are runs of their own.
+
+    :param dag: as its file made it: of one that Airflow has read from its database no group is known.
+    """
+    groups = dag.task_group.get_task_group_dict()
+    return sorted(str(group.group_id) for group in groups.values() if isinstance(group, RunGroup))

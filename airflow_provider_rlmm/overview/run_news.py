@@ -64,6 +64,7 @@ class RunNews:
     :param red: whether it needs a person.
     :param summary: what it has kept of itself, ``None`` where it kept nothing.
     :param earlier: earlier runs of the same DAG, the newest first, as far back as is known.
+    :param others: what other groups of its tasks have kept of themselves.
     :param failures: why tasks of it failed, the first failure first.
     :param task_id: of the task that failed, where Airflow names one and no failure is noted.
     :param error: of that task, or Airflow's reason.
@@ -77,6 +78,7 @@ class RunNews:
     red: bool
     summary: RunSummary | None = None
     earlier: Sequence[RunSummary] = field(default_factory=tuple)
+    others: Sequence[RunSummary] = field(default_factory=tuple)
     failures: Sequence[TaskFailure] = field(default_factory=tuple)
     task_id: str | None = None
     error: str | None = None
@@ -102,7 +104,7 @@ def message_of(news: RunNews) -> Message:
     :param news: what is known of it.
     """
     state = "is red" if news.red else "is green"
-    count = news.summary.needs_person if news.summary else 0
+    count = sum(summary.needs_person for summary in (news.summary, *news.others) if summary)
     subject = f"[rlmm] {_foreign(news.dag_id)} {state}" + (f": {_people(count)}" if news.red and count else "")
     return Message(subject[:MAX_SUBJECT], "\n".join(_lines(news, state)))
 
@@ -115,6 +117,11 @@ def _lines(news: RunNews, state: str) -> Iterator[str]:
         yield f"What to do first: {_what_to_do(news)}"
     for name, value in _where(news).items():
         yield f"{name}: {value}"
+    for other in news.others:
+        state = "needs a person" if other.outcome is RunOutcome.FAILED else "done"
+        yield f"{_foreign(other.artifact)}, {state}: {_foreign(other.headline, MAX_HEADLINE)}"
+    if news.summary and news.unread:
+        yield f"Not all that it kept of itself can be read: {_foreign(news.unread)}"
     yield ""
     for page in _PAGES:
         if news.summary and page in news.summary.documents:

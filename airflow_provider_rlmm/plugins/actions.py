@@ -105,7 +105,8 @@ def of_run(run: DagRunUnderWay | None, asked: str, rights: Rights, shell: Shell)
     """
     if run is None or not asked or not rights.may_answer(run.dag_id):
         return []
-    steps = ("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", "approve", "-1", "hitlDetails")
+    task_id = "approve" if run.group_id is None else f"{run.group_id}.approve"
+    steps = ("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task_id, "-1", "hitlDetails")
     address = "/".join([_api(shell), *(quote(step, safe="") for step in steps)])
     approve = {"chosen_options": [APPROVE], "params_input": {}}
     reject = {"chosen_options": [REJECT], "params_input": {}}

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
 from airflow_provider_rlmm.connection_ids import of_connection
 from airflow_provider_rlmm.plugins.dag_ids import DAGS, possible_dags
-from airflow_provider_rlmm.settings import artifact_name_of
+from airflow_provider_rlmm.settings import artifact_name_of, groups_around, may_be_of_run
 
 logger = logging.getLogger(__name__)
 
@@ -32,12 +32,14 @@ class DagRunUnderWay:
     :param run_id: its id.
     :param artifact: name of its folder below the work folder.
     :param state: ``queued`` or ``running``.
+    :param group_id: of the group of its tasks whose folder that is, ``None`` for the folder of those in none.
     """
 
     dag_id: str
     run_id: str
     artifact: str
     state: str
+    group_id: str | None = None
 
 
 def under_way(connection: str) -> list[DagRunUnderWay]:
@@ -51,7 +53,24 @@ def run_under_way(artifact: str) -> DagRunUnderWay | None:
 
     :param artifact: name of its folder below the work folder.
     """
-    return next((run for run in _of(sorted(possible_dags(artifact))) if run.artifact == artifact), None)
+    for run in _of(sorted(possible_dags(artifact))):
+        if run.artifact == artifact:
+            return run
+        if may_be_of_run(artifact, run.dag_id, run.run_id):
+            for group in groups_of(run.dag_id, run.run_id):
+                if artifact_name_of(run.dag_id, run.run_id, group) == artifact:
+                    return replace(run, artifact=artifact, group_id=group)
+    return None
+
+
+def groups_of(dag_id: str, run_id: str) -> list[str]:
+    """
+    Return the ids of the groups that tasks of a run are in.
+
+    :param dag_id: of its DAG.
+    :param run_id: of the run.
+    """
+    return sorted({group for task_id in _task_ids(dag_id, run_id) for group in groups_around(task_id)})
 
 
 def conf_of(dag_id: str, run_id: str) -> dict[str, Any]:
@@ -67,6 +86,16 @@ def _conf(dag_id: str, run_id: str) -> dict[str, Any]:
     with create_session() as session:
         found = session.scalar(select(DagRun.conf).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
     return dict(found) if isinstance(found, dict) else {}
+
+
+def _task_ids(dag_id: str, run_id: str) -> list[str]:
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    wanted = select(TaskInstance.task_id).where(TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
+    with create_session() as session:
+        return list(session.scalars(wanted.distinct()))
 
 
 def known_dags(dag_ids: Collection[str]) -> set[str]:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from airflow_provider_rlmm.core.base.clock import system_clock
-from airflow_provider_rlmm.core.base.file_systems import folder_in_words
+from airflow_provider_rlmm.core.base.file_systems import folder_in_words, list_files
 from airflow_provider_rlmm.links.artifacts import URL_PREFIX
 from airflow_provider_rlmm.overview.run_summary import RunKind
 from airflow_provider_rlmm.overview.runs import runs
@@ -29,6 +29,7 @@ router = APIRouter()
 
 _PageNumber = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 _Id = Annotated[str, Query(min_length=1, max_length=250)]
+_MAX_GROUPS = 50
 
 
 @router.get("/clusters/{cluster_id}/runs", response_class=HTMLResponse, dependencies=[Depends(require_reader)])
@@ -73,7 +74,15 @@ def show_dag_run(request: Request, rights: RightsDep, dag_id: _Id, run_id: _Id) 
     if not rights.may_see_run(dag_id, artifact):
         raise HTTPException(HTTPStatus.FORBIDDEN, "this DAG may not be read")
     _, values = _values(request, rights, artifact)
-    return HTMLResponse(render("run.html", **values))
+    return HTMLResponse(render("run.html", **values | {"groups": _groups(dag_id, run_id)}))
+
+
+def _groups(dag_id: str, run_id: str) -> list[tuple[str, str]]:
+    """Return the groups of tasks of a run that have a folder of their own, each with its name."""
+    named = [
+        (group, artifact_name_of(dag_id, run_id, group)) for group in dag_runs.groups_of(dag_id, run_id)[:_MAX_GROUPS]
+    ]
+    return [(group, artifact) for group, artifact in named if list_files(f"{work_uri()}/{artifact}")]
 
 
 def _check(rights: Rights, artifact: str) -> None:
@@ -95,4 +104,6 @@ def _values(request: Request, rights: Rights, artifact: str) -> tuple[RunView, d
     cluster_id = run.summary.cluster_id if run.summary else cluster_of_run(artifact)
     shell = shell_of_run(request, artifact, cluster_id, "runs")
     asked = run.asked_plan.in_words if run.asked_plan is not None else ""
-    return run, {"shell": shell, "run": run, "actions": of_run(airflows, asked, rights, shell)}
+    groups = [] if airflows is None or airflows.group_id is not None else _groups(airflows.dag_id, airflows.run_id)
+    actions = of_run(airflows, asked, rights, shell)
+    return run, {"shell": shell, "run": run, "actions": actions, "groups": groups}

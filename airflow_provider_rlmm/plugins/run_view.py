@@ -23,7 +23,7 @@ from airflow_provider_rlmm.plugins.asked_plan import AskedPlan, asked_plan
 from airflow_provider_rlmm.plugins.overview import Problem
 from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
 from airflow_provider_rlmm.plugins.rendering import human_duration
-from airflow_provider_rlmm.settings import artifact_name_of
+from airflow_provider_rlmm.settings import artifact_name_of, groups_around
 
 SILENT_AFTER_MS: Final = 120_000
 """A task writes how far it is every few seconds; one that has not for this long may be dead."""
@@ -106,7 +106,10 @@ def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int, airf
     problems = [
         _failed(failure, airflow_root)
         for failure in failures(work_uri, artifact)
-        if artifact_name_of(failure.dag_id, failure.run_id) == artifact
+        if any(
+            artifact_name_of(failure.dag_id, failure.run_id, group) == artifact
+            for group in (None, *groups_around(failure.task_id))
+        )
     ]
     asked = answer = plan = None
     try:

@@ -119,6 +119,15 @@ APPROVALS = [
     ),
     Mutation(
         "decision",
+        "the button of a group's approval answers for another group",
+        "plugins/actions.py",
+        'f"{run.group_id}.approve"',
+        '"approve"',
+        "airflow/plugins/test_cluster_pages.py::"
+        "test_the_tab_of_a_run_leads_to_its_groups_and_each_has_the_button_of_its_own_approval",
+    ),
+    Mutation(
+        "decision",
         "a run may be dry in one task and real in the next",
         TASKS,
         """    if dry and real:

@@ -6,12 +6,14 @@ Two clusters at once under a real scheduler: DAGs of their own, by schedule, by 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 import httpx
@@ -25,7 +27,7 @@ from dev.broker import LocalKafka
 from dev.patience import Patience
 from dev.roots import expected_root_of
 from tests.scrub import scrub
-from tests.system.test_dags import ends_of, kafka_id
+from tests.system.test_dags import ends_of, kafka_id, page
 
 pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.clusters, pytest.mark.timeout(1800)]
 
@@ -319,3 +321,32 @@ def test_a_plan_starts_the_cleaner_of_its_own_cluster_and_of_no_other(scene: Sce
         "asset_triggered", True, plans["west"]
     )  # fmt: skip
     assert airflow.xcom(west.dag_id, runs["west"], "mark")["already_marked"] == 2
+
+
+def test_a_dag_with_a_group_for_each_cluster_is_approved_group_by_group_on_the_pages(scene: Scene) -> None:
+    airflow, east, west = scene.airflow, scene.east, scene.west
+    assert (east.objects, len(west.objects) > 0) == (set(), True)
+    run_id = airflow.trigger("nightly")
+    airflow.wait_for_request("nightly", run_id, "west.approve")
+    tab = page(airflow, f"/rlmm/dag-run?dag_id=nightly&run_id={quote(run_id)}")
+    folders = dict(re.findall(r'<a href="/rlmm/runs/([^"]+)">(east|west)</a>', tab))
+    assert set(folders.values()) == {"east", "west"}
+    address = {group: f"/rlmm/runs/{folder}" for folder, group in folders.items()}
+    with airflow.client() as admin:
+        buttons = {
+            group: re.findall(r'data-ask="([^"]+hitlDetails)"', admin.get(at).text) for group, at in address.items()
+        }
+        assert buttons["east"] == []
+        answer = admin.patch(buttons["west"][0], json={"chosen_options": ["Approve"], "params_input": {}})
+    assert answer.status_code == httpx.codes.OK, answer.text
+    assert airflow.wait("nightly", run_id) == "success"
+    assert west.objects == set()
+    done = page(airflow, address["west"])
+    assert "6 segments" in done
+    assert "was approved by &#39;admin&#39;" in done
+    message = scene.work / "messages" / f"{run_id}.txt".replace(":", "-")
+    until(message.exists, "no message came about the run")
+    text = message.read_text()
+    assert text.startswith("[rlmm] nightly is green")
+    for side in (east, west):
+        assert side.kafka.cluster_id in text or f"{side.name}, done: " in text, text

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, BaseNotifier
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageRootError
@@ -22,6 +23,7 @@ from airflow_provider_rlmm.notifications import failures
 from airflow_provider_rlmm.notifications.configured import configured_notifier, on_failure
 from airflow_provider_rlmm.notifications.failures import failures_of, note_failure
 from airflow_provider_rlmm.notifications.remote_log import RemoteLogNotifier, build_message
+from airflow_provider_rlmm.operators.grouping import RunGroup
 from airflow_provider_rlmm.overview.pruning import is_file_of_run
 from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER, RunOutcome, RunSummary
 from airflow_provider_rlmm.settings import artifact_name_of
@@ -125,6 +127,57 @@ def test_the_message_says_why_the_first_task_failed(work: Path, monkeypatch: pyt
     text = build_message(context(ti=SimpleNamespace(task_id="report"))).text
     assert "What: the task check failed: the root is missing; 1 more task failed. It kept no summary of itself" in text
     assert "What to do first: open the log of the task check" in text
+
+
+def grouped() -> DAG:
+    """A DAG with a task before two groups that are runs of their own."""
+    with DAG("own_dag", schedule=None) as dag:
+        EmptyOperator(task_id="before")
+        for group in ("west", "east"):
+            with RunGroup(group):
+                EmptyOperator(task_id="check")
+    return dag
+
+
+def test_the_message_about_a_run_speaks_of_all_its_groups_the_red_one_first(work: Path) -> None:
+    dag = grouped()
+    for group, outcome, count in (("east", RunOutcome.SUCCESS, 0), ("west", RunOutcome.FAILED, 2)):
+        for run_id, ended in (("day 1", RED.ended_at_ms - DAY_MS), ("day 2", RED.ended_at_ms)):
+            run = replace(RED, dag_id="own_dag", run_id=run_id, outcome=outcome, needs_person=count, ended_at_ms=ended)
+            keep(
+                work, replace(run, headline=f"{group} has ended.", artifact=artifact_name_of("own_dag", run_id, group))
+            )
+    last = {"task": dag.get_task("east.check"), "ti": SimpleNamespace(task_id="east.check")}
+    message = build_message(context("day 2") | {"dag": dag} | last)
+    assert message.subject == "[rlmm] own_dag is red: 2 things need a person"
+    assert "2 runs in a row" in message.text
+    assert "\nWhat: west has ended.\n" in message.text
+    assert "\nown_dag.day-2.east, done: east has ended.\n" in message.text
+    assert "/rlmm/reports/" in message.text
+    # The callback of a task is about its group alone.
+    text = build_message({"dag": dag, "run_id": "day 2", **last}).text
+    assert ("west" in text, "\nWhat: east has ended.\n" in text) == (False, True)
+
+
+def test_a_group_whose_summary_cannot_be_read_is_said(work: Path) -> None:
+    dag = grouped()
+    keep(work, replace(RED, dag_id="own_dag", artifact="own_dag.manual__1.east"))
+    keep(work, replace(RED, dag_id="own_dag", artifact="own_dag.manual__1.west")).write_text("{")
+    text = build_message(context() | {"dag": dag}).text
+    assert f"What: {RED.headline}\n" in text
+    assert "\nNot all that it kept of itself can be read: " in text
+
+
+def test_a_task_of_a_group_notes_its_failure_in_the_folder_of_the_group(work: Path) -> None:
+    dag = grouped()
+    for task_id in ("west.check", "before"):
+        ti = SimpleNamespace(dag_id="own_dag", task_id=task_id, map_index=-1)
+        error = StorageRootError(f"{task_id} has no root")
+        note_failure({"ti": ti, "task": dag.get_task(task_id), "run_id": "manual__1", "exception": error})
+    assert [path.name for path in sorted(work.iterdir())] == ["own_dag.manual__1", "own_dag.manual__1.west"]
+    assert [f.task_id for f in failures_of("own_dag", "manual__1", ("west",))] == ["west.check"]
+    text = build_message(context() | {"dag": dag}).text
+    assert "What: the task west.check failed: west.check has no root; 1 more task failed" in text
 
 
 def test_the_note_of_another_run_or_one_that_cannot_be_read_says_nothing(work: Path) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER, Done, RunKin
 from airflow_provider_rlmm.overview.runs import _kept
 from airflow_provider_rlmm.plugins.dag_runs import DagRunUnderWay, Scheduled
 from airflow_provider_rlmm.plugins.overview import price_of
+from airflow_provider_rlmm.settings import artifact_name_of
 from tests.sample_leaders import reported_leaders
 from tests.sample_work_folder import (
     CLUSTER,
@@ -95,7 +97,15 @@ def switches(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @pytest.fixture
-def running(monkeypatch: pytest.MonkeyPatch) -> list[DagRunUnderWay]:
+def task_ids(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tasks that each run has by Airflow's database."""
+    found: list[str] = []
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._task_ids", lambda dag_id, run_id: found)
+    return found
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch, task_ids: list[str]) -> list[DagRunUnderWay]:
     """The runs that Airflow's database calls under way."""
     runs: list[DagRunUnderWay] = []
     monkeypatch.setattr(
@@ -776,13 +786,14 @@ def test_progress_of_another_run_is_not_believed(client: TestClient, sample: Sam
     assert "It cannot be told how far metadata partition 7 is" in html[html.index('role="alert"') :]
 
 
-def ask(sample: Sample, radius: BlastRadius | None = None) -> PlanSummary:
-    """Have the run in progress ask a person to approve a plan of 12 topics; return the plan."""
+def ask(sample: Sample, radius: BlastRadius | None = None, artifact: str | None = None) -> PlanSummary:
+    """Have the run in progress, or another one, ask a person to approve a plan of 12 topics; return the plan."""
+    run = artifact or sample.running
     table, summary = plan_of([f"gone-{number:02}" for number in range(23)])
-    summary = replace(summary, plan_id=sample.running, cluster_id=CLUSTER).judged_by(radius or BlastRadius())
-    written = write_plan(str(sample.work / sample.running), table, summary)
+    summary = replace(summary, plan_id=run, cluster_id=CLUSTER).judged_by(radius or BlastRadius())
+    written = write_plan(str(sample.work / run), table, summary)
     asked = ApprovalRequest(written.plan_id, written.sha256, NOW_MS)
-    write_document(sample.work, sample.running, "approval-request.json", asked.to_dict())
+    write_document(sample.work, run, "approval-request.json", asked.to_dict())
     return written
 
 
@@ -806,6 +817,36 @@ def test_an_approval_shows_topics_segments_bytes_and_one_button(
     assert request.count("<button") == 2
     assert request.index("<details") < request.index(">Reject</button>")
     assert request.index(">Approve: delete") < request.index("<details")
+
+
+@pytest.mark.parametrize("run_id", ["manual__1", "manual__1_" + "x" * 140])
+def test_the_tab_of_a_run_leads_to_its_groups_and_each_has_the_button_of_its_own_approval(
+    client: TestClient, sample: Sample, running: list[DagRunUnderWay], task_ids: list[str], run_id: str
+) -> None:
+    run = DagRunUnderWay("own_dag", run_id, artifact_name_of("own_dag", run_id), "running")
+    running += [RUNNING, run]
+    task_ids += ["before", "west.check", "west.approve", "team.east.approve", "waiting.check"]
+    west, east = (artifact_name_of("own_dag", run_id, group) for group in ("west", "team.east"))
+    plan = ask(sample, artifact=west)
+    failure = TaskFailure("own_dag", run_id, "team.east.check", None, NOW_MS, "the root is missing")
+    write_document(sample.work, east, failure.file_name, json.loads(failure.to_json()))
+    ids = {"dag_id": "own_dag", "run_id": run_id}
+    html = client.get("/dag-run", params=ids).text
+    assert f'<a href="/runs/{west}">west</a>' in html
+    assert f'<a href="/runs/{east}">team.east</a>' in html
+    assert ">waiting</a>" not in html
+    assert "hitlDetails" not in html
+    html = client.get(f"/runs/{west}").text
+    assert f"/dags/own_dag/dagRuns/{run_id}/taskInstances/west.approve/-1/hitlDetails" in html
+    assert f">Approve: delete 92 segments, {human_bytes(plan.planned.bytes)}</button>" in html
+    assert "under way" in html
+    assert "The task team.east.check failed" not in html
+    html = client.get(f"/runs/{east}").text
+    assert "The task team.east.check failed" in html
+    assert "the root is missing" in html
+    running.remove(run)
+    assert ">west</a>" in client.get("/dag-run", params=ids).text
+    assert "hitlDetails" not in client.get(f"/runs/{west}").text
 
 
 @pytest.mark.parametrize("what", ["gone", "changed", "damaged"])

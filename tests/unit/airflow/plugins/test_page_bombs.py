@@ -44,6 +44,8 @@ PROGRAM = """
     for module in ("cluster_routes", "topic_routes", "run_routes"):
         monkeypatch.setattr(f"airflow_provider_rlmm.plugins.{module}.system_clock", lambda: int(sys.argv[1]))
     monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._of", lambda _: [])
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._task_ids", lambda *_: [])
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._scheduled", lambda _: None)
     monkeypatch.setattr("airflow_provider_rlmm.plugins.switches._value_of", lambda _: None)
     app = web.create_app()
     log_in(app, monkeypatch, Everybody)

@@ -47,6 +47,7 @@ DOCUMENTS = {
 def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sample:
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
     monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._of", lambda _: [])
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._task_ids", lambda *_: [])
     monkeypatch.setattr("airflow_provider_rlmm.plugins.switches._value_of", lambda _: None)
     return sample_work_folder(tmp_path / "work", topics=5)
 

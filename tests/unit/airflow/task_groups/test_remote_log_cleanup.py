@@ -11,9 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, TaskGroup
 
-from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageRootError
+from airflow_provider_rlmm.notifications.failures import note_failure
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
 from airflow_provider_rlmm.operators.grouping import run_group_of
@@ -90,6 +92,28 @@ def test_a_task_of_another_group_may_be_dry_where_this_one_is_real(cluster: Clus
         first >> RemoteLogCleanupTaskGroup("b", limits=NOW, blast_radius=ALL)
     check: Any = dag.get_task("a.check")
     assert check.execute(context_of(check))["run"].startswith("a real run")
+
+
+def test_the_report_of_a_group_says_what_tasks_of_its_own_and_of_groups_before_it_have_said(
+    cluster: Cluster, work: Path
+) -> None:
+    with DAG("dag", schedule=None) as dag:
+        first = RemoteLogCleanupTaskGroup("a", limits=NOW, blast_radius=ALL)
+        first >> RemoteLogCleanupTaskGroup("b", limits=NOW, blast_radius=ALL)
+    for group in ("a", "b"):
+        task = dag.get_task(f"{group}.survey")
+        ti = SimpleNamespace(dag_id="dag", task_id=task.task_id, map_index=-1)
+        note_failure({"ti": ti, "task": task, "run_id": "run", "exception": StorageRootError(f"{group} has no root")})  # type: ignore[typeddict-item]
+    report: Any = dag.get_task("b.report")
+    ctx = context_of(report)
+    ctx["ti"].get_ti_count = lambda **_: 1
+    ctx["ti"].get_task_states = lambda **_: {"run": {"a.survey": "failed", "b.survey": "failed"}}
+    with pytest.raises(AirflowFailException):
+        report.execute(ctx)
+    document = json.loads((work / "dag.run.b" / "report.json").read_text())
+    (entry,) = [entry for entry in document["needs_person"] if entry["kind"] == "TASK_FAILED"]
+    assert "the task a.survey failed: a has no root" in entry["why"]
+    assert "the task b.survey failed: b has no root" in entry["why"]
 
 
 def test_mapped_and_inner_tasks_are_of_the_innermost_group_that_is_a_run() -> None:
