@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.errors import DocumentError, RlmmError
 from airflow_provider_rlmm.core.base.file_systems import list_files, read_file, replace_file
 from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.core.runs.task_failure import MAX_ERROR, MAX_FAILURE_BYTES, TaskFailure, is_failure
-from airflow_provider_rlmm.operators.grouping import run_group_of
+from airflow_provider_rlmm.run_groups import run_group_of
 from airflow_provider_rlmm.settings import artifact_name_of, artifact_uri
 
 MAX_READ = 20

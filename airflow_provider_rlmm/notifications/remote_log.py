@@ -17,9 +17,9 @@ from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.core.base.redaction import without_addresses
 from airflow_provider_rlmm.core.runs.task_failure import MAX_ERROR, TaskFailure
 from airflow_provider_rlmm.notifications.failures import error_in_words, failures_of
-from airflow_provider_rlmm.operators.grouping import run_group_of, run_groups_of
 from airflow_provider_rlmm.overview.run_news import Message, RunNews, message_of
 from airflow_provider_rlmm.overview.run_summary import RunOutcome, RunSummary
+from airflow_provider_rlmm.run_groups import run_group_of, run_groups_of
 from airflow_provider_rlmm.settings import artifact_name_of, work_uri
 
 __all__ = ["RemoteLogNotifier"]

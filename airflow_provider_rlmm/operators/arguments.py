@@ -42,7 +42,7 @@ from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from airflow_provider_rlmm.features.archiving.restore_rules import RESTORE_OVERRIDES, Undecided
 from airflow_provider_rlmm.features.cleanup.steps import MAX_EXPIRES_IN_MS
 from airflow_provider_rlmm.features.copying.rules import COPY, CopyLimits
-from airflow_provider_rlmm.operators.grouping import run_group_of
+from airflow_provider_rlmm.run_groups import run_group_of
 from airflow_provider_rlmm.settings import artifact_name_of, check_location, plan_uri
 
 if TYPE_CHECKING:

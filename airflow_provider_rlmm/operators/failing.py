@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.runs import attention
 from airflow_provider_rlmm.core.runs.task_failure import FailedTask
 from airflow_provider_rlmm.notifications.failures import failures_of
 from airflow_provider_rlmm.notifications.remote_log import base_url, run_url
-from airflow_provider_rlmm.operators.grouping import run_group_of
+from airflow_provider_rlmm.run_groups import run_group_of
 
 ACKNOWLEDGEMENTS_VARIABLE = "rlmm_acknowledgements"
 """A JSON list of :data:`~airflow_provider_rlmm.core.runs.attention.FIELDS`, as the report suggests them."""

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.operators.arguments import flag
 from airflow_provider_rlmm.operators.checked import CheckedOperator
-from airflow_provider_rlmm.operators.grouping import run_group_of
+from airflow_provider_rlmm.run_groups import run_group_of
 
 Read = TypeVar("Read")
 

@@ -12,7 +12,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.world.only import ALL_TOPICS
 from airflow_provider_rlmm.dag_factory.cleaner import cleanup_tasks
 from airflow_provider_rlmm.notifications.configured import of_tasks
-from airflow_provider_rlmm.operators.grouping import RunGroup
+from airflow_provider_rlmm.run_groups import RunGroup
 
 __all__ = ["RemoteLogCleanupTaskGroup"]
 

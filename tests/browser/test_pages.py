@@ -218,6 +218,31 @@ def test_a_run_that_is_refused_is_red(scene: Scene, watched: Watched) -> None:
     expect(page.get_by_role("alert")).to_contain_text("The last run of the cleaner needs a person")
 
 
+def test_why_something_was_refused_and_when_a_topic_is_deleted_is_on_the_first_screen(
+    scene: Scene, opened: Browser
+) -> None:
+    """From the overview with two clicks at most, on a screen of 1360 by 768."""
+    page = ui_scene.log_in(opened, scene.airflow)
+    page.set_viewport_size({"width": 1360, "height": 768})
+    page.goto(scene.cluster, wait_until="networkidle")
+    page.get_by_role("alert").get_by_role("link").first.click()
+    page.get_by_role("link", name="Report").first.click()
+    expect(page.get_by_text("stopped by its blast radius").first).to_be_in_viewport(ratio=1)
+    expect(page.get_by_text("What to do: ").first).to_be_in_viewport(ratio=1)
+    page.goto(scene.cluster, wait_until="networkidle")
+    page.get_by_label("Topic, segment or key").fill("carts")
+    page.get_by_role("button", name="Why?").click()
+    goes = page.locator(".answer div", has_text="Goes").locator("dd").first
+    expect(goes).to_be_in_viewport(ratio=1)
+    expect(goes).to_contain_text("may go now: no run comes at a time of its own, as the DAG remote_log_cleaner has no such")
+    page.goto(scene.cluster, wait_until="networkidle")
+    page.locator(".tiles div", has_text="Orphaned").get_by_role("link").first.click()
+    row = page.locator("tbody tr", has_text="carts")
+    expect(row).to_be_in_viewport(ratio=1)
+    expect(row).to_contain_text("may go now")
+    page.context.close()
+
+
 def test_a_limit_is_raised_from_the_page_of_the_plan(scene: Scene, watched: Watched) -> None:
     (run,) = scene.airflow.get(f"/dags/{CLEANER}/dagRuns", limit=1, order_by="-id")["dag_runs"]
     page = watched("admin")

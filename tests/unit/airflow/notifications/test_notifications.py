@@ -23,9 +23,9 @@ from airflow_provider_rlmm.notifications import failures
 from airflow_provider_rlmm.notifications.configured import configured_notifier, on_failure
 from airflow_provider_rlmm.notifications.failures import failures_of, note_failure
 from airflow_provider_rlmm.notifications.remote_log import RemoteLogNotifier, build_message
-from airflow_provider_rlmm.operators.grouping import RunGroup
 from airflow_provider_rlmm.overview.pruning import is_file_of_run
 from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER, RunOutcome, RunSummary
+from airflow_provider_rlmm.run_groups import RunGroup
 from airflow_provider_rlmm.settings import artifact_name_of
 from tests.unit.overview.test_run_news import DAY_MS, RED
 

@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageRo
 from airflow_provider_rlmm.notifications.failures import note_failure
 from airflow_provider_rlmm.operators.arguments import artifact_name
 from airflow_provider_rlmm.operators.check import CheckRemoteLogCleanupOperator
-from airflow_provider_rlmm.operators.grouping import run_group_of
+from airflow_provider_rlmm.run_groups import run_group_of
 from airflow_provider_rlmm.task_groups.remote_log_cleanup import RemoteLogCleanupTaskGroup
 from tests.unit.airflow.operators.test_check_operator import allowed, cluster  # noqa: F401  # fixtures
 from tests.unit.airflow.operators.test_operators import NOW, Cluster, context, work  # noqa: F401
