@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "getting-started.md"
 YOUR_CLUSTER = "Your cluster"
 IN_A_TERMINAL = "In a terminal"
+IN_AIRFLOW = "In Airflow"
 
 
 def section(title: str) -> str:

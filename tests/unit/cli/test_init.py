@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from airflow_provider_rlmm.cli import init
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.configuration import read_configuration
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageRootError
+from airflow_provider_rlmm.core.runs.connection_fields import KAFKA_CONN_ID
+from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings, read_fields
 
 OPTIONS = ("--bootstrap-server", "a:1", "--storage", "s3://bucket/prefix", "--layout", "aiven", "--hold", 'a"b')
 
@@ -75,6 +78,48 @@ def test_a_root_that_could_not_be_seen_needs_a_person(
     assert command.run(["init", *OPTIONS, "--output", str(file)]) == 4
     assert "# expected_root could not be seen" in file.read_text()
     assert "it is not there" in capsys.readouterr().out
+
+
+def test_connections_for_airflow_hold_what_was_given_and_seen_and_allow_no_writes(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, connections = tmp_path / "here.toml", tmp_path / "connections.json"
+    given = ("init", *OPTIONS[:-1], "billing", "--output", str(file), "--connections", str(connections))
+    assert command.run([*given]) == 0
+    document = json.loads(connections.read_text())
+    assert document["kafka_default"] == {"conn_type": "kafka", "extra_dejson": {"bootstrap.servers": "a:1"}}
+    assert document["rlmm_default"] == {
+        "conn_type": "rlmm",
+        "extra_dejson": {
+            "kafka_conn_id": "kafka_default", "storage_uri": "s3://bucket/prefix", "layout": "aiven", "hold": "billing",
+            "expected_cluster_id": "lkc-1", "expected_root": "s3://bucket/prefix?id=1", "allow_writes": False,
+        },
+    }  # fmt: skip
+    extra = document["rlmm_default"]["extra_dejson"]
+    fields = {name: value for name, value in extra.items() if name != KAFKA_CONN_ID.name}
+    RemoteLogSettings(**read_fields(RemoteLogSettings, fields, without=frozenset())).check()
+    assert connections.stat().st_mode & 0o777 == 0o600
+    file.unlink()
+    assert command.run([*given]) == 1
+    assert not file.exists(), "nothing is written where one of the two is there"
+    assert "Name another by --connections" in capsys.readouterr().err
+
+
+def test_what_connections_lack_needs_a_person(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    world.failing = True
+    properties = tmp_path / "client.properties"
+    properties.write_text("sasl.mechanism=PLAIN\n")
+    connections = tmp_path / "connections.json"
+    lacking = ("--command-config", str(properties), "--store-option", "aws_secret_access_key=s3cr3t-s3cr3t")
+    given = ("init", *OPTIONS, *lacking, "--output", str(tmp_path / "here.toml"), "--connections", str(connections))
+    assert command.run([*given]) == 4
+    text = connections.read_text()
+    assert "s3cr3t" not in text
+    assert "client.properties" not in text
+    assert "expected_root" not in text
+    said = capsys.readouterr().out
+    assert f"the connection kafka_default has no login: put the properties of '{properties}' into its extra" in said
+    assert "the connection rlmm_default has no login to the object store" in said
 
 
 @pytest.mark.parametrize("given", [{"allow_writes": True}, {"allow_copy": True}])

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import re
 
-from tests.page_commands import IN_A_TERMINAL, ROOT, YOUR_CLUSTER, blocks, section
+from tests.page_commands import IN_A_TERMINAL, IN_AIRFLOW, ROOT, YOUR_CLUSTER, blocks, section
 
 INSTALL = 0
-"""The first block of the section installs the package."""
+"""The first block of a section installs the package, and in Airflow its DAG files."""
 NOT_TO_WAIT = {"override", "min-absence-ms", "max-share"}
 """Options of those who do not wait a day for a second look: the page says so where it names them."""
 
@@ -19,14 +19,9 @@ def commands(block: str) -> list[str]:
     return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
-def typed() -> list[str]:
-    """Return all commands behind the installation."""
-    return [command for block in blocks(IN_A_TERMINAL)[INSTALL + 1 :] for command in commands(block)]
-
-
-def to_the_first(sign: str) -> list[str]:
-    """Return the commands up to the first one that has a sign in it, the one included."""
-    every = typed()
+def to_the_first(sign: str, title: str = IN_A_TERMINAL) -> list[str]:
+    """Return the commands behind the installation up to the first one that has a sign in it, the one included."""
+    every = [command for block in blocks(title)[INSTALL + 1 :] for command in commands(block)]
     (first, *_) = (number for number, command in enumerate(every) if sign in command)
     return every[: first + 1]
 
@@ -42,6 +37,22 @@ def test_eight_commands_and_five_settings_to_the_first_deletion() -> None:
     named = set(re.findall(r"^export (\w+)=", cluster, re.MULTILINE))
     options = set(re.findall(r"--([a-z-]+)", road[-1])) - {"config", "execute"} - NOT_TO_WAIT
     assert len(named | options) <= 5, named | options
+
+
+def test_as_many_in_airflow() -> None:
+    assert len(to_the_first("airflow dags test", IN_AIRFLOW)) <= 3
+    road = to_the_first("--conf", IN_AIRFLOW)
+    assert len(road) <= 8, road
+    (cluster,) = blocks(YOUR_CLUSTER)
+    named = set(re.findall(r"^export (\w+)=", cluster, re.MULTILINE))
+    settings = set(re.findall(r'"([a-z_]+)":', "\n".join(road))) - {
+        "dry_run",
+        "min_absence_ms",
+        "overrides",
+        "max_share",
+    }
+    assert settings == {"allow_writes"}
+    assert len(named | settings) <= 5
 
 
 def test_eight_concepts_to_the_first_deletion() -> None:
