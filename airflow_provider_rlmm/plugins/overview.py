@@ -203,8 +203,8 @@ def _reclaimed(cluster: Cluster, price: StoragePrice | None, now_ms: int, pages:
     size, first = sum(run.deleted.bytes for run in real), since(cluster.runs[0].ended_at_ms)[:10]
     yield Tile("Reclaimed", human_bytes(size), href, f"by {_counted(len(real), 'run')} since {first}")
     month = reclaimed_this_month(cluster.told_runs, now_ms)
-    cost = "" if price is None else f", {money(price.month(month.bytes, month.objects))} a month"
-    yield Tile("Reclaimed this month", f"{human_bytes(month.bytes)}{cost}", href, month.in_words)
+    cost = "" if price is None else f"{money(price.month(month.bytes, month.objects))} a month; "
+    yield Tile("Reclaimed this month", human_bytes(month.bytes), href, f"{cost}{month.in_words}")
 
 
 def _health(inventory: Inventory | None, runs: Sequence[RunSummary], pages: _Pages) -> Iterable[Tile]:
