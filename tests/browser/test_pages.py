@@ -234,9 +234,7 @@ def test_why_something_was_refused_and_when_a_topic_is_deleted_is_on_the_first_s
     page.get_by_role("button", name="Why?").click()
     goes = page.locator(".answer div", has_text="Goes").locator("dd").first
     expect(goes).to_be_in_viewport(ratio=1)
-    expect(goes).to_contain_text(
-        "may go now: no run comes at a time of its own, as the DAG remote_log_cleaner has no such"
-    )
+    expect(goes).to_contain_text("may go now: with the next real run")
     page.goto(scene.cluster, wait_until="networkidle")
     page.locator(".tiles div", has_text="Orphaned").get_by_role("link").first.click()
     row = page.locator("tbody tr", has_text="carts")
