@@ -30,7 +30,7 @@ class RlmmConnection(RemoteLogSettings):
     :param conn_id: id of that connection, for messages.
     :param kafka_conn_id: id of the connection of type ``kafka``.
     :param storage_conn_id: id of the connection that holds the store's credentials and options, if it needs any.
-    :param scheduled_runs: what a run of the cleaner does that the schedule or an asset has started: ``dry`` or ``real``.
+    :param scheduled_runs: whether cleaner runs that the schedule or an asset starts are ``dry`` or ``real``.
     """
 
     conn_id: str

@@ -33,10 +33,10 @@ class CleanerLimits:
     :param allowed_quarantine: names out of :data:`~airflow_provider_rlmm.core.plans.limits.QUARANTINE_KINDS` that do not
         stop destructive work on a metadata partition.
     :param overrides: names out of :data:`~airflow_provider_rlmm.core.plans.limits.OVERRIDES`.
-    :param objects_per_second: the most that a run deletes on an average, shared out among its tasks; ``None`` for all that
-        the store allows.
+    :param objects_per_second: the most objects that a run deletes in a second on average, shared among its tasks; ``None``
+        for as many as the store allows.
     :param deletion_window: the time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``; ``None`` for any.
-    :param max_minutes: for how long a run begins batches, minutes since it began to delete; ``None`` for as long as it takes.
+    :param max_minutes: minutes from the start of deletion after which a run begins no further batch; ``None`` for no limit.
     :raises ConfigurationError: on a limit out of range, an unknown name, or a low limit without its override.
     """
 

@@ -23,15 +23,15 @@ QUARANTINE_KINDS = frozenset(code.name for code in QUARANTINED_CODES)
 OVERRIDES = {
     "short_min_absence": "min_absence below 24 h, below a storage root that expected_root names",
     "settle_missing": "finish segments whose objects were never seen",
-    "settle_changed_prefix": "finish segments whose deletion no record of ours tells and that are at none of several places",
-    "move_stamp": "write the stamp of the storage root anew where it names another location",
+    "settle_changed_prefix": "finish segments that are at none of several places and of whose deletion we have no record",
+    "move_stamp": "write the stamp of the storage root anew if it names another location",
     "missing_living_segments": "go on although some of the newest copies of living topics, or of those that may not be "
     "described, are missing",
     "unproven_root": "go on below a storage root that no living topic and no stamp proves",
     "versioned_bucket": "delete in a bucket that keeps what is deleted for good, or whose store refuses deletion",
     "events_by_hand": "write single events that start or finish a deletion, under the cleaner's conditions",
     "short_unreferenced_wait": "delete what no record names after less than 24 h, below a root that expected_root names",
-    "unproven_clock": "wait by this worker's own clock where nothing proves the time, or against an old record's time",
+    "unproven_clock": "wait by this worker's own clock if nothing proves the time, or against an old record's time",
 }
 """Named overrides; each needs ``expected_cluster_id`` to be set and to match."""
 

@@ -37,9 +37,9 @@ WORK_CONN_ID: Final = _text(
     "work_conn_id",
     "aws_default",
     "Connection that opens the store of ``work_uri``, of type ``aws``,\n"
-    "``google_cloud_platform`` or ``wasb``, or of any other with options of obstore; roots in\n"
-    "``allowed_plan_roots`` in a store of the same kind are opened by it, too. The Spark job gets\n"
-    "what it gives, as of its start, where the driver runs in the task, and not in cluster mode.\n"
+    "``google_cloud_platform`` or ``wasb``, or of any other with options of obstore. It also opens\n"
+    "roots in ``allowed_plan_roots`` in a store of the same kind. The Spark job gets its credentials\n"
+    "when it starts, if the driver runs in the task, and not in cluster mode.\n"
     "Empty means the environment or the machine's role",
 )
 KEEP_RUNS_DAYS: Final = _option(
@@ -48,8 +48,8 @@ KEEP_RUNS_DAYS: Final = _option(
     90,
     "30",
     "For how many days the folders and summaries of runs stay below ``work_uri``; the last task of a\n"
-    "run removes older ones. The newest run of each DAG, plans that have not expired, and what is not\n"
-    "recognised stay in any case. 0 keeps all",
+    "run removes older ones. The newest run of each DAG, plans that have not expired, and unknown\n"
+    "files stay in any case. 0 keeps all",
 )
 KEEP_AUDIT_DAYS: Final = _option(
     "keep_audit_days",
@@ -61,16 +61,16 @@ KEEP_AUDIT_DAYS: Final = _option(
 PRICE_PER_GB_MONTH: Final = _text(
     "price_per_gb_month",
     "0.023",
-    "What storing 2^30 bytes costs in a month, in a currency of your own: it holds for every\n"
-    "storage class that has no price in the field ``prices`` of its connection. Without either\n"
-    "no cost is told",
+    "What storing 2^30 bytes costs in a month, in your currency. It holds for every storage\n"
+    "class that has no price in the field ``prices`` of its connection. Without either, no cost\n"
+    "is shown",
 )
 ALLOWED_PLAN_ROOTS: Final = _text(
     "allowed_plan_roots",
     "s3://my-bucket/plans,/mnt/plans",
-    "Where a plan may lie that a run of ``remote_log_cleaner`` takes work from\n"
-    "(``source_plan``), besides ``work_uri``: paths and URIs, comma-separated. A user who can write\n"
-    "there decides what is marked and planned for deletion",
+    "Folders, besides ``work_uri``, from which a run of ``remote_log_cleaner`` may take a plan\n"
+    "(``source_plan``): paths and URIs, comma-separated. A user who can write there decides what\n"
+    "is marked and planned for deletion",
 )
 CONNECTIONS: Final = _text(
     "connections",
@@ -91,7 +91,7 @@ RETENTION_SCHEDULE: Final = _text(
     "retention_schedule",
     "0 20 * * 6",
     "When ``remote_log_retention`` runs by itself: a cron expression, a preset or ``none``.\n"
-    "It needs Spark, so it does not unless this is set",
+    "It needs Spark, so by default it does not",
     default="none",
 )
 SCRUB_SCHEDULE: Final = _text(
@@ -110,7 +110,7 @@ CONTENTS_SCHEDULE: Final = _text(
     "contents_schedule",
     "0 2 * * *",
     "When ``remote_log_contents`` runs by itself: a cron expression, a preset or ``none``.\n"
-    "It reads segments, which most stores take money for, so it does not unless this is set",
+    "It reads segments, for which most stores charge, so by default it does not",
     default="none",
 )
 ALARM_AFTER_DAYS: Final = _option(
@@ -119,12 +119,12 @@ ALARM_AFTER_DAYS: Final = _option(
     2,
     "8",
     "After how many days without a green run of the cleaner ``remote_log_doctor`` ends red; dry runs do\n"
-    "not count where the connection's ``scheduled_runs`` is ``real``. 0 switches the alarm off",
+    "not count if the connection's ``scheduled_runs`` is ``real``. 0 switches the alarm off",
 )
 NOTIFIER: Final = _text(
     "notifier",
     "my_alarms.on_red",
-    "Import path of what is called when a run of one of this package's DAGs ends red: a notifier of\n"
+    "Import path of what to call when a run of one of this package's DAGs ends red: a notifier of\n"
     "any provider, a function that takes the context of a callback, or a list of these. In the\n"
     "context ``rlmm`` is the message, so templates may say ``{{ rlmm.subject }}``. The DAG processor\n"
     "must be able to import it. Empty means that no message is sent",

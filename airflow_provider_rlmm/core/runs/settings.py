@@ -36,48 +36,48 @@ class RemoteLogSettings:
     """
     One cluster, its remote storage, and what may be done there. It holds no secret.
 
-    :param storage_uri: root of the remote storage, ``None`` where only the metadata topic is used.
+    :param storage_uri: root of the remote storage, ``None`` if only the metadata topic is used.
     :param layout: name of the storage layout.
     :param key_prefix: what all keys begin with, as the storage plugin is configured; with or without ``/`` at its end.
     :param former_key_prefixes: prefixes under which older copies lie, separated by commas; ``""`` stands for none.
-    :param key_pattern: of the layout ``template``: literals and the fields ``{topic}``, ``{topic_id}``, ``{partition}``,
+    :param key_pattern: for the layout ``template``: literals and the fields ``{topic}``, ``{topic_id}``, ``{partition}``,
         ``{start_offset:020}``, ``{segment_id}``.
-    :param key_suffixes: of the layout ``template``, separated by commas: ``.log, .index, .txnindex?``; those with ``?`` are
-        not with every segment, ``""`` stands for an object without one. Where each says which file it is, as in
-        ``.log=log, .index=offset``, segments can be read and copied.
-    :param plugin_settings: of the layout ``aiven``: how the brokers' plugin is set, where no copy of a broker shows it:
+    :param key_suffixes: for the layout ``template``, separated by commas: ``.log, .index, .txnindex?``. A suffix with ``?``
+        is optional, ``""`` stands for an object without suffix. If each says which file it is, as in ``.log=log,
+        .index=offset``, segments can be read and copied.
+    :param plugin_settings: for the layout ``aiven``: the settings of the brokers' plugin, if no copy of a broker shows them:
         ``chunk.size=4194304 compression.enabled=true``.
     :param metadata_topic: name of the metadata topic.
     :param allow_writes: whether anything may be written or deleted.
-    :param allow_copy: whether segments of living topics may be copied, which writes about these topics; it needs
-        ``allow_writes`` as well.
+    :param allow_copy: whether segments of living topics may be copied, which writes events about these topics; it
+        also needs ``allow_writes``.
     :param expected_cluster_id: the only cluster to work on, ``None`` for any.
     :param expected_root: the only storage root to work on, as ``rlmm check`` prints it: for each place its location or its
         root id, separated by blanks or commas, or as a JSON list; ``None`` for any.
-    :param storage_class: in which class the objects of segments lie, as the store names it: no listing tells it. ``None``:
-        the one of ``prices``, where they name one alone.
-    :param prices: a JSON object, or the text of one: storage class → ``per_gb_month``, what 2^30 bytes cost in a month, and,
-        if wanted, ``per_1000_requests``, what 1,000 requests that list cost, ``per_1000_reads``, what 1,000 that read cost,
-        ``per_gb_read``, what 2^30 bytes cost that are read, ``min_days``, for how long an object is paid for at least, and
-        ``min_object_bytes``, as how large. ``None``: no cost is told, or that of ``price_per_gb_month``.
+    :param storage_class: storage class of the segments' objects, as the store names it, because no listing tells it.
+        ``None``: that of ``prices``, if they name only one.
+    :param prices: a JSON object, or the text of one: storage class → ``per_gb_month``, the price of 2^30 bytes in a month.
+        Optional are ``per_1000_requests``, the price of 1,000 list requests; ``per_1000_reads``, of 1,000 read requests;
+        ``per_gb_read``, of reading 2^30 bytes; ``min_days``, the least days that are charged for an object;
+        and ``min_object_bytes``, the least size that is charged. ``None``: costs by ``price_per_gb_month``, or none.
     :param clock_topic: topic with LogAppendTime; a record is written to it to read a broker's clock. ``None``: an offset is
         committed instead.
     :param hold: topics that are never touched: names, patterns with ``*`` and ``?``, and topic ids, separated by commas.
-    :param sole_owner: whether no other program keeps objects of this layout in this storage: then a scrub may delete those of
-        topic ids that the log never named.
-    :param deletion_window: time of day at which deletion may run, as ``22:00-06:00 Europe/Berlin``, where a run names none;
-        ``None`` for any.
-    :param objects_per_second: the most that a run deletes, where it says nothing itself; ``None`` for as many as
-        the store allows.
+    :param sole_owner: whether no other program keeps objects of this layout in this storage: then a scrub may delete objects
+        of topic ids that the log never named.
+    :param deletion_window: time of day at which deletion may run, such as ``22:00-06:00 Europe/Berlin``, for runs that set
+        none; ``None`` for any time.
+    :param objects_per_second: the most objects that a run deletes in a second, for runs that set nothing; ``None`` for as
+        many as the store allows.
     :param archive_uri: folder of archives, outside of the storage root: an absolute path or the URI of an object store.
-    :param archive_before_deletion: whether all that a run of the cleaner deletes must be archived before, even if the run
-        is told otherwise.
+    :param archive_before_deletion: whether a run of the cleaner must archive everything before it deletes it, even if the
+        parameters of the run say otherwise.
     :param archive_encrypted: what an archive does with encrypted segments: ``refuse`` their topics, or keep their objects
-        ``as_is``, which only brokers with the key can read once they lie in the storage again.
-    :param allow_catalogue: topics whose records may be read from a catalogue of the bucket: ids, or names that one topic id
-        has alone, separated by commas; ``None`` for none.
-    :param keep_snapshots: how many earlier snapshots of the metadata topic stay in the work folder, one of a day: what a
-        lost topic is told from. 0 keeps none.
+        ``as_is``. Only brokers with the key can read such objects, once they are put back into the storage.
+    :param allow_catalogue: topics whose records may be read from a catalogue of the bucket: ids, or names that only one topic
+        id has, separated by commas; ``None`` for none.
+    :param keep_snapshots: how many earlier snapshots of the metadata topic are kept in the work folder, one for each day. A
+        lost topic is recovered from them. 0 keeps none.
     :param snapshots_uri: folder to which these are copied, outside of the storage root: an absolute path or the URI of an
         object store; ``None`` for no second place.
     """

@@ -25,7 +25,7 @@ def test_copying_is_enabled_and_retention_raised_behind_a_run_that_has_nothing_l
     assert {"remote.log.copy.disable=false", "retention.ms=2592000000"} < set(last.split(","))
     assert (
         PAGE.index("## What is about to expire")
-        < PAGE.index("Run it once more. Where it ends in green")
+        < PAGE.index("Run it once more. If it ends in green")
         < PAGE.index(last)
     )
     operator = (DOCS / "operators" / "copying.md").read_text()
