@@ -12,6 +12,7 @@ from uuid import UUID
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS, system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
@@ -361,7 +362,7 @@ class CleanMetadataPartitionOperator(WritingOperator[_CleanArguments]):
         counts = Totals.of([kept])
         # The UI names the mapped task by its template, which is rendered again after this.
         done = "would be deleted" if dry_run else "deleted"
-        label = f": {counts.segments_deleted} segments {done}, {counts.segments_left} left"
+        label = f": {number_of(counts.segments_deleted, 'segment')} {done}, {counts.segments_left} left"
         cast("dict[str, Any]", context)["rlmm_counts"] = label
         return self.told({**named(counts, dry_run), "dry_run": dry_run})
 

@@ -13,6 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import Context
 from airflow.sdk.bases.xcom import BaseXCom
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
@@ -154,7 +155,12 @@ class CopyLogSegmentsOperator(WritingOperator[_CopyArguments]):
         if needs:
             for one in needs:
                 self.log.error("partition %d needs a person: %s", one.partition, one.stopped_by)
-            raise AirflowFailException(f"{len(needs)} partitions need a person, such as: {needs[0].stopped_by}")
+            raise AirflowFailException(
+                f"{number_of(len(needs), 'partition needs', 'partitions need')} a person, such as: {needs[0].stopped_by}"
+            )
         if left:
-            raise AirflowException(f"{len(left)} partitions are not done, a later try goes on: {left[0].stopped_by}")
+            raise AirflowException(
+                f"{number_of(len(left), 'partition is', 'partitions are')} not done, a later try goes on: "
+                f"{left[0].stopped_by}"
+            )
         return result

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import LostRecordsError
 from airflow_provider_rlmm.core.log.write_guard import WritableEvent
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
@@ -78,7 +79,9 @@ class ReadRemoteLogMetadataOperator(CheckedOperator[_ReadArguments]):
         self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
         if lost := [f"{loss.why}. What to do: {loss.what_to_do}" for loss in log.losses.values() if loss.is_open]:
             said = "; ".join(dict.fromkeys(lost))
-            raise LostRecordsError(f"{report.rows} records are in {uri}, and more were there once: {said}")
+            raise LostRecordsError(
+                f"{number_of(report.rows, 'record is', 'records are')} in {uri}, and more were there once: {said}"
+            )
         # An XCom's keys are strings.
         next_offsets = {str(k): v for k, v in report.next_offsets.items()}
         return self.told(

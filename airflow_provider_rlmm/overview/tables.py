@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.bounded_parquet import BoundedParquet, as_texts
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.overview.documents import opened
@@ -60,7 +61,7 @@ def parquet(work_uri: str, *steps: str, schema: pa.Schema, expected: Expected) -
             raise DocumentError(f"{what} has {size} bytes, {expected.bytes} were written")
         found = BoundedParquet.of(what, file, schema)
         if found.rows != expected.rows:
-            raise DocumentError(f"{what} has {found.rows} rows, {expected.rows} were written")
+            raise DocumentError(f"{what} has {number_of(found.rows, 'row')}, {expected.rows} were written")
         try:
             yield found
         except (pa.ArrowException, ValueError, LookupError, TypeError) as e:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import DocumentError, PlanError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.approval import ApprovalRequest
@@ -51,7 +52,7 @@ class AskedPlan:
     @property
     def in_words(self) -> str:
         """How much it would delete."""
-        segments = f"{self.planned.segments:,} segment{'' if self.planned.segments == 1 else 's'}"
+        segments = number_of(self.planned.segments, "segment")
         return f"{segments}, {human_bytes(self.planned.bytes)}"
 
 

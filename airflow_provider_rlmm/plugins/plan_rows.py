@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -148,7 +149,7 @@ def _table(work_uri: str, plan: str, summary: PlanSummary) -> pa.Table:
     planned = sum(file.rows for file in summary.files.values())
     if planned > MAX_ROWS:
         raise DocumentError(
-            f"the plan names {planned:,} segments, and no page shows more than {MAX_ROWS:,}: download it"
+            f"the plan names {number_of(planned, 'segment')}, and no page shows more than {MAX_ROWS:,}: download it"
         )
     schema = plan_schema()
     tables = [

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.ahead import ahead
 from airflow_provider_rlmm.core.base.clock import monotonic_clock
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageError, StorageRootError
@@ -284,7 +285,7 @@ class BatchCleaner:
         self._unanswered = self._unanswered + 1 if error.retriable else 0
         if self._unanswered >= _MOST_UNANSWERED:
             # To ask for each of the others would take as long as the store's retries, again and again.
-            self._throttled = f"storage has not answered {self._unanswered} times in a row: {error}"
+            self._throttled = f"storage has not answered {number_of(self._unanswered, 'time')} in a row: {error}"
             self._stop_all(self._throttled)
 
     def _is_gone(self, work: UserPartitionWork, metadata: RemoteLogSegmentMetadata, deletion: SegmentDeletion) -> bool:

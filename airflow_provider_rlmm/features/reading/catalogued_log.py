@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import (
     CatalogueError,
     DamagedObjectError,
@@ -343,8 +344,8 @@ class CataloguedLog(RemoteLogOfTopic):
         self.said.append(f"partition {tip.partition} is read by its lineage, {lineage}{more}")
         if unfinished := self._rows[tip.partition].unfinished:
             self.said.append(
-                f"partition {tip.partition}: of {unfinished} more segments a copy or a deletion had not come to its end; "
-                "they are not read"
+                f"partition {tip.partition}: of {number_of(unfinished, 'more segment')} a copy or a deletion had not "
+                "come to its end; they are not read"
             )
         self._say_left_out(tip, left_out)
         if refused is not None:

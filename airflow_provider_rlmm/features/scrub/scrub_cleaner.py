@@ -17,6 +17,7 @@ from itertools import chain, groupby, islice, pairwise
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError, RlmmError, StorageRootError
@@ -118,7 +119,9 @@ class ScrubDeletion:
         self.left_objects += objects
         logger.warning("left: %d objects: %s", objects, why)
         # One for all of them, beside any other: it is why the run needs a person.
-        self.note_problem(Refusal(f"{objects} objects of the plan", why, STOPPED_ADVICE, RefusalKind.STOPPED))
+        self.note_problem(
+            Refusal(f"{number_of(objects, 'object')} of the plan", why, STOPPED_ADVICE, RefusalKind.STOPPED)
+        )
 
     def note_barred(self, objects: int, why: str) -> None:
         """

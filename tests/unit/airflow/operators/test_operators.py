@@ -571,7 +571,7 @@ def test_the_report_fails_after_a_failed_task_even_if_all_reports_are_there(clus
     for metadata_partition in mark_and_plan():
         clean(metadata_partition)
     report, ctx = report_after(failed=1)
-    with pytest.raises(AirflowFailException, match="1 tasks before this one failed"):
+    with pytest.raises(AirflowFailException, match="1 task before this one failed"):
         report.execute(ctx)
     assert json.loads(read_document(str(work / "dag.run"), "report.json"))["totals"]["segments_deleted"] == 6
     report, ctx = report_after(failed=0)
@@ -608,7 +608,7 @@ def test_the_report_shows_what_was_done_before_an_error_ended_a_task(cluster: Cl
     for metadata_partition in others:
         clean(metadata_partition)
     report, ctx = report_after(failed=1)
-    with pytest.raises(AirflowFailException, match="1 tasks before this one failed"):
+    with pytest.raises(AirflowFailException, match="1 task before this one failed"):
         report.execute(ctx)
     totals = json.loads(read_document(str(work / "dag.run"), "report.json"))["totals"]
     assert (totals["segments_deleted"], totals["segments_left"], totals["partitions_incomplete"]) == (2, 4, 2)

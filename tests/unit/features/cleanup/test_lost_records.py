@@ -99,7 +99,7 @@ def test_once_it_is_confirmed_it_is_in_doubt_as_one_that_lost_its_beginning(clus
     report = cluster.clean(0)
     if unnamed:
         assert [p.outcome for p in report.partitions] == ["REFUSED"]
-        assert "as was confirmed on 2027-01-15T08:00:00Z by ann, and storage holds 1 segments" in reasons(report)
+        assert "as was confirmed on 2027-01-15T08:00:00Z by ann, and storage holds 1 segment" in reasons(report)
         assert cluster.keys_of(here) > before, "nothing of it is deleted"
     else:
         assert [p.outcome for p in report.partitions] == ["FINISHED"]

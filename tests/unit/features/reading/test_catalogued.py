@@ -185,7 +185,7 @@ def test_objects_are_compared_with_the_catalogue_before_they_are_read(topic: Cat
         offsets_in(topic.open(catalogue))
     log.unlink()
     with pytest.raises(
-        CatalogueError, match=r"1 objects of segment .* have gone since the catalogue was made, .*\.log first"
+        CatalogueError, match=r"1 object of segment .* has gone since the catalogue was made, .*\.log first"
     ):
         offsets_in(topic.open(catalogue))
     log.write_bytes(right)
@@ -272,7 +272,7 @@ def test_unfinished_copies_are_said(topic: CataloguedTopic) -> None:
     topic.put(files_of(3, 90), without=[".rsm-manifest"])
     log = topic.open()
     assert offsets_in(log) == list(range(90))
-    assert "of 1 more segments a copy or a deletion had not come to its end" in log.said[1]
+    assert "of 1 more segment a copy or a deletion had not come to its end" in log.said[1]
 
 
 # --- lineages ---------------------------------------------------------------------------------------------------------
@@ -359,7 +359,7 @@ def test_what_was_not_listed_is_said(topic: CataloguedTopic, monkeypatch: pytest
     monkeypatch.setattr(made, "document", replace(made.document, incomplete=(folder,)))
     monkeypatch.setattr(catalogue_steps, "CatalogueFiles", lambda _: made)
     log = topic.open(catalogue)
-    with pytest.raises(OffsetNotInRemoteLogError, match="1 folders were not listed whole"):
+    with pytest.raises(OffsetNotInRemoteLogError, match="1 folder was not listed whole"):
         offsets_in(log)
     assert offsets_in(log, ReadRange(0, 90)) == list(range(90))
     assert offsets_in(log, allow_incomplete=True) == list(range(90))
