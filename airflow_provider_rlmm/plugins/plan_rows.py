@@ -179,12 +179,12 @@ def _page(
 
 def _topic_row(row: Mapping[str, Any]) -> PlannedTopicRow:
     known = {name: row[name] for name in PlannedTopicRow.__slots__ if name in row}
-    return PlannedTopicRow(**{**known, "topic_id": _id_text(row["topic_id"]), "estimated": _is_estimated(row)})
+    return PlannedTopicRow(**{**known, "topic_id": id_text(row["topic_id"]), "estimated": _is_estimated(row)})
 
 
 def _segment_row(row: Mapping[str, Any]) -> PlannedSegmentRow:
     known = {name: row[name] for name in PlannedSegmentRow.__slots__ if name in row}
-    ids = {name: _id_text(row[name]) for name in ("topic_id", "segment_id")}
+    ids = {name: id_text(row[name]) for name in ("topic_id", "segment_id")}
     state = RemoteLogSegmentState(row["state"]).name
     return PlannedSegmentRow(**{**known, **ids, "state": state, "estimated": _is_estimated(row)})
 
@@ -193,7 +193,13 @@ def _is_estimated(row: Mapping[str, Any]) -> bool:
     return Reason(row["reason"]).is_of_leaders and not row["exact"]
 
 
-def _id_text(value: object) -> str:
+def id_text(value: object) -> str:
+    """
+    Return an id of a plan's row in Kafka's base64 form.
+
+    :param value: its bytes.
+    :raises DocumentError: if it is none.
+    """
     if not isinstance(value, bytes) or len(value) != 16:
         raise DocumentError("a plan holds what is no id of 16 bytes; make a new plan")
     return kafka_uuid_str(UUID(bytes=value))
