@@ -104,7 +104,9 @@ def _storage_of(session: CleanerSession, key: str) -> tuple[str, Layout]:
 
     settings = session.access.get_connection_settings()
     if settings.storage_uri is None:
-        raise ConfigurationError(f"{in_quotes(key)} looks like a key: say where storage is, by --storage and --layout")
+        raise ConfigurationError(
+            f"{in_quotes(key)} looks like a key: set storage_uri and layout in the rlmm connection"
+        )
     return settings.storage_uri, layout_named(settings.layout, settings.layout_options)
 
 

@@ -67,6 +67,6 @@ def test_errors_name_the_options_of_the_command_that_failed(capsys: pytest.Captu
 
 def test_a_limit_is_raised_by_options_and_not_as_parameters_of_a_dag() -> None:
     remedy = BlastRadius(1, 1, 0.5).remedy(Count(9, 9), Count(10, 10))
-    assert 'as parameters of the DAG "max_segments": 9, "max_bytes": 9, "max_share": 0.9' in remedy
+    assert remedy.endswith('by the parameters "max_segments": 9, "max_bytes": 9, "max_share": 0.9 of the DAG')
     said = in_words_of(f"{remedy}.", OPTIONS)
-    assert said.endswith("for one run by name: --max-segments 9 --max-bytes 9 --max-share 0.9.")
+    assert said.endswith("for one run by --max-segments 9 --max-bytes 9 --max-share 0.9.")

@@ -240,8 +240,7 @@ def test_a_run_stopped_by_its_blast_radius_says_so_and_counts_what_is_left(folde
     )
     assert entry["acknowledge_with"] is None
     assert entry["what_to_do"] == (
-        "look at the plan, then raise the limit for one run by name: --max-segments 10, or as parameters of the DAG "
-        '"max_segments": 10'
+        'look at the plan, then raise the limit for one run by the parameter "max_segments": 10 of the DAG'
     )
     assert document["stopped"]["left"] == {"segments": 10, "bytes": 1000}
     assert document["totals"]["segments_left"] == 10
