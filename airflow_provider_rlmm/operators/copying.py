@@ -13,7 +13,8 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import Context
 from airflow.sdk.bases.xcom import BaseXCom
 
-from airflow_provider_rlmm.core.base.agreement import number_of
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
@@ -141,11 +142,11 @@ class CopyLogSegmentsOperator(WritingOperator[_CopyArguments]):
             finally:
                 send_remote_log_metrics(metrics.values().items(), session.cluster_id, read.rlmm_conn_id, read.topic)
         self.log.info(
-            "%d segments, %d bytes %s; %d segments are about to expire and are left out",
-            done.segments,
-            done.bytes,
-            "would go" if done.dry_run else "were copied",
-            done.expiring,
+            "%s, %s %s; %s about to expire and left out",
+            number_of(done.segments, "segment"),
+            human_bytes(done.bytes),
+            "would go" if done.dry_run else agreeing(done.segments, "was copied", "were copied"),
+            number_of(done.expiring, "segment is", "segments are"),
         )
         result = self.told(done.to_json())
         needs, left = [p for p in done.partitions if p.needs_person], done.unfinished(read.limits)

@@ -76,7 +76,7 @@ class ReadRemoteLogMetadataOperator(CheckedOperator[_ReadArguments]):
         uri, starts, ends = read.output_uri, read.start_offsets, read.end_offsets
         with reading(RemoteLogMetadataHook(read.rlmm_conn_id), work_uri()) as log:
             report = read_to_parquet(log, uri, start_offsets=starts, end_offsets=ends)
-        self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
+        self.log.info("%s read, %d of them quarantined", number_of(report.rows, "record"), report.quarantined)
         if lost := [f"{loss.why}. What to do: {loss.what_to_do}" for loss in log.losses.values() if loss.is_open]:
             said = "; ".join(dict.fromkeys(lost))
             raise LostRecordsError(
@@ -158,6 +158,6 @@ class PublishRemoteLogMetadataOperator(CheckedOperator[_PublishArguments]):
                 snapshots=session.snapshots,
                 deletions=session.earlier_deletions,
             )
-        self.log.info("%d events written", len(written))
+        self.log.info("%s written", number_of(len(written), "event"))
         self.told({"events": len(written), "dry_run": False})
         return written

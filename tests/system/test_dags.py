@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.plans.plan import PLAN_COLUMNS
 from dev import tiering
 from dev.airflow import LocalAirflow
@@ -251,7 +252,8 @@ def test_the_cleaner_deletes_what_spark_found_and_shows_it(scene: Scene) -> None
 
     instances = scene.tasks(run_id)["clean"]
     assert sorted(i["rendered_map_index"] for i in instances) == [
-        f"metadata partition {p}: {segments} segments deleted, 0 left" for p, segments in sorted(planned.items())
+        f"metadata partition {p}: {number_of(segments, 'segment')} deleted, 0 left"
+        for p, segments in sorted(planned.items())
     ]
     totals = scene.airflow.xcom(CLEANER, run_id, "report")
     assert totals["segments_deleted"] == sum(planned.values()) == GONE_PARTITIONS * GONE_SEGMENTS

@@ -160,7 +160,8 @@ def observe_cluster(topics: ObservableCluster, metadata_topic: str, clock: Clock
     answers = topics.describe_topics(topics.topic_names()).answers
     listing = {name: answer for name, answer in answers.items() if isinstance(answer, UUID)}
     if denied := sorted(name for name, answer in answers.items() if answer is NoTopic.DENIED):
-        logger.warning("%d listed topics may not be described: %s", len(denied), list_in_quotes(denied))
+        listed = number_of(len(denied), "listed topic")
+        logger.warning("%s may not be described: %s", listed, list_in_quotes(denied))
     if metadata_topic not in listing:
         raise EventLogAccessError(
             f"the listing of {number_of(len(listing), 'topic')} lacks {metadata_topic!r}: the principal needs "

@@ -20,6 +20,7 @@ from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.ahead import ahead
 from airflow_provider_rlmm.core.base.clock import monotonic_clock
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.log.protocol import Acked, ProvenLook, Unknown
 from airflow_provider_rlmm.core.log.write_guard import WritableEvent
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -140,14 +141,14 @@ class BatchCleaner:
             began, objects = monotonic_clock(), self._objects
             self._clean(batch)
             logger.info(
-                "%smetadata partition %d: %d of %d segments deleted, %d bytes; %d of %d user partitions finished",
+                "%smetadata partition %d: %d of %s deleted, %s; %d of %s finished",
                 self._context.effects.log_prefix,
                 self._context.replay.metadata_partition,
                 sum(work.segments for work in self._works),
-                total,
-                sum(work.bytes for work in self._works),
+                number_of(total, "segment"),
+                human_bytes(sum(work.bytes for work in self._works)),
                 sum(work.finished for work in self._works),
-                len(self._works),
+                number_of(len(self._works), "user partition"),
             )
             self._on_batch()
 
@@ -319,13 +320,13 @@ class BatchCleaner:
             work.finished = offset is not None
         for work in works:
             logger.info(
-                "%s%s: %s, %d segments, %d objects, %d bytes deleted",
+                "%s%s: %s, %s, %s, %s deleted",
                 self._context.effects.log_prefix,
                 work.tip,
                 work.outcome,
-                work.segments,
-                work.objects,
-                work.bytes,
+                number_of(work.segments, "segment"),
+                number_of(work.objects, "object"),
+                human_bytes(work.bytes),
             )
 
     def _listed(self, works: Sequence[UserPartitionWork]) -> dict[UserPartitionWork, frozenset[UUID]]:

@@ -22,6 +22,7 @@ OTHERS = (
 )
 PLURAL = re.compile(rf"^ (?:(?!(?:{OTHERS})\b)[a-z-]+ ){{0,3}}(?:{NOUNS})\b")
 ON_PAGE = re.compile(rf"\| number \}}\}}(?:</\w+>)* (?:(?!(?:{OTHERS})\b)[a-z-]+ ){{0,3}}(?:{NOUNS})\b")
+LOGGED = re.compile(rf"%d (?:(?!(?:{OTHERS})\b)[a-z-]+ ){{0,3}}(?:{NOUNS})\b")
 FIXED = re.compile(r"[A-Z_.]+(?: // [A-Z_]+)?")
 """A constant has one value, and its author knows it."""
 NO_NUMBERS = ("_partitions(topic, short)", "_partitions(topic, behind)", "form")
@@ -54,10 +55,17 @@ def test_numbers_on_pages_agree_with_their_nouns() -> None:
     assert {file: texts for file, texts in found.items() if texts} == {}
 
 
+def test_numbers_in_the_logs_of_tasks_agree_with_their_nouns() -> None:
+    found = {file.name: LOGGED.findall(file.read_text()) for file in (PACKAGE / "operators").glob("*.py")}
+    assert len(found) > 30
+    assert {file: texts for file, texts in found.items() if texts} == {}
+
+
 def test_it_sees_what_it_looks_for() -> None:
     for bad in ('f"{n:,} segments are left"', 'f"{len(x)} more user partitions"', 'f"{n} "\nf"x {m} topics"'):
         assert list(disagreeing(f"x = ({bad})")), bad
     for good in ('f"{_MOST} topics"', 'f"{n} is in 3 topics"', "f\"{number_of(n, 'topic')} of segments\""):
         assert not list(disagreeing(f"x = {good}")), good
+    assert LOGGED.search('"%s: %d user partitions"')
     assert ON_PAGE.search("{{ t.objects | number }} objects")
     assert not ON_PAGE.search('{{ n | counted("object") }} of objects')

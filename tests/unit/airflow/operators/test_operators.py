@@ -488,7 +488,7 @@ def test_a_topic_that_has_lost_what_was_read_of_it_is_read_in_red(
     read = read_all(tmp_path / "whole")
     read_until = cluster.log.high_water_marks()[0]
     cluster.log.cut_off(0, 2)
-    with pytest.raises(LostRecordsError, match=f"confirm-lost-records 0@{read_until}"):
+    with pytest.raises(LostRecordsError, match=f'"confirm_lost_records": "0@{read_until}"'):
         read_all(tmp_path / "cut")
     assert pq.read_metadata(tmp_path / "cut" / "metadata-partition-0.parquet").num_rows == 2
     assert read["rows"] > 2
