@@ -200,7 +200,7 @@ def test_versions_that_only_the_deleted_topic_has_refuse_its_partitions(s3: Moto
     s3.client().put_bucket_versioning(Bucket=cluster.bucket, VersioningConfiguration={"Status": "Enabled"})
     marked(cluster)
     report = cluster.clean()
-    assert "has a version id" in reasons(report)
+    assert "have a version id" in reasons(report)
     assert kinds(report) == {RefusalKind.STORAGE}
     assert (len(cluster.keys_of(GONE)), finished(cluster)) == (18, 0)
     cluster.clean(overrides=frozenset({"versioned_bucket"}))
