@@ -62,7 +62,7 @@ def scrubbed_topics(work_uri: str, plan: str, document: ScrubPlan, rows: int) ->
         classes[tuple(topic)][kind] = count
     found = tuple(
         ScrubbedTopicRow(
-            topic=row["topic"],
+            topic=row["topic"] or "",
             topic_id=id_text(row["topic_id"]),
             segments=segments[row["topic"], row["topic_id"]],
             objects=row["count_all"],
