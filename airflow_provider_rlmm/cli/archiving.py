@@ -15,6 +15,7 @@ from airflow_provider_rlmm.cli.options import Invocation, archive_option, with_l
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.remote_log import TIME
 from airflow_provider_rlmm.cli.runs import begin, begin_without_cluster, execute_option
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
@@ -285,10 +286,12 @@ def _show(output: Output, report: RestoreReport, execute: bool) -> None:
     for said in (*report.reaches, *report.beginnings, *report.transactions, *report.said):
         output.line(said)
     if execute:
-        output.line(f"{report.records:,} records, {size}, are in {report.topic}, read back and compared.")
+        output.line(f"{number_of(report.records, 'record')}, {size}, are in {report.topic}, read back and compared.")
         output.line(f"{report.offsets_uri} says which offset became which.")
     else:
-        output.line(f"{report.records:,} records, {size}, can be written into {report.topic}: --execute does it.")
+        output.line(
+            f"{number_of(report.records, 'record')}, {size}, can be written into {report.topic}: --execute does it."
+        )
     for said in report.problems:
         output.line(f"needs a person: {said}", red=True)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.cli.output import Output
 from airflow_provider_rlmm.cli.runs import Run, say_cost_of, say_era, say_only
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 
@@ -37,7 +38,7 @@ def say_topics(output: Output, topics: Sequence[PlannedTopic | MarkedTopic], tit
     if (more := len(topics) - _MOST_TOPICS) > 0:
         rest = topics[_MOST_TOPICS:]
         segments, size = sum(topic.segments for topic in rest), sum(topic.bytes for topic in rest)
-        output.line(f"and {more:,} more topics with {segments:,} segments, {human_bytes(size)}")
+        output.line(f"and {number_of(more, 'more topic')} with {number_of(segments, 'segment')}, {human_bytes(size)}")
 
 
 def say_planned_topics(invocation: Invocation, summary: PlanSummary, run: Run) -> None:
@@ -65,8 +66,9 @@ def say_plan(invocation: Invocation, summary: PlanSummary, run: Run) -> None:
     output, planned, waiting = invocation.output, summary.planned, summary.waiting
     say_only(invocation, summary)
     say_planned_topics(invocation, summary, run)
-    output.line(f"{planned.segments:,} segments, {human_bytes(planned.bytes)} would be deleted now.")
-    output.line(f"{waiting.segments:,} segments, {human_bytes(waiting.bytes)} wait for their time.")
+    output.line(f"{number_of(planned.segments, 'segment')}, {human_bytes(planned.bytes)} would be deleted now.")
+    wait = agreeing(waiting.segments, "waits for its time", "wait for their time")
+    output.line(f"{number_of(waiting.segments, 'segment')}, {human_bytes(waiting.bytes)} {wait}.")
     say_cost_of(invocation, summary)
     say_era(output, summary.era)
     for refusal in summary.refusals:
@@ -87,8 +89,8 @@ def _say_marked(output: Output, marked: Marked, *, dry_run: bool) -> None:
     every = marked.all
     could = "could be deleted" if dry_run else "may be deleted by a run"
     output.line(
-        f"{every.segments:,} segments, {human_bytes(every.bytes)} {could} from {since(marked.eligible_ms)} on, if these "
-        "topics stay absent."
+        f"{number_of(every.segments, 'segment')}, {human_bytes(every.bytes)} {could} from {since(marked.eligible_ms)} "
+        "on, if these topics stay absent."
     )
     output.line(
         "A marker is a record of the metadata topic: it says since when a topic is known to be gone. It cannot be withdrawn. "

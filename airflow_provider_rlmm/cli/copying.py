@@ -13,6 +13,7 @@ from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, option_of, with_confirmation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import begin, execute_option, open_session
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.features.copying.rules import (
@@ -97,7 +98,7 @@ def copy(
         columns = {"partition": "partition", "segments": "segments", "expiring": "expiring", "stopped_by": "stopped by"}
         invocation.output.rows(rows, columns, "user partitions")
     verb = "were copied" if execute else "would be copied; --execute copies them"
-    invocation.output.line(f"{done.segments:,} segments, {human_bytes(done.bytes)} {verb}")
+    invocation.output.line(f"{number_of(done.segments, 'segment')}, {human_bytes(done.bytes)} {verb}")
     for hole in (p.hole_ahead for p in done.partitions):
         if hole is not None:
             invocation.output.line(hole)  # whole: a table cuts it

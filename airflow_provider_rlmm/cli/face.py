@@ -11,22 +11,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import click
+
+from airflow_provider_rlmm.core.base.given import said_otherwise
 
 _CONNECTION: Final = r"(?:the )?(?:rlmm )?connection"
 _NAME: Final = r"[a-z]+(?:_[a-z]+)*"
 # A name in quotes, a part of a path or of another name, and the name of a topic are none of a setting.
 _SETTING: Final = re.compile(rf"(?<![\w'\"/.=-])(?<!topic )({_NAME}_{_NAME})(?![\w'\"/.=-]| = )")
-_OF_DAG_OR_COMMAND: Final = re.compile(
-    r"the parameter confirm_\w+ '[^']*' of the cleaner's or the scrub's DAG or by (?='rlmm)"
-)
-_AS_PARAMETERS: Final = re.compile(r', or as parameters of the DAG "\w+": \d+(?:\.\d+)?(?:, "\w+": \d+(?:\.\d+)?)*')
 _IN_CONNECTION: Final = re.compile(rf"\b(?:set )?({_NAME}) (?:of|in) {_CONNECTION}\b(?!')")
 _SET_IN_CONNECTION: Final = re.compile(rf"\bin {_CONNECTION}\b")
-_SAME: Final = {"start_time": "from_time", "start_offsets": "from_offsets", "end_offsets": "to_offsets"}
+_SAME: Final = {
+    "start_time": "from_time", "start_offsets": "from_offsets", "end_offsets": "to_offsets", "output_uri": "output",
+}  # fmt: skip
 """Arguments of operators → what commands call them."""
+
+_CONFIRMATIONS: Final = frozenset({"confirm_lost_records", "confirm_metadata_topic_id"})
 
 _options: Final[dict[str, str]] = {}
 """Those of the command that runs in this process: what core calls it → how it is spelled."""
@@ -78,13 +80,24 @@ def in_words_of(text: str, options: Mapping[str, str]) -> str:
     :param text: the sentence.
     :param options: setting → option of the command.
     """
+    text = said_otherwise(text, lambda given: _by_options(given, options))
     if "_" not in text and "connection" not in text:
         return text
-    text = _AS_PARAMETERS.sub("", _OF_DAG_OR_COMMAND.sub("", text))
     text = _IN_CONNECTION.sub(lambda found: _where(found, options), text)
     for pattern, words in _OTHERS:
         text = pattern.sub(words, text)
     return _SETTING.sub(lambda found: options.get(found[1], found[1]), text)
+
+
+def _by_options(given: Mapping[str, Any], options: Mapping[str, str]) -> str:
+    """Say by options what a person is to give; a confirmation belongs to a run that deletes, whichever command says it."""
+    words: list[str] = []
+    for name, value in given.items():
+        words.append(options.get(name) or f"--{name.replace('_', '-')}")
+        if value is not None and value is not True:
+            words.append(f'"{value}"' if " " in str(value) else str(value))
+    said = " ".join(words)
+    return f"'rlmm clean --execute {said}'" if any(name in _CONFIRMATIONS for name in given) else said
 
 
 def _where(found: re.Match[str], options: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_cluster
 from airflow_provider_rlmm.cli.output import Output, working
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, EventLogUnavailableError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes, name_in_text
 
@@ -90,7 +91,7 @@ def _problems(found: FirstAid, tools: Tools) -> list[str]:
     problems: list[str] = []
     if found.not_told:
         count = len(found.not_told)
-        problems.append(f"nothing is told of {count:,} {'topic' if count == 1 else 'topics'}, which may be tiered:")
+        problems.append(f"nothing is told of {number_of(count, 'topic')}, which may be tiered:")
         problems += [f"topic {name_in_text(topic)}: {why}." for topic, why in sorted(found.not_told.items())]
     if not found.topics and not found.proved_whole:
         problems.append(
@@ -105,7 +106,7 @@ def _print(output: Output, found: FirstAid, tools: Tools) -> None:
     from airflow_provider_rlmm.features.first_aid.commands import line_of
 
     there = "is there: it may have lost records" if found.has_metadata_topic else "is not there"
-    tiered = f"{found.listed:,} topics, {len(found.topics):,} of them tiered"
+    tiered = f"{number_of(found.listed, 'topic')}, {len(found.topics):,} of them tiered"
     output.line(f"Cluster {found.cluster_id}: {tiered}. The metadata topic {there}.")
     if found.topics and not found.proved_whole:
         output.line(
@@ -145,7 +146,10 @@ def _print_disk(output: Output, topics: Sequence[TopicAid]) -> None:
     )
     more = [disk.more_bytes for _, disk in disks if disk.more_bytes is not None]
     if more:
-        output.line(f"{len(more):,} of them take {human_bytes(sum(more))} more than now, if records come as they did.")
+        output.line(
+            f"{len(more):,} of them {agreeing(len(more), 'takes', 'take')} {human_bytes(sum(more))} more than now, "
+            "if records come as they did."
+        )
     for aid, disk in disks:
         if disk.endless:
             output.problem(

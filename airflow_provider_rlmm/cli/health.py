@@ -11,6 +11,7 @@ from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, max_copy_option, option_of, with_cluster, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.features.doctor.rules import LIMIT_PER_KIND, MIN_AGE
 
@@ -79,7 +80,10 @@ def _print(invocation: Invocation, diagnosis: Diagnosis) -> None:
 
     output = invocation.output
     output.line(_work_folder(invocation.work_uri))
-    output.line(f"{diagnosis.records:,} records were examined, {diagnosis.segments:,} segments are not finished.")
+    output.line(
+        f"{number_of(diagnosis.records, 'record was', 'records were')} examined, "
+        f"{number_of(diagnosis.segments, 'segment is', 'segments are')} not finished."
+    )
     output.line(f"The metadata topic is {diagnosis.era}.")
     for finding in diagnosis.findings:
         output.line(str(finding), red=finding.severity == "CRITICAL")
@@ -89,7 +93,11 @@ def _print(invocation: Invocation, diagnosis: Diagnosis) -> None:
     for recovery in diagnosis.recoveries:
         output.line(f"What recovery costs: {recovery}")
     output.line(str(diagnosis.preflight))
-    output.line("Nothing is wrong." if not diagnosis.counts else f"{diagnosis.critical:,} findings need a person.")
+    output.line(
+        "Nothing is wrong."
+        if not diagnosis.counts
+        else f"{number_of(diagnosis.critical, 'finding needs', 'findings need')} a person."
+    )
 
 
 COMMANDS = (check, doctor)

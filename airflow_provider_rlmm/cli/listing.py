@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from airflow_provider_rlmm.cli.options import Command
+from airflow_provider_rlmm.core.base.agreement import number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Listing:
         :param rows: all of them.
         """
         more = 0 if self.limit is None else len(rows) - self.limit
-        return f"{more:,} more are not shown: --limit says how many are" if more > 0 else ""
+        return f"{number_of(more, 'more is', 'more are')} not shown: --limit says how many are" if more > 0 else ""
 
     def _key(self, row: Mapping[str, Any]) -> tuple[bool, Any]:
         value = row.get(str(self.sort))

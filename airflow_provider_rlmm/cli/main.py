@@ -75,7 +75,7 @@ def _logging(verbose: int) -> Iterator[None]:
     package = logging.getLogger("airflow_provider_rlmm")
     shown = [package] if verbose else list(map(logging.getLogger, _WHOM_IT_ASKS))
     before, handler = package.level, logging.StreamHandler() if verbose else _WaitingHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s" if verbose else "%(message)s"))
+    handler.setFormatter(_InTerminal("%(asctime)s %(levelname)s %(message)s" if verbose else "%(message)s"))
     # The status line shows what is logged, whether or not it is printed.
     package.setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
     for one in shown:
@@ -86,6 +86,13 @@ def _logging(verbose: int) -> Iterator[None]:
         for one in shown:
             one.removeHandler(handler)
         package.setLevel(before)
+
+
+class _InTerminal(logging.Formatter):
+    """Says settings as the command that runs spells them; the lines of a traceback stay as they are."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return in_terminal(super().formatMessage(record))
 
 
 class _WaitingHandler(logging.Handler):

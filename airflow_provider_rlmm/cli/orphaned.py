@@ -14,6 +14,7 @@ from airflow_provider_rlmm.cli.listing import Listing, with_listing
 from airflow_provider_rlmm.cli.options import Invocation, only_option, with_cluster, with_limits
 from airflow_provider_rlmm.cli.reading import opened_session, opened_topic, with_cost
 from airflow_provider_rlmm.cli.runs import PROGRAM, begin, month_column, price_of, say_price
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.clock import system_clock
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
@@ -86,13 +87,13 @@ def _say_topics(invocation: Invocation, gone: Sequence[OrphanedPartition], price
         columns = {"topic": "topic", "topic_id": "topic id", "partitions": "partitions", "segments": "segments"}
         invocation.output.rows(rows, {**columns, "bytes": "size", **month_column(price)}, "by topic, the largest first")
     total = Count.sum(Count(o.segments, o.bytes) for o in gone)
-    of = f"{len(topics):,} topics" if len(topics) > 1 else "1 topic"
-    invocation.output.line(f"{_words(total, price)} in {len(gone):,} user partitions of {of}")
+    of = number_of(len(topics), "topic")
+    invocation.output.line(f"{_words(total, price)} in {number_of(len(gone), 'user partition')} of {of}")
 
 
 def _words(count: Count, price: StoragePrice | None) -> str:
     cost = "" if price is None else f", {money(price.month(count.bytes, count.segments))} a month"
-    return f"{count.segments:,} segments, {human_bytes(count.bytes)}{cost}"
+    return f"{number_of(count.segments, 'segment')}, {human_bytes(count.bytes)}{cost}"
 
 
 @command()
@@ -133,7 +134,10 @@ def survey(invocation: Invocation, limits: CleanerLimits, only: tuple[str, ...])
     cost = "" if price is None else f", {money(price.month(month.bytes, month.objects))} a month"
     invocation.output.line(f"reclaimed this month: {human_bytes(month.bytes)}{cost}, {month.in_words}")
     say_price(invocation, price)
-    invocation.output.line(f"{totals.orphaned_topics:,} of {totals.topics:,} topics are gone. The inventory is {where}")
+    invocation.output.line(
+        f"{totals.orphaned_topics:,} of {number_of(totals.topics, 'topic')} "
+        f"{agreeing(totals.orphaned_topics, 'is', 'are')} gone. The inventory is {where}"
+    )
     return _all_seen(invocation, totals)
 
 
@@ -150,7 +154,7 @@ def _say_largest(
     }  # fmt: skip
     invocation.output.rows((with_cost(row, price) for row in largest), columns, "topics, the largest first")
     if more := totals.topics - len(largest):
-        invocation.output.line(f"and {more:,} more topics")
+        invocation.output.line(f"and {number_of(more, 'more topic')}")
 
 
 def _all_seen(invocation: Invocation, totals: Totals) -> int:

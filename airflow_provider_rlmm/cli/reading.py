@@ -22,6 +22,7 @@ from airflow_provider_rlmm.cli.options import Invocation, with_cluster
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.rows import record_row, segment_row
 from airflow_provider_rlmm.cli.runs import month_column, open_session, price_of, say_price
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
@@ -211,8 +212,9 @@ def snapshot(invocation: Invocation) -> None:
         invocation.output.document(document)
     else:
         invocation.output.line(
-            f"{counts['segments']:,} segments that are not finished; {counts['records_read']:,} records were read now, up to "
-            f"{counts['records_known']:,} offsets. The snapshot is {where}"
+            f"{number_of(counts['segments'], 'segment that is', 'segments that are')} not finished; "
+            f"{number_of(counts['records_read'], 'record was', 'records were')} read now, up to "
+            f"{number_of(counts['records_known'], 'offset')}. The snapshot is {where}"
         )
 
 

@@ -12,6 +12,7 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, option_of, with_storage_only
 from airflow_provider_rlmm.cli.output import Output, working
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
 from airflow_provider_rlmm.core.runs import connection_fields as connection
@@ -127,22 +128,23 @@ def _say(output: Output, catalogue: Catalogue, where: str) -> None:
     }  # fmt: skip
     output.rows(topics, columns, "topics")
     if catalogue.topics_left_out:
-        output.line(f"and {catalogue.topics_left_out:,} more topics")
+        output.line(f"and {number_of(catalogue.topics_left_out, 'more topic')}")
     if catalogue.several_ids:
         names = ", ".join(map(in_quotes, catalogue.several_ids))
         output.line(f"Several topic ids have these names, as topics of one name were made anew: {names}.")
     listed, left = catalogue.listed, catalogue.left_out
     output.line(
-        f"{listed.objects:,} objects, {human_bytes(listed.bytes)} were listed; {left.objects:,} of them were not asked for. "
-        f"{catalogue.foreign_folders:,} folders of no topic were not looked into."
+        f"{number_of(listed.objects, 'object')}, {human_bytes(listed.bytes)} {agreeing(listed.objects, 'was', 'were')} "
+        f"listed; {number_of(left.objects, 'of them was', 'of them were')} not asked for. "
+        f"{number_of(catalogue.foreign_folders, 'folder of no topic was', 'folders of no topic were')} not looked into."
     )
     output.line(f"The cluster is {_cluster(catalogue)}.")
     for source in catalogue.earlier:
         output.line(f"{source.kind} {source.uri}: {_said(source)}")
     if (before := catalogue.taken_up) is not None:
         output.line(
-            f"A run was interrupted that began {since(before.since_ms)}: {before.segments:,} segments that it had read, and "
-            f"{before.proved:,} that it had proved, are as they were and were not read again."
+            f"A run was interrupted that began {since(before.since_ms)}: {number_of(before.segments, 'segment')} that "
+            f"it had read, and {before.proved:,} that it had proved, are as they were and were not read again."
         )
         for discarded in before.discarded:
             output.line(f"Not used of what it has left: {discarded}")
@@ -161,8 +163,14 @@ def _said(source: EarlierSource) -> str:
     if source.why is not None:
         return f"cannot be read: {source.why}"
     if source.made_at_ms is None:
-        return f"{source.found:,} segments that it calls deleted have objects here"
-    return f"of {since(source.made_at_ms)}; of {source.copied:,} copied segments {source.found:,} have objects here"
+        return (
+            f"{number_of(source.found, 'segment that it calls deleted has', 'segments that it calls deleted have')} "
+            "objects here"
+        )
+    return (
+        f"of {since(source.made_at_ms)}; of {number_of(source.copied, 'copied segment')} "
+        f"{number_of(source.found, 'has', 'have')} objects here"
+    )
 
 
 _SAID_BY = {

@@ -19,6 +19,7 @@ from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import begin_without_cluster, open_session
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
@@ -214,7 +215,7 @@ def read(
     columns = {"partition": "partition", "records": "records", "start": "from", "end": "to", "file": "file"}
     invocation.output.rows(rows, columns, "user partitions")
     count, size = sum(one.written.records for one in done), sum(one.written.bytes for one in done)
-    invocation.output.line(f"{count:,} records, {human_bytes(size)} before compression")
+    invocation.output.line(f"{number_of(count, 'record')}, {human_bytes(size)} before compression")
     return _ended(invocation, log, {one.partition: one.range for one in done}, all_of_it=partition is None)
 
 

@@ -14,6 +14,7 @@ from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import PROGRAM, open_session
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text
 from airflow_provider_rlmm.core.plans.counts import Count, added_up
@@ -65,7 +66,7 @@ def retention(invocation: Invocation, topic: str | None, partition: int | None, 
 
 def _say_overdue(invocation: Invocation, done: LeaderRetention) -> None:
     for tip, late in done.overdue.items():
-        count = f"{late.count.segments:,} segments, {human_bytes(late.count.bytes)}"
+        count = f"{number_of(late.count.segments, 'segment')}, {human_bytes(late.count.bytes)}"
         since_then = f"are overdue, seen due since {since(late.since_ms)}"
         where = f"{name_in_text(tip.topic)}, partition {late.partition}"
         invocation.output.problem(f"needs a person: {where}: {count}, {since_then}: {late.what_to_do}.")
@@ -95,7 +96,7 @@ def _say_what_is_not_told(
         else:
             _say_why_by_topic(invocation, topics)
     for why, count in Counter(done.not_judged.values()).items():
-        of = "" if topics is None else f" of {count:,} topics"
+        of = "" if topics is None else f" of {number_of(count, 'topic')}"
         output.problem(f"it cannot be told whether anything{of} is overdue, or its leaders copy: {why}.")
 
 
@@ -119,7 +120,7 @@ def _say_why_by_topic(invocation: Invocation, topics: list[TopicSum]) -> None:
         for why, partitions in shown:
             invocation.output.problem(f"{name}, unresolved, partition {in_words(partitions)}: {why}.")
         if more := len(one.unresolved) - len(shown):
-            invocation.output.problem(f"{name}: {more:,} more reasons; 'rlmm retention {name}' tells them")
+            invocation.output.problem(f"{name}: {number_of(more, 'more reason')}; 'rlmm retention {name}' tells them")
 
 
 def _print_topics(invocation: Invocation, topics: list[TopicSum]) -> None:
@@ -157,11 +158,11 @@ def _say_left_over(invocation: Invocation, topics: list[TopicSum]) -> None:
     ):
         if (total := Count.sum(counts)).segments:
             of = sum(count.segments > 0 for count in counts)
-            invocation.output.line(f"{_words(total)} of {of:,} {'topic' if of == 1 else 'topics'} {what}.")
+            invocation.output.line(f"{_words(total)} of {number_of(of, 'topic')} {what}.")
 
 
 def _words(count: Count) -> str:
-    return f"{count.segments:,} segments, {human_bytes(count.bytes)}"
+    return f"{number_of(count.segments, 'segment')}, {human_bytes(count.bytes)}"
 
 
 def _topic_row(one: TopicSum) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from airflow_provider_rlmm.cli.runs import (
     say_judgement,
     say_only,
 )
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS, system_clock
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_quotes
@@ -175,12 +176,12 @@ def would_go(plan: ScrubPlan) -> str:
     :param plan: made from a scrub.
     """
     classes = "".join(
-        f"\n  {kind}: {amount.objects:,} objects, {human_bytes(amount.bytes)}"
+        f"\n  {kind}: {number_of(amount.objects, 'object')}, {human_bytes(amount.bytes)}"
         for kind, amount in sorted(plan.classes.items())
     )
     objects, size, segments = plan.file.rows, human_bytes(plan.planned.bytes), plan.planned.segments
     only = f"\n{plan.only_in_words}" if plan.only else ""
-    return f"This run deletes {objects:,} objects, {size}, of {segments:,} segments:{classes}{only}\n"
+    return f"This run deletes {number_of(objects, 'object')}, {size}, of {number_of(segments, 'segment')}:{classes}{only}\n"
 
 
 def _say(invocation: Invocation, summary: ScrubSummary, plan: ScrubPlan, document: dict[str, Any], run: Run) -> None:
@@ -198,7 +199,10 @@ def _say(invocation: Invocation, summary: ScrubSummary, plan: ScrubPlan, documen
         columns = {"objects": "objects", "bytes": "size", **month_column(summary.price)}
         output.rows(rows, {"class": "class", **columns}, "objects, by class")
         _say_topics(output, summary, columns)
-    output.line(f"{summary.listed.objects:,} objects, {human_bytes(summary.listed.bytes)} were listed.")
+    output.line(
+        f"{number_of(summary.listed.objects, 'object')}, {human_bytes(summary.listed.bytes)} "
+        f"{agreeing(summary.listed.objects, 'was', 'were')} listed."
+    )
     if summary.price and (listing := summary.price.listing(summary.listed.objects)) is not None:
         output.line(f"To list them costs {money(listing)} at least.")
     say_era(output, summary.era)
@@ -210,7 +214,7 @@ def _say(invocation: Invocation, summary: ScrubSummary, plan: ScrubPlan, documen
             )
     say_only(invocation, plan)
     planned = document["planned"]
-    output.line(f"{planned['objects']:,} objects, {human_bytes(planned['bytes'])} may go now.")
+    output.line(f"{number_of(planned['objects'], 'object')}, {human_bytes(planned['bytes'])} may go now.")
     say_cost_of(invocation, plan)
     if document["deletion"] is not None:
         output.line(deleted_in_words(document["deletion"]))
@@ -234,7 +238,7 @@ def _say_topics(output: Output, summary: ScrubSummary, columns: Mapping[str, str
     named = {"topic": "topic", "topic_id": "topic id", "class": "class"}
     output.rows(rows, {**named, **columns}, "by topic, the largest first; what is in use is left out")
     if more := len(summary.topics) + summary.topics_left_out - len(shown):
-        output.line(f"and {more:,} more rows; the pages list them")
+        output.line(f"and {number_of(more, 'more row')}; the pages list them")
 
 
 def deleted_in_words(counts: Mapping[str, Any]) -> str:
@@ -244,17 +248,17 @@ def deleted_in_words(counts: Mapping[str, Any]) -> str:
     :param counts: of :meth:`~airflow_provider_rlmm.features.scrub.scrub_cleaner.ScrubDeletion.counts`.
     """
     deleted = [
-        f"{amount['objects']:,} {kind} objects, {human_bytes(amount['bytes'])}"
+        f"{number_of(amount['objects'], f'{kind} object')}, {human_bytes(amount['bytes'])}"
         for kind, amount in counts["deleted"].items()
     ]
-    others = {
-        "were gone before": counts["gone_before"],
-        "are on hold": counts["held"],
-        "are still there": counts["left"],
-        "of these must stay": counts["barred"],
-        "empty folders are removed": counts["folders_removed"],
-    }
-    said = [f"{number:,} {what}" for what, number in others.items() if number]
+    others = (
+        ("was gone before", "were gone before", counts["gone_before"]),
+        ("is on hold", "are on hold", counts["held"]),
+        ("is still there", "are still there", counts["left"]),
+        ("of these must stay", "of these must stay", counts["barred"]),
+        ("empty folder is removed", "empty folders are removed", counts["folders_removed"]),
+    )
+    said = [number_of(number, one, many) for one, many, number in others if number]
     return f"Deleted: {'; '.join(deleted) or 'nothing'}.{' Besides: ' + ', '.join(said) + '.' if said else ''}"
 
 

@@ -11,6 +11,7 @@ import click
 from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_cluster
 from airflow_provider_rlmm.cli.output import Output, working
+from airflow_provider_rlmm.core.base.agreement import number_of
 
 JOB = "segment_retention.py"
 
@@ -43,7 +44,7 @@ def cluster_state(invocation: Invocation, output: Path | None) -> None:
         invocation.output.document({"cluster_state": str(output), "cluster_id": state.cluster_id, **counts})
     else:
         invocation.output.line(
-            f"cluster {state.cluster_id}: {counts['topics']:,} topics observed. The listing is {output}"
+            f"cluster {state.cluster_id}: {number_of(counts['topics'], 'topic')} observed. The listing is {output}"
         )
 
 

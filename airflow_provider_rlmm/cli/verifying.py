@@ -13,6 +13,7 @@ from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_storage
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import begin
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 
@@ -106,8 +107,8 @@ def _say(output: Output, report: ContentsReport, where: str) -> None:
             output.line(f"and {more:,} more")
     for index, segments in report.not_compared.items():
         output.line(
-            f"The {index} index of {segments:,} segments was not compared: the layout does not say where it lies."
+            f"The {index} index of {number_of(segments, 'segment')} was not compared: the layout does not say where it lies."
         )
     output.line(f"{report.share_in_words}.")
-    output.line(f"{report.requests:,} reads have brought {human_bytes(report.fetched_bytes)}.")
+    output.line(f"{number_of(report.requests, 'read has', 'reads have')} brought {human_bytes(report.fetched_bytes)}.")
     output.line(f"The report is {where}")

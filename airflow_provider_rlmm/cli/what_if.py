@@ -13,6 +13,7 @@ from airflow_provider_rlmm.cli.exit_codes import ExitCode
 from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.output import Output, working
 from airflow_provider_rlmm.cli.runs import HOW_TO_SET_PRICES
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
 from airflow_provider_rlmm.core.base.file_systems import read_file
 from airflow_provider_rlmm.core.plans.prices import StoragePrice, no_price, price_micros
@@ -84,7 +85,8 @@ def what_if(
         output.problem(f"cannot tell: {refusal.what}: {refusal.why}; {refusal.what_to_do}")
     if uncertain:
         output.problem(
-            f"cannot tell: {uncertain:,} segments are in no count, as their fate is not known; let the doctor look"
+            f"cannot tell: {number_of(uncertain, 'segment is', 'segments are')} in no count, as their fate is not "
+            "known; let the doctor look"
         )
     return ExitCode.NEEDS_A_PERSON if refusals or uncertain else ExitCode.DONE
 

@@ -13,6 +13,7 @@ from airflow_provider_rlmm.cli.help import command
 from airflow_provider_rlmm.cli.options import Invocation, with_limits, with_storage
 from airflow_provider_rlmm.cli.output import working
 from airflow_provider_rlmm.cli.runs import open_session, price_of, say_price
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.prices import money
@@ -45,7 +46,7 @@ def why(invocation: Invocation, limits: CleanerLimits, asked: str) -> int:
     if invocation.output.as_json:
         invocation.output.document(asdict(answer) | {"month_micros": month, "trail": happened})
     else:
-        stored = answer.stored and f"{answer.stored.segments:,} segments, {human_bytes(answer.stored.bytes)}"
+        stored = answer.stored and f"{number_of(answer.stored.segments, 'segment')}, {human_bytes(answer.stored.bytes)}"
         cost = "" if month is None else f", {money(month)} a month"
         facts = {
             "what": answer.what, "class": answer.kind, "why": answer.why, "stored": f"{stored or 'not known'}{cost}",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import (
     EventLogError,
     NotReadyError,
@@ -134,7 +135,7 @@ class Publication:
         """
         if not events:
             return []
-        self.publisher.require_writes(f"write {len(events)} events")
+        self.publisher.require_writes(f"write {number_of(len(events), 'event')}")
         if task is None:
             raise PartitionNotAssignedError("nothing was written: no user partition was ever assigned")
         partitions = {topic_id_partition_of(event): self._metadata_partition(event) for event in events}
@@ -243,7 +244,10 @@ class Publication:
             if isinstance(outcome, Acked):
                 partition = topic_id_partition_of(event)
                 needed[partition] = max(needed.get(partition, 0), outcome.offset + 1)
-        written = f"{len(events)} events were published: those that are acked are written, do not publish them again"
+        written = (
+            f"{number_of(len(events), 'event was', 'events were')} published: those that are acked are written, do "
+            "not publish them again"
+        )
         try:
             consumed = self.store.await_consumed(needed, self.consume_wait_s)
         except PartitionNotAssignedError as error:

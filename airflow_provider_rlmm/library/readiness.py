@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Concatenate, Never, ParamSpec, Self, TypeVar
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import NotReadyError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.core.log.protocol import PublishOutcome
@@ -94,19 +95,20 @@ class NotReadyRemoteLogMetadataManager:
         self, leader_partitions: Collection[TopicIdPartition], follower_partitions: Collection[TopicIdPartition]
     ) -> Never:
         """Raise ``NotReadyError``."""
-        self._refuse(f"{len(leader_partitions) + len(follower_partitions)} user partitions were not assigned")
+        led_or_followed = len(leader_partitions) + len(follower_partitions)
+        self._refuse(f"{number_of(led_or_followed, 'user partition was', 'user partitions were')} not assigned")
 
     def on_stop_partitions(self, partitions: Collection[TopicIdPartition]) -> Never:
         """Raise ``NotReadyError``."""
-        self._refuse(f"{len(partitions)} user partitions were not removed")
+        self._refuse(f"{number_of(len(partitions), 'user partition was', 'user partitions were')} not removed")
 
     def reconcile_assignment(self, partitions: Collection[TopicIdPartition]) -> Never:
         """Raise ``NotReadyError``."""
-        self._refuse(f"{len(partitions)} user partitions were not assigned")
+        self._refuse(f"{number_of(len(partitions), 'user partition was', 'user partitions were')} not assigned")
 
     def metadata_partitions_for(self, partitions: Collection[TopicIdPartition]) -> Never:
         """Raise ``NotReadyError``."""
-        self._refuse(f"where the events of {len(partitions)} user partitions lie is not known")
+        self._refuse(f"where the events of {number_of(len(partitions), 'user partition')} lie is not known")
 
     def names_of(self, topic_id: UUID) -> Never:
         """Raise ``NotReadyError``."""
@@ -114,11 +116,11 @@ class NotReadyRemoteLogMetadataManager:
 
     def publish(self, events: Sequence[OfferedEvent], *, wait: bool = True) -> Never:
         """Raise ``NotReadyError``."""
-        self._refuse(f"{len(events)} events were not written")
+        self._refuse(f"{number_of(len(events), 'event was', 'events were')} not written")
 
     def await_readable(self, events: Sequence[OfferedEvent], outcomes: Sequence[PublishOutcome]) -> Never:
         """Raise ``NotReadyError``."""
-        self._refuse(f"{len(events)} events cannot be read here")
+        self._refuse(f"{number_of(len(events), 'event')} cannot be read here")
 
     def is_ready(self, topic_id_partition: TopicIdPartition) -> bool:
         """Return ``False``."""

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import NotReadyError, OffsetOutOfRangeError, SnapshotRefusedError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, counted, events_of
 from airflow_provider_rlmm.core.log.one_look import look
@@ -54,7 +55,8 @@ class Resumption:
         seen = snapshot.identity
         if (seen.topic_id, seen.partition_count) != (log.topic_id, log.partition_count):
             raise SnapshotRefusedError(
-                f"the snapshot is of topic id {kafka_uuid_str(seen.topic_id)} with {seen.partition_count} partitions, the "
+                f"the snapshot is of topic id {kafka_uuid_str(seen.topic_id)} with "
+                f"{number_of(seen.partition_count, 'partition')}, the "
                 f"log of {kafka_uuid_str(log.topic_id)} with {log.partition_count}: leave it out"
             )
         self._snapshot = snapshot

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseNotifier, Context
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError, RlmmError
 from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.core.base.redaction import without_addresses
@@ -68,7 +69,7 @@ class RemoteLogNotifier(BaseNotifier):
                 failed += 1
                 self.log.error("The message %r was not delivered: %s", message.subject, _what_failed(e))
         if failed:
-            raise RuntimeError(f"{failed} of {len(self.deliver)} notifiers failed, see the log")
+            raise RuntimeError(f"{failed} of {number_of(len(self.deliver), 'notifier')} failed, see the log")
 
 
 def _what_failed(error: Exception) -> str:

@@ -14,6 +14,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Context
 from airflow.sdk.definitions.param import ParamsDict
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, ApprovalLimits
@@ -111,7 +112,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
             return self._unasked("a dry run deletes nothing")
         if not limits.ask_for(summary.planned):
             return self._unasked(
-                f"{summary.planned.segments} segments and {summary.planned.bytes} bytes are planned, and up to "
+                f"{number_of(summary.planned.segments, 'segment')} and {summary.planned.bytes} bytes are planned, and up to "
                 f"{limits.approve_above_segments} and {limits.approve_above_bytes} pass"
             )
         self._ask(context, name, summary, read.rlmm_conn_id, min(read.answer_within, summary.expires_at_ms - now_ms))
@@ -154,7 +155,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
         self.hitl_summary_extra |= {"approved": answer.approved, "chosen_options": chosen}
         request.check_plan(summary)
         if not answer.approved:
-            planned = f"{summary.planned.segments} segments, {summary.planned.bytes} bytes"
+            planned = f"{number_of(summary.planned.segments, 'segment')}, {summary.planned.bytes} bytes"
             raise AirflowFailException(
                 f"plan {summary.plan_id} {answer}. Nothing of it is deleted: {planned} are left, and the next run plans them "
                 "again. To keep a topic for good, put it on hold"

@@ -13,6 +13,7 @@ from uuid import UUID
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.plan_files import read_plan
@@ -358,8 +359,8 @@ class RestoreRemoteLogOperator(WritingOperator[_RestoreArguments]):
             for said in report.problems:
                 self.log.error("%s", said)
             raise AirflowFailException(
-                f"{report.records} records {'would be' if report.dry_run else 'were'} restored from a source that needs a "
-                f"person: {report.problems[0]}"
+                f"{number_of(report.records, 'record')} {'would be' if report.dry_run else 'were'} restored from a "
+                f"source that needs a person: {report.problems[0]}"
             )
         return told
 

@@ -12,8 +12,10 @@ from uuid import UUID
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS, system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.work_folder import REPORT_DOCUMENT
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
@@ -249,11 +251,11 @@ class PlanRemoteLogCleanupOperator(CheckedOperator[_PlanArguments]):
         planned, parts = summary.planned, sorted(summary.by_metadata_partition)
         self.told({"planned_segments": planned.segments, "planned_bytes": planned.bytes})
         self.log.info(
-            "plan %s: %d segments, %d bytes in %d metadata partitions",
+            "plan %s: %s, %s in %s",
             name,
-            planned.segments,
-            planned.bytes,
-            len(parts),
+            number_of(planned.segments, "segment"),
+            human_bytes(planned.bytes),
+            number_of(len(parts), "metadata partition"),
         )
         return parts
 
@@ -361,7 +363,7 @@ class CleanMetadataPartitionOperator(WritingOperator[_CleanArguments]):
         counts = Totals.of([kept])
         # The UI names the mapped task by its template, which is rendered again after this.
         done = "would be deleted" if dry_run else "deleted"
-        label = f": {counts.segments_deleted} segments {done}, {counts.segments_left} left"
+        label = f": {number_of(counts.segments_deleted, 'segment')} {done}, {counts.segments_left} left"
         cast("dict[str, Any]", context)["rlmm_counts"] = label
         return self.told({**named(counts, dry_run), "dry_run": dry_run})
 

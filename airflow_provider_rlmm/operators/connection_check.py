@@ -10,6 +10,7 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.hooks.metadata import RemoteLogMetadataHook
 from airflow_provider_rlmm.observability.lineage import Place, Touched
@@ -55,5 +56,8 @@ class RemoteLogCheckOperator(CheckedOperator[_CheckArguments]):
         for good, sentence in findings:
             (self.log.info if good else self.log.error)("%s", sentence)
         if bad := [sentence for good, sentence in findings if not good]:
-            raise AirflowFailException(f"{len(bad)} of {len(findings)} findings need a person. The first: {bad[0]}")
+            raise AirflowFailException(
+                f"{len(bad)} of {number_of(len(findings), 'finding')} {agreeing(len(bad), 'needs', 'need')} a "
+                f"person. The first: {bad[0]}"
+            )
         return [{"good": good, "finding": sentence} for good, sentence in findings]

@@ -13,6 +13,8 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow.sdk import Context
 from airflow.sdk.bases.xcom import BaseXCom
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs import run_parameters
 from airflow_provider_rlmm.features.copying.rules import CopyLimits
@@ -140,11 +142,11 @@ class CopyLogSegmentsOperator(WritingOperator[_CopyArguments]):
             finally:
                 send_remote_log_metrics(metrics.values().items(), session.cluster_id, read.rlmm_conn_id, read.topic)
         self.log.info(
-            "%d segments, %d bytes %s; %d segments are about to expire and are left out",
-            done.segments,
-            done.bytes,
-            "would go" if done.dry_run else "were copied",
-            done.expiring,
+            "%s, %s %s; %s about to expire and left out",
+            number_of(done.segments, "segment"),
+            human_bytes(done.bytes),
+            "would go" if done.dry_run else agreeing(done.segments, "was copied", "were copied"),
+            number_of(done.expiring, "segment is", "segments are"),
         )
         result = self.told(done.to_json())
         needs, left = [p for p in done.partitions if p.needs_person], done.unfinished(read.limits)
@@ -154,7 +156,12 @@ class CopyLogSegmentsOperator(WritingOperator[_CopyArguments]):
         if needs:
             for one in needs:
                 self.log.error("partition %d needs a person: %s", one.partition, one.stopped_by)
-            raise AirflowFailException(f"{len(needs)} partitions need a person, such as: {needs[0].stopped_by}")
+            raise AirflowFailException(
+                f"{number_of(len(needs), 'partition needs', 'partitions need')} a person, such as: {needs[0].stopped_by}"
+            )
         if left:
-            raise AirflowException(f"{len(left)} partitions are not done, a later try goes on: {left[0].stopped_by}")
+            raise AirflowException(
+                f"{number_of(len(left), 'partition is', 'partitions are')} not done, a later try goes on: "
+                f"{left[0].stopped_by}"
+            )
         return result

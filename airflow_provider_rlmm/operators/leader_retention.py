@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import LeaderStuckError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.runs.attention import Judgement
 from airflow_provider_rlmm.core.runs.steps import step
@@ -105,13 +107,16 @@ class LeaderRetentionOperator(CheckedOperator[_LeaderRetentionArguments]):
         """Say in the log what cannot be told, and what no leader will ever delete."""
         say = self.log.warning
         for one in report.listed_unresolved:
-            say("%s: %d user partitions are unresolved, from %d on: %s", one.topic, one.partitions, one.first, one.why)
+            are = number_of(one.partitions, "user partition is", "user partitions are")
+            say("%s: %s unresolved, from %d on: %s", one.topic, are, one.first, one.why)
         if report.not_told:
-            say("nothing is told of %d topics: they may not be described", report.not_told)
+            they = agreeing(report.not_told, "it", "they")
+            say("nothing is told of %s: %s may not be described", number_of(report.not_told, "topic"), they)
         if count := report.not_judged:
-            say("of %d user partitions it cannot be told whether anything is overdue: %s", count, report.why_not_judged)
+            of = number_of(count, "user partition")
+            say("of %s it cannot be told whether anything is overdue: %s", of, report.why_not_judged)
         for leaked in report.listed_leaked:
             say(
-                "%s, partition %d: %d segments, %d bytes are leaked: Kafka lists them for none of their leader epochs",
-                leaked.topic, leaked.partition, leaked.segments, leaked.bytes,
+                "%s, partition %d: %s, %s, leaked: Kafka lists them for none of their leader epochs",
+                leaked.topic, leaked.partition, number_of(leaked.segments, "segment"), human_bytes(leaked.bytes),
             )  # fmt: skip

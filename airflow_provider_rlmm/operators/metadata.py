@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import LostRecordsError
 from airflow_provider_rlmm.core.log.write_guard import WritableEvent
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
@@ -75,10 +76,12 @@ class ReadRemoteLogMetadataOperator(CheckedOperator[_ReadArguments]):
         uri, starts, ends = read.output_uri, read.start_offsets, read.end_offsets
         with reading(RemoteLogMetadataHook(read.rlmm_conn_id), work_uri()) as log:
             report = read_to_parquet(log, uri, start_offsets=starts, end_offsets=ends)
-        self.log.info("%d records read, %d of them quarantined", report.rows, report.quarantined)
+        self.log.info("%s read, %d of them quarantined", number_of(report.rows, "record"), report.quarantined)
         if lost := [f"{loss.why}. What to do: {loss.what_to_do}" for loss in log.losses.values() if loss.is_open]:
             said = "; ".join(dict.fromkeys(lost))
-            raise LostRecordsError(f"{report.rows} records are in {uri}, and more were there once: {said}")
+            raise LostRecordsError(
+                f"{number_of(report.rows, 'record is', 'records are')} in {uri}, and more were there once: {said}"
+            )
         # An XCom's keys are strings.
         next_offsets = {str(k): v for k, v in report.next_offsets.items()}
         return self.told(
@@ -155,6 +158,6 @@ class PublishRemoteLogMetadataOperator(CheckedOperator[_PublishArguments]):
                 snapshots=session.snapshots,
                 deletions=session.earlier_deletions,
             )
-        self.log.info("%d events written", len(written))
+        self.log.info("%s written", number_of(len(written), "event"))
         self.told({"events": len(written), "dry_run": False})
         return written

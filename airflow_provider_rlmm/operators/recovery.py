@@ -12,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 from airflow.sdk.bases.xcom import BaseXCom
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.hooks.storage import RemoteStorageHook
 from airflow_provider_rlmm.observability.lineage import Place, Touched
 from airflow_provider_rlmm.operators import arguments as given
@@ -145,6 +146,7 @@ class RecoverRemoteLogOperator(CheckedOperator[_RecoverArguments]):
             # Of a task that fails Airflow keeps what it has pushed, not what it would have returned.
             context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=result)
             raise AirflowFailException(
-                f"{len(problems)} things in the catalogue {read.output_uri} need a person, such as: {problems[0]}"
+                f"{number_of(len(problems), 'thing')} in the catalogue {read.output_uri} "
+                f"{agreeing(len(problems), 'needs', 'need')} a person, such as: {problems[0]}"
             )
         return result

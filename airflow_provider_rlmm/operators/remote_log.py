@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
@@ -200,7 +201,7 @@ class RemoteLogReadOperator(CheckedOperator[_ReadArguments]):
 
     def _result(self, read: _ReadArguments, done: list[PartitionRead]) -> dict[str, Any]:
         records = sum(one.written.records for one in done)
-        self.log.info("%d records of %d user partitions were read", records, len(done))
+        self.log.info("%s of %s read", number_of(records, "record"), number_of(len(done), "user partition"))
         return self.told(
             {
                 "uri": read.output_uri,

@@ -11,6 +11,7 @@ from uuid import UUID
 from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import Context
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.plans.approval import ApprovalLimits
@@ -373,7 +374,7 @@ class ReportRemoteStorageScrubOperator(CheckedOperator[_ReportArguments]):
         if rejected is not None:
             found.append(rejected)
         elif failed := failed_before(self, context):
-            why, todo = f"{failed} tasks before this one failed", "look at their logs, then run again"
+            why, todo = f"{number_of(failed, 'task')} before this one failed", "look at their logs, then run again"
             kind = RunProblem.TASK_FAILED.value
             found.append(Attention(kind, "the run", why, todo, acknowledgeable=False))
         judgement = judged(self.log, found, summary.cluster_id)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS, MAX_CLOCK_SKEW_MS, since
 from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
@@ -118,7 +119,7 @@ def judge(last: RunSummary | None, watch: Watch, *, real: bool, after_ms: int, n
 
 def _days(milliseconds: int) -> str:
     days = milliseconds // DAY_MS
-    return f"{days} day{'s' if days > 1 else ''}"
+    return number_of(days, "day")
 
 
 _READ = reader_of(Watch)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -117,7 +118,7 @@ def _of_name(place: Place, text: str) -> Found:
 
 
 def _of_topic(topic: TopicRow) -> Found:
-    what = f"the topic {in_quotes(topic.topic)}, id {topic.topic_id}: {topic.partitions:,} user partitions"
+    what = f"the topic {in_quotes(topic.topic)}, id {topic.topic_id}: {number_of(topic.partitions, 'user partition')}"
     answer = rules.answer_of_partitions([_judged(topic)], what, CleanerLimits(), 0)
     return Found(answer, topic.topic_id, None, topic.eligible_ms, topic.state)
 
@@ -162,7 +163,9 @@ def _of_segment_id(place: Place, asked: bytes) -> Found:
     surveyed = inventories.surveyed_segments(place.work_uri, place.folder)
     if surveyed > inventories.MAX_SEARCHED_SEGMENTS:
         most = f"no page looks through more than {inventories.MAX_SEARCHED_SEGMENTS:,} for an id"
-        return Found(why_not=f"the newest survey names {surveyed:,} segments, and {most}: ask by the key of an object")
+        return Found(
+            why_not=f"the newest survey names {number_of(surveyed, 'segment')}, and {most}: ask by the key of an object"
+        )
     segments = inventories.segments_with_id(place.work_uri, place.folder, asked)
     return _of_segments(place, segments, "") if segments.total else Found()
 
@@ -171,7 +174,11 @@ def _of_segments(place: Place, segments: Rows, of: str) -> Found:
     """Tell of a segment that the newest survey names; of several of one id the first, and how many there are."""
     segment: SegmentRow = segments.rows[0]
     partition = inventories.partition(place.work_uri, place.folder, segment.topic_id, segment.partition)
-    several = f"; {segments.total:,} user partitions have a segment of this id" if segments.total > 1 else ""
+    several = (
+        f"; {number_of(segments.total, 'user partition has', 'user partitions have')} a segment of this id"
+        if segments.total > 1
+        else ""
+    )
     what = (
         f"{of}segment {segment.segment_id} of {in_quotes(segment.topic)}, id {segment.topic_id}, partition "
         f"{segment.partition}, offsets {segment.start_offset:,} to {segment.end_offset:,}{several}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.overview.run_summary import RunSummary
 from airflow_provider_rlmm.overview.runs import UnreadableRun
@@ -33,7 +34,7 @@ class Reclaimed:
     @property
     def in_words(self) -> str:
         """By how many runs, from when on that is known, and why it may be more."""
-        by, day = f"by {self.runs:,} run{'' if self.runs == 1 else 's'}", since(self.since_ms)[:10]
+        by, day = f"by {number_of(self.runs, 'run')}", since(self.since_ms)[:10]
         return f"at least: {by} since {day}, {self.lacks}" if self.lacks else f"{by} since {day}"
 
 

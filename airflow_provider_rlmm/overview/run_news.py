@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
@@ -148,7 +149,7 @@ def _what(news: RunNews) -> str:
 def _why_it_failed(news: RunNews) -> str:
     if news.failures:
         first, more = news.failures[0], len(news.failures) - 1
-        others = f"; {more} more task{'s' if more > 1 else ''} failed" if more else ""
+        others = f"; {number_of(more, 'more task')} failed" if more else ""
         return f"the task {_foreign(first.task_id)} failed: {_foreign(first.error, MAX_HEADLINE)}{others}"
     failed = f"the task {_foreign(news.task_id)} failed" if news.task_id else "it failed"
     return f"{failed} ({_foreign(news.error, MAX_HEADLINE)})" if news.error else failed
@@ -170,7 +171,7 @@ def _where(news: RunNews) -> Mapping[str, str]:
     if summary:
         found["Where"] = f"cluster {_foreign(summary.cluster_id)}, connection {_foreign(summary.connection)}"
         found["When"] = f"from {since(summary.began_at_ms)} to {since(summary.ended_at_ms)}"
-        done = f"{summary.deleted.segments:,} segments, {human_bytes(summary.deleted.bytes)}"
+        done = f"{number_of(summary.deleted.segments, 'segment')}, {human_bytes(summary.deleted.bytes)}"
         found["Deleted"] = f"nothing, it was a dry run; it would have deleted {done}" if summary.dry_run else done
     found["DAG and run"] = f"{_foreign(news.dag_id)}, {_foreign(news.run_id)}"
     return found
@@ -183,7 +184,7 @@ def _for_how_long(news: RunNews) -> str:
     # The page has the rest: no person counts beyond that at night.
     begun = before[-1].ended_at_ms
     at_least = "at least " if len(before) == len(news.earlier) else ""
-    return f" since {at_least}{since(begun)}, {len(before) + 1} runs in a row"
+    return f" since {at_least}{since(begun)}, {number_of(len(before) + 1, 'run')} in a row"
 
 
 def _people(count: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes, printable
 from airflow_provider_rlmm.core.plans.approval import Approval
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -82,7 +83,10 @@ def cleaner_summary(
     """
     counted, dry_run = Totals.of(report.metadata_partitions), report.dry_run
     deleted = Deleted(counted.segments_deleted, counted.objects_deleted, counted.bytes_deleted)
-    done = f"{deleted.segments:,} segments, {human_bytes(deleted.bytes)} {'would be' if dry_run else 'were'} deleted"
+    done = (
+        f"{number_of(deleted.segments, 'segment')}, {human_bytes(deleted.bytes)} "
+        f"{'would be' if dry_run else 'were'} deleted"
+    )
     found = inventory.totals if inventory else None
     topics = touched_topics(report)
     return RunSummary(
@@ -116,7 +120,10 @@ def retention_summary(facts: RunFacts, plan: PlanSummary, judgement: Judgement) 
     :param judgement: what fails the run.
     """
     planned, expected, leaders = plan.to_delete, plan.estimated_of_leaders, plan.leaders
-    done = f"{planned.segments:,} of {plan.known.segments:,} segments, {human_bytes(planned.bytes)} are planned"
+    done = (
+        f"{planned.segments:,} of {number_of(plan.known.segments, 'segment')}, {human_bytes(planned.bytes)} "
+        f"{agreeing(planned.segments, 'is', 'are')} planned"
+    )
     if leaders is not None and leaders.goes.segments:
         done += f"; leaders delete {leaders.goes.segments:,}, {human_bytes(leaders.goes.bytes)}"
     if expected.segments:
@@ -152,7 +159,7 @@ def scrub_summary(
     """
     objects = sum(amount.objects for amount in deletion.deleted.values())
     size = sum(amount.bytes for amount in deletion.deleted.values())
-    done = f"{objects:,} objects, {human_bytes(size)} {'would be' if deletion.dry_run else 'were'} deleted"
+    done = f"{number_of(objects, 'object')}, {human_bytes(size)} {'would be' if deletion.dry_run else 'were'} deleted"
     return RunSummary(
         **_common(facts, scrub.cluster_id, RunKind.SCRUB, judgement, done, dry_run=deletion.dry_run),
         **_answered(answer),
@@ -172,7 +179,7 @@ def doctor_summary(facts: RunFacts, diagnosis: ReportedDiagnosis, judgement: Jud
     :param judgement: what fails the run.
     """
     critical, count = diagnosis.critical, sum(diagnosis.counts.values())
-    done = f"{count:,} findings, {critical:,} of them critical, in {diagnosis.records:,} records"
+    done = f"{number_of(count, 'finding')}, {critical:,} of them critical, in {number_of(diagnosis.records, 'record')}"
     return RunSummary(
         **_common(facts, diagnosis.cluster_id, RunKind.DOCTOR, judgement, done, dry_run=True),
         critical=critical,

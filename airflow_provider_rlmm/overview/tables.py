@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.bounded_parquet import BoundedParquet, as_texts
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.overview.documents import opened
@@ -60,7 +61,7 @@ def parquet(work_uri: str, *steps: str, schema: pa.Schema, expected: Expected) -
             raise DocumentError(f"{what} has {size} bytes, {expected.bytes} were written")
         found = BoundedParquet.of(what, file, schema)
         if found.rows != expected.rows:
-            raise DocumentError(f"{what} has {found.rows} rows, {expected.rows} were written")
+            raise DocumentError(f"{what} has {number_of(found.rows, 'row')}, {expected.rows} were written")
         try:
             yield found
         except (pa.ArrowException, ValueError, LookupError, TypeError) as e:
@@ -149,19 +150,23 @@ _cache = _Cache()
 _reading = Lock()
 
 
-def whole_table(work_uri: str, *steps: str, schema: pa.Schema, expected: Expected) -> pa.Table:
+def whole_table(
+    work_uri: str, *steps: str, schema: pa.Schema, expected: Expected, columns: Sequence[str] | None = None
+) -> pa.Table:
     """
-    Return a file that never changes, whole; it is read once and then kept.
+    Return all rows of a file that never changes; it is read once and then kept.
 
     :param work_uri: the work folder.
     :param steps: from there to the file.
     :param schema: that it must have.
     :param expected: what the document that names the file says of it.
+    :param columns: which columns, ``None`` for all.
     :raises FileNotFoundError: if there is none.
     :raises DocumentError: if it is not the file that is expected.
     """
+    names = schema.names if columns is None else columns
     # What a file's bytes are names it: one of another name, or one that replaced it, is another table.
-    key = (work_uri, *steps, expected.sha256)
+    key = (work_uri, *steps, expected.sha256, *names)
     table = _cache.get(key)
     if table is None:
         with opened(work_uri, *steps) as file:
@@ -169,7 +174,7 @@ def whole_table(work_uri: str, *steps: str, schema: pa.Schema, expected: Expecte
                 raise DocumentError(f"{steps[-1]} of {'/'.join(steps[:-1])} is not the file that was written")
         # One at a time: each may take some hundred megabytes until it is put together.
         with _reading, parquet(work_uri, *steps, schema=schema, expected=expected) as found:
-            table = found.read(range(len(found.groups)), schema.names)
+            table = found.read(range(len(found.groups)), names)
             table = table.unify_dictionaries().combine_chunks()
         _cache.put(key, table)
     return table

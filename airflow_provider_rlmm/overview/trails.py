@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS, since
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.records import COPIER_BROKER_ID, OWN_BROKER_ID, kafka_uuid_str
@@ -147,7 +148,7 @@ def deletion_of_row(row: dict[str, Any]) -> Deletion:
     if row["approved_by"] is not None:
         told.append(f"approved by {row['approved_by']}")
     if row["objects"] is not None:
-        told.append(f"{row['objects']:,} objects, {human_bytes(row['bytes'] or 0)}")
+        told.append(f"{number_of(row['objects'], 'object')}, {human_bytes(row['bytes'] or 0)}")
     if row["why"]:
         told.append(row["why"])
     outcome = _OUTCOMES.get(row["outcome"], str(row["outcome"]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -61,7 +62,10 @@ def ages_of_topic(folder: str, topic_id: str) -> AgesView:
         return found
     if (ages := found.of_topic(topic_id)) is not None:
         return AgesView(_chart(ages), found.told_at_ms)
-    listed = f"the {len(found.listed_topics):,} largest topics of {found.topics:,} are listed, and this is none of them"
+    listed = (
+        f"the {number_of(len(found.listed_topics), 'largest topic')} of {found.topics:,} are listed, and this is "
+        "none of them"
+    )
     why = "it had no remote segment then" if found.lists_all else listed
     return AgesView(told_at_ms=found.told_at_ms, why_not=f"How old its segments are was not told: {why}.")
 
@@ -77,7 +81,11 @@ def _read(folder: str) -> RecordAges | AgesView:
 def _chart(ages: Ages) -> Chart:
     total = Count.sum(ages.values())
     shown = [
-        Column(_LABELS[one], count.bytes, f"{_LABELS[one]}: {human_bytes(count.bytes)}, {count.segments:,} segments")
+        Column(
+            _LABELS[one],
+            count.bytes,
+            f"{_LABELS[one]}: {human_bytes(count.bytes)}, {number_of(count.segments, 'segment')}",
+        )
         for one in RANGES
         for count in [count_of(ages, one)]
     ]

@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import DocumentError, PlanError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.approval import ApprovalRequest
 from airflow_provider_rlmm.core.plans.counts import Count
-from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
+from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.overview.documents import read_json_object
 from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES
-from airflow_provider_rlmm.plugins.plan_rows import PlannedTopicRow, planned_topics
+from airflow_provider_rlmm.plugins.plan_rows import MAX_ROWS, PlannedTopicRow, planned_topics
 from airflow_provider_rlmm.plugins.raised_limits import raised_limits
+from airflow_provider_rlmm.plugins.scrub_plan_topics import ScrubbedTopicRow, scrubbed_topics
 
 SHOWN_TOPICS: Final = 10
 """Topics that a request on the page names, the largest first; the page of the plan names all."""
@@ -31,9 +33,11 @@ class AskedPlan:
 
     :param page: kind of the page of the plan.
     :param planned: what it would delete.
+    :param objects: of a scrub's plan, how many objects it names; ``None`` of a cleaner's.
     :param classes: of a scrub's plan, the objects of each class; none of a cleaner's.
-    :param topics: the largest, :data:`SHOWN_TOPICS` at most; none of a scrub's plan.
+    :param topics: the largest, :data:`SHOWN_TOPICS` at most.
     :param more_topics: how many there are besides.
+    :param untold: why no topics are shown, empty where they are.
     :param raised: limits that are raised for this run, in words.
     :param only: the topics that it is for, in words; empty where that is all of them.
     :param expires_at_ms: when it may no longer be applied, ms since the epoch.
@@ -41,9 +45,11 @@ class AskedPlan:
 
     page: str
     planned: Count
+    objects: int | None
     classes: Mapping[str, int]
-    topics: Sequence[PlannedTopicRow]
+    topics: Sequence[PlannedTopicRow | ScrubbedTopicRow]
     more_topics: int
+    untold: str
     raised: Sequence[str]
     only: str
     expires_at_ms: int
@@ -51,8 +57,9 @@ class AskedPlan:
     @property
     def in_words(self) -> str:
         """How much it would delete."""
-        segments = f"{self.planned.segments:,} segment{'' if self.planned.segments == 1 else 's'}"
-        return f"{segments}, {human_bytes(self.planned.bytes)}"
+        segments = number_of(self.planned.segments, "segment")
+        objects = "" if self.objects is None else f"{number_of(self.objects, 'object')} of "
+        return f"{objects}{segments}, {human_bytes(self.planned.bytes)}"
 
 
 def asked_plan(work_uri: str, artifact: str, names: set[str], asked: ApprovalRequest) -> AskedPlan:
@@ -71,28 +78,37 @@ def asked_plan(work_uri: str, artifact: str, names: set[str], asked: ApprovalReq
     page = DOCUMENT_PAGES[kind]
     try:
         plan: Any = page.read(read_json_object(work_uri, artifact, page.file))
-        topics, total = _topics(work_uri, artifact, plan)
+        topics, total, untold = _topics(work_uri, artifact, plan)
     except (PlanError, ValueError, FileNotFoundError) as e:
         raise DocumentError(f"the plan of {artifact} cannot be shown ({e})") from e
     if (plan.plan_id, plan.sha256) != (asked.plan_id, asked.plan_sha256):
         raise DocumentError(
             f"plan {plan.plan_id} has changed since a person was asked: clear the task approve to ask again"
         )
-    classes = {kind: amount.objects for kind, amount in getattr(plan, "classes", {}).items()}
+    of_scrub = isinstance(plan, ScrubPlan)
     return AskedPlan(
-        kind,
-        plan.planned,
-        classes,
-        topics,
-        total - len(topics),
-        raised_limits(plan),
-        plan.only_in_words,
-        plan.expires_at_ms,
+        page=kind,
+        planned=plan.planned,
+        objects=plan.file.rows if of_scrub else None,
+        classes={kind: amount.objects for kind, amount in plan.classes.items()} if of_scrub else {},
+        topics=topics,
+        more_topics=total - len(topics),
+        untold=untold,
+        raised=raised_limits(plan),
+        only=plan.only_in_words,
+        expires_at_ms=plan.expires_at_ms,
     )
 
 
-def _topics(work_uri: str, artifact: str, plan: DeletionPlan) -> tuple[Sequence[PlannedTopicRow], int]:
-    if not isinstance(plan, PlanSummary):
-        return (), 0
-    found = planned_topics(work_uri, artifact, plan, reason=Reason.ORPHANED.value, rows=SHOWN_TOPICS)
-    return found.rows, found.total
+def _topics(
+    work_uri: str, artifact: str, plan: PlanSummary | ScrubPlan
+) -> tuple[Sequence[PlannedTopicRow | ScrubbedTopicRow], int, str]:
+    """Return the largest topics, how many there are in all, and why none are shown."""
+    if isinstance(plan, PlanSummary):
+        found = planned_topics(work_uri, artifact, plan, reason=Reason.ORPHANED.value, rows=SHOWN_TOPICS)
+    elif plan.file.rows > MAX_ROWS:
+        # Its classes and amounts can be told all the same, and Airflow's own request names the topics.
+        return (), 0, f"The plan names more than {MAX_ROWS:,} objects; the request in Airflow names the largest topics"
+    else:
+        found = scrubbed_topics(work_uri, artifact, plan, SHOWN_TOPICS)
+    return found.rows, found.total, ""

@@ -9,6 +9,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
@@ -182,7 +183,7 @@ def _stock(
     if refused_topics is not None:
         mood = "bad" if refused_topics else "ok"
         under = "the list says why, and what to do" if refused_topics else "nothing stands against a deletion"
-        yield Tile("Refused", _counted(refused_topics, "topic"), topics("REFUSED"), under, mood)
+        yield Tile("Refused", number_of(refused_topics, "topic"), topics("REFUSED"), under, mood)
     if price is not None:
         for_orphans = f"{_cost(totals.orphaned, price)} of it for orphans"
         if totals.unseen.segments:
@@ -192,7 +193,7 @@ def _stock(
 
 def _unsized(segments: int) -> str:
     """Say beside a sum of bytes how many segments it lacks."""
-    return f" + {_counted(segments, 'segment')} of unknown size" if segments else ""
+    return f" + {number_of(segments, 'segment')} of unknown size" if segments else ""
 
 
 def _reclaimed(cluster: Cluster, price: StoragePrice | None, now_ms: int, pages: _Pages) -> Iterable[Tile]:
@@ -201,7 +202,7 @@ def _reclaimed(cluster: Cluster, price: StoragePrice | None, now_ms: int, pages:
         return
     real, href = deletions(cluster.runs), pages.runs(RunKind.CLEANER.value)
     size, first = sum(run.deleted.bytes for run in real), since(cluster.runs[0].ended_at_ms)[:10]
-    yield Tile("Reclaimed", human_bytes(size), href, f"by {_counted(len(real), 'run')} since {first}")
+    yield Tile("Reclaimed", human_bytes(size), href, f"by {number_of(len(real), 'run')} since {first}")
     month = reclaimed_this_month(cluster.told_runs, now_ms)
     cost = "" if price is None else f"{money(price.month(month.bytes, month.objects))} a month; "
     yield Tile("Reclaimed this month", human_bytes(month.bytes), href, f"{cost}{month.in_words}")
@@ -236,11 +237,11 @@ def _leaders(cluster: Cluster, pages: _Pages) -> Tile:
     if not found.judged:
         return Tile("Leaders", "cannot tell", href, f"whether anything is overdue, {asked}", "bad")
     if found.overdue.segments:
-        overdue = f"{_segments(found.overdue)} of {_counted(found.overdue_partitions, 'user partition')}, {asked}"
+        overdue = f"{_segments(found.overdue)} of {number_of(found.overdue_partitions, 'user partition')}, {asked}"
         return Tile("Leaders", f"{human_bytes(found.overdue.bytes)} overdue", href, overdue, "bad")
     goes = f"{human_bytes(found.goes.bytes)} go next, {asked}"
     if found.unresolved or found.not_judged or found.not_told:
-        untold = f"{_counted(found.unresolved, 'user partition')} unresolved, {goes}"
+        untold = f"{number_of(found.unresolved, 'user partition')} unresolved, {goes}"
         return Tile("Leaders", "nothing seen overdue", href, untold, "bad")
     return Tile("Leaders", "nothing overdue", href, goes, "ok")
 
@@ -261,7 +262,7 @@ def _of_leaders(cluster: Cluster, shell: Shell, now_ms: int) -> Iterable[Problem
         worst = found.listed_overdue[0]
         yield Problem(
             f"Leaders are stuck: {_segments(found.overdue)}, {human_bytes(found.overdue.bytes)} of "
-            f"{_counted(found.overdue_partitions, 'user partition')} should have been deleted hours ago",
+            f"{number_of(found.overdue_partitions, 'user partition')} should have been deleted hours ago",
             f"the largest is partition {worst.partition} of {name_in_text(worst.topic)}, seen due since "
             f"{since(worst.since_ms)}: it grows for good",
             worst.what_to_do, href, "all of them",
@@ -269,8 +270,8 @@ def _of_leaders(cluster: Cluster, shell: Shell, now_ms: int) -> Iterable[Problem
     if found.hanging_partitions:
         worst_copies = found.listed_hanging[0]
         yield Problem(
-            f"The leaders of {_counted(found.hanging_partitions, 'user partition')} have stopped copying: local segments are "
-            "not purged",
+            f"The leaders of {number_of(found.hanging_partitions, 'user partition')} have stopped copying: local "
+            "segments are not purged",
             f"the furthest behind is partition {worst_copies.partition} of {name_in_text(worst_copies.topic)}: "
             f"{worst_copies.in_words(found.asked_at_ms)}",
             worst_copies.what_to_do, href, "all of them",
@@ -397,12 +398,8 @@ def _whole(value: float) -> str:
 
 
 def _of(count: Count, topics: int) -> str:
-    return f"{_segments(count)} of {_counted(topics, 'topic')}"
+    return f"{_segments(count)} of {number_of(topics, 'topic')}"
 
 
 def _segments(count: Count) -> str:
-    return _counted(count.segments, "segment")
-
-
-def _counted(count: int, one: str) -> str:
-    return f"{count:,} {one}{'' if count == 1 else 's'}"
+    return number_of(count.segments, "segment")

@@ -26,6 +26,7 @@ from airflow_provider_rlmm.plugins.listing import Column, Listing
 from airflow_provider_rlmm.plugins.raised_limits import excess_in_words
 from airflow_provider_rlmm.plugins.rendering import Shell, render
 from airflow_provider_rlmm.plugins.report_view import by_topic
+from airflow_provider_rlmm.plugins.scrub_plan_topics import ScrubbedTopicRow
 from airflow_provider_rlmm.settings import NO_PRICE
 
 T = TypeVar("T")
@@ -146,15 +147,32 @@ def scrub_page(name: str, scrub: ScrubSummary, shell: Shell = NO_SHELL) -> str:
     return render("scrub.html", shell, name=name, scrub=scrub, meanings=SCRUB_CLASSES, no_price=NO_PRICE)
 
 
-def scrub_plan_page(name: str, plan: ScrubPlan, shell: Shell = NO_SHELL) -> str:
+@dataclass(frozen=True, slots=True)
+class ScrubTopicsPart:
+    """
+    The topics of the plan of a scrub that its page shows.
+
+    :param rows: the largest.
+    :param more: how many there are besides.
+    :param why_not: why they cannot be shown, empty if they can.
+    """
+
+    rows: Sequence[ScrubbedTopicRow] = ()
+    more: int = 0
+    why_not: str = ""
+
+
+def scrub_plan_page(name: str, plan: ScrubPlan, shell: Shell = NO_SHELL, topics: ScrubTopicsPart | None = None) -> str:
     """
     Return the page of a plan that was made from a scrub.
 
     :param name: name of the plan.
     :param plan: its document.
     :param shell: what stands around the page.
+    :param topics: whose objects it names, ``None`` where that is not shown.
     """
-    return render("scrub_plan.html", shell, name=name, plan=plan, meanings=SCRUB_CLASSES, no_price=NO_PRICE)
+    values = {"plan": plan, "meanings": SCRUB_CLASSES, "topics": topics}
+    return render("scrub_plan.html", shell, name=name, no_price=NO_PRICE, **values)
 
 
 def _unsealed(read: Callable[[str], T]) -> Callable[[Mapping[str, Any]], T]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.plan import PlanSummary, Reason
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -148,7 +149,7 @@ def _table(work_uri: str, plan: str, summary: PlanSummary) -> pa.Table:
     planned = sum(file.rows for file in summary.files.values())
     if planned > MAX_ROWS:
         raise DocumentError(
-            f"the plan names {planned:,} segments, and no page shows more than {MAX_ROWS:,}: download it"
+            f"the plan names {number_of(planned, 'segment')}, and no page shows more than {MAX_ROWS:,}: download it"
         )
     schema = plan_schema()
     tables = [
@@ -178,12 +179,12 @@ def _page(
 
 def _topic_row(row: Mapping[str, Any]) -> PlannedTopicRow:
     known = {name: row[name] for name in PlannedTopicRow.__slots__ if name in row}
-    return PlannedTopicRow(**{**known, "topic_id": _id_text(row["topic_id"]), "estimated": _is_estimated(row)})
+    return PlannedTopicRow(**{**known, "topic_id": id_text(row["topic_id"]), "estimated": _is_estimated(row)})
 
 
 def _segment_row(row: Mapping[str, Any]) -> PlannedSegmentRow:
     known = {name: row[name] for name in PlannedSegmentRow.__slots__ if name in row}
-    ids = {name: _id_text(row[name]) for name in ("topic_id", "segment_id")}
+    ids = {name: id_text(row[name]) for name in ("topic_id", "segment_id")}
     state = RemoteLogSegmentState(row["state"]).name
     return PlannedSegmentRow(**{**known, **ids, "state": state, "estimated": _is_estimated(row)})
 
@@ -192,7 +193,13 @@ def _is_estimated(row: Mapping[str, Any]) -> bool:
     return Reason(row["reason"]).is_of_leaders and not row["exact"]
 
 
-def _id_text(value: object) -> str:
+def id_text(value: object) -> str:
+    """
+    Return an id of a plan's row in Kafka's base64 form.
+
+    :param value: its bytes.
+    :raises DocumentError: if it is none.
+    """
     if not isinstance(value, bytes) or len(value) != 16:
         raise DocumentError("a plan holds what is no id of 16 bytes; make a new plan")
     return kafka_uuid_str(UUID(bytes=value))

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS, since
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
 from airflow_provider_rlmm.core.plans.prices import money
@@ -148,10 +149,6 @@ def _visible(value: Any) -> Any:
     return printable(value, _MAX_TEXT) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _counted(count: int, one: str, many: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -173,7 +170,7 @@ def _environment() -> Environment:
         "duration": human_duration,
         "topic": name_in_text,
         "number": lambda value: f"{value:,}",
-        "counted": _counted,
+        "counted": number_of,
         "json": json.dumps,
         "words": lambda value: str(value).replace("_", " "),
         "mood": lambda state: MOODS.get(str(state), "calm"),

@@ -21,7 +21,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, DocumentError
 from airflow_provider_rlmm.core.base.quoting import printable
-from airflow_provider_rlmm.plugins import cluster_routes, plan_routes, run_routes, search_routes, topic_routes
+from airflow_provider_rlmm.plugins import (
+    cluster_routes,
+    plan_routes,
+    run_routes,
+    scrub_plan_routes,
+    search_routes,
+    topic_routes,
+)
 from airflow_provider_rlmm.plugins.heavy_answers import BoundedAnswers
 from airflow_provider_rlmm.plugins.pages import DOCUMENT_PAGES, error_page
 from airflow_provider_rlmm.plugins.rendering import STATIC_FILES, static_file
@@ -64,6 +71,7 @@ def create_app() -> FastAPI:
     app.add_route("/static/{name}", _static, include_in_schema=False)
     # Before the pages of single documents: of a plan the rows are shown, too.
     app.include_router(plan_routes.router)
+    app.include_router(scrub_plan_routes.router)
     for page in DOCUMENT_PAGES:
         _add_routes(app, page)
     for routes in (cluster_routes, topic_routes, search_routes, run_routes):

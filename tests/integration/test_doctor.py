@@ -199,7 +199,7 @@ def test_a_poison_pill_ends_the_brokers_consumer_until_it_is_recovered_as_the_do
     finding, proof = diagnosis.findings
     assert (finding.kind, finding.severity) == (K.TOMBSTONE, Severity.CRITICAL)
     assert (finding.metadata_partition, finding.offset) == (home, offset)
-    assert f"1 living user partitions map here: {LIVING} (0)" in finding.detail
+    assert f"1 living user partition maps here: {LIVING} (0)" in finding.detail
     assert (proof.kind, proof.metadata_partition, proof.offset) == (K.UNDER_PROOF, home, offset)
     assert "2 unfinished segments" in proof.detail
     [recovery] = diagnosis.recoveries

@@ -301,6 +301,14 @@ APPROVALS = [
     ),
     Mutation(
         "approval",
+        "the plan of a scrub whose topics cannot be told has a button on the page",
+        "plugins/asked_plan.py",
+        "        found = scrubbed_topics(work_uri, artifact, plan, SHOWN_TOPICS)",
+        '        return (), 0, ""',
+        f"{_PAGES}::test_topics_of_a_scrub_that_cannot_be_told_are_said",
+    ),
+    Mutation(
+        "approval",
         "a real run that the page starts with raised limits asks nobody",
         "plugins/raised_limits.py",
         '        conf = {**made.conf, **asks, "dry_run": False}',

@@ -588,7 +588,7 @@ RULES = [
         "write guard",
         "deletes objects though allow_writes is off",
         EFFECTS,
-        '        self.publisher.require_writes(f"delete the objects of {len(metadatas)} segments")\n',
+        "        self.publisher.require_writes(f\"delete the objects of {number_of(len(metadatas), 'segment')}\")\n",
         "",
         "features/cleanup/test_cleaner_refusals.py::test_a_resumed_run_that_has_nothing_to_publish_before_it_deletes_needs_leave_too",
     ),

@@ -351,7 +351,7 @@ SCRUBS = [
         "writing is opt-in",
         "deletes what a scrub has found though writes are off",
         "features/scrub/scrub_effects.py",
-        '        self.require_writes(f"delete {len(going)} objects that a scrub has found")\n',
+        "        self.require_writes(f\"delete {number_of(len(going), 'object')} that a scrub has found\")\n",
         "",
         _PLAN_TEST + "test_nothing_goes_where_writes_are_off_or_in_a_dry_run",
     ),

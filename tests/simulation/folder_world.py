@@ -42,7 +42,7 @@ from tests.simulation.witness import Process
 from tests.simulation.world import CALM, Trouble
 from tests.unit.core.storage.test_aiven import custom_prefix
 
-_LOSS = re.compile(r"--confirm-lost-records (\d+@\d+)")
+_LOSS = re.compile(r'"confirm_lost_records": "(\d+@\d+)"')
 WIDE = BlastRadius(max_share=1.0)
 DAY_MS = 24 * HOUR_MS
 
@@ -225,7 +225,7 @@ class FolderWorld(Moves):
         if not crashed:
             self.memory.add(run.learned)
         self.to_confirm = tuple(sorted({name for said in run.told for name in _LOSS.findall(said)}))
-        self.asks_for_topic = any("--confirm-metadata-topic-id" in said for said in run.told)
+        self.asks_for_topic = any("confirm_metadata_topic_id" in said for said in run.told)
 
     def has_lost(self, number: int) -> bool:
         """Tell whether a metadata partition has lost what was read of it, and nobody has confirmed that on record."""

@@ -107,7 +107,7 @@ def test_a_switch_that_is_set_in_mid_batch_ends_the_run_after_it_and_the_next_ru
     assert orphans.states(run_id)["clean"] == "success"
     report = orphans.report(run_id)
     (problem,) = report["needs_person"]
-    assert (problem["kind"], problem["what"]) == ("STOPPED", "1 user partitions")
+    assert (problem["kind"], problem["what"]) == ("STOPPED", "1 user partition")
     assert f"the Airflow variable {SWITCH} is set, it says '{REASON}'" in problem["why"]
     assert "delete the variable or remove the file that the reason names" in problem["what_to_do"]
     assert report["totals"]["segments_left"] == SEGMENTS - BATCH

@@ -29,6 +29,7 @@ from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.strict_json import Reader
 
 T = TypeVar("T")
@@ -228,7 +229,7 @@ def _array(elements: tuple[Any, ...], where: str) -> Reader[tuple[Any, ...]]:
 def _bounded(read: Reader[Any], length: int) -> Reader[Any]:
     def read_bounded(value: object, what: str) -> Any:
         if isinstance(value, list | dict) and len(value) > length:
-            raise ValueError(f"{what} has {len(value)} entries, more than {length}")
+            raise ValueError(f"{what} has {number_of(len(value), 'entry', 'entries')}, more than {length}")
         return read(value, what)
 
     return read_bounded

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.arrow_arrays import at_least
 from airflow_provider_rlmm.core.base.errors import RoomError
 from airflow_provider_rlmm.core.base.local_writing import FULL_ERRNOS
@@ -93,8 +94,8 @@ class Spool:
     def _no_room(self, folder: str) -> RoomError:
         written = self._file.tell() if self._file is not None else 0
         return RoomError(
-            f"the disk of {folder} is full: {self.rows:,} rows take {human_bytes(written)} of it so far; "
-            "make room there, or set TMPDIR to a folder on a larger disk, then run again"
+            f"the disk of {folder} is full: {number_of(self.rows, 'row takes', 'rows take')} {human_bytes(written)} of "
+            "it so far; make room there, or set TMPDIR to a folder on a larger disk, then run again"
         )
 
     def part(self, number: int) -> pa.Table:

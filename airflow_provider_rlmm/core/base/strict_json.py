@@ -15,6 +15,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from airflow_provider_rlmm.core.base.agreement import number_of
+
 MAX_INTEGER = 2**63 - 1
 MAX_TEXT = 10_000
 MAX_DEPTH = 16
@@ -226,7 +228,7 @@ def array_of(*reads: Reader[Any]) -> Reader[tuple[Any, ...]]:
     def read_all(value: object, what: str) -> tuple[Any, ...]:
         elements = _elements(value, what)
         if len(elements) != len(reads):
-            raise ValueError(f"{what} has {len(elements)} elements, not {len(reads)}")
+            raise ValueError(f"{what} has {number_of(len(elements), 'element')}, not {len(reads)}")
         return tuple(read(e, f"{what}[{i}]") for i, (read, e) in enumerate(zip(reads, elements, strict=True)))
 
     return read_all

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogError
 from airflow_provider_rlmm.core.log.event_decoding import events_of
 from airflow_provider_rlmm.core.log.follower import LogFollower
@@ -121,9 +122,11 @@ class DoubtedSegments:
         if history is None or not history.without_add:
             return None
         offset = min(history.without_add.values())
+        count = len(history.without_add)
         return (
-            f"{len(history.without_add)} of its segments have an incomplete history, see offset {offset} of metadata "
-            f"partition {number}: it is not known which records they hold. Have the doctor look at it"
+            f"{number_of(count, 'of its segments has', 'of its segments have')} an incomplete history, see offset "
+            f"{offset} of metadata partition {number}: it is not known which records "
+            f"{agreeing(count, 'it holds', 'they hold')}. Have the doctor look at it"
         )
 
 

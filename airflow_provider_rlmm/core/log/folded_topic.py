@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, Clock
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, MetadataError, PlanError, SnapshotRefusedError
 from airflow_provider_rlmm.core.generations.manifest import Generation, GenerationPart
@@ -64,7 +65,7 @@ class FoldedTopic:
         known = generation.folded.offsets
         if known <= beyond:
             raise SnapshotRefusedError(
-                f"generation {generation.number} knows {known:,} offsets, not more than an earlier task"
+                f"generation {generation.number} knows {number_of(known, 'offset')}, not more than an earlier task"
             ) from FileNotFoundError()
         _require_usable(generation, self.clock())
         return _snapshot_of(store, generation)
@@ -100,7 +101,7 @@ def _require_usable(generation: Generation, now_ms: int) -> None:
         if part.more_holes or part.keyed:
             raise SnapshotRefusedError(
                 f"{name} does not name all that is doubtful in metadata partition {number}: "
-                f"{part.more_holes} gaps and {part.keyed} records with keys are only counted"
+                f"{number_of(part.more_holes, 'gap')} and {number_of(part.keyed, 'record')} with keys are only counted"
             )
 
 

@@ -18,6 +18,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, OffsetOutOfRangeError, TopicInDoubtError
 from airflow_provider_rlmm.core.log.event_decoding import decode_records
@@ -246,7 +247,8 @@ class LogFollower:
         position, mark = self.positions[number], self._marks[number]
         if mark < position and self._lost is Lost.RECORDED:
             raise EventLogUnavailableError(
-                f"metadata partition {number}: its high watermark is {mark}, and {position} records were read already: it "
+                f"metadata partition {number}: its high watermark is {mark}, and "
+                f"{number_of(position, 'record was', 'records were')} read already: it "
                 "is still catching up, or has lost records and must be replayed anew"
             )
         if mark < position and self._lost is Lost.SKIPPED:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, TopicInDoubtError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, events_of
 from airflow_provider_rlmm.core.log.follower import LogFollower
@@ -233,7 +234,8 @@ def _require_complete(history: UserPartitionHistory) -> None:
     if history.without_add:
         offset, number = min(history.without_add.values()), len(history.without_add)
         raise TopicInDoubtError(
-            f"{number} segments of {history.topic_id_partition} have an incomplete history, see offset {offset} of its "
+            f"{number_of(number, 'segment')} of {history.topic_id_partition} {agreeing(number, 'has', 'have')} an "
+            f"incomplete history, see offset {offset} of its "
             "metadata partition: it is not known which records they hold, and all of them would be left out. Have the doctor "
             "look at it, and read the objects of the topic from storage by hand"
         )

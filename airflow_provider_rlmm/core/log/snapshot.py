@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import SnapshotRefusedError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
@@ -85,7 +86,7 @@ class Snapshot:
         if sorted(self.next_offsets) != list(range(mine.partition_count)):
             raise SnapshotRefusedError(
                 f"it has offsets of the metadata partitions {sorted(self.next_offsets)}, the topic has "
-                f"{mine.partition_count} partitions"
+                f"{number_of(mine.partition_count, 'partition')}"
             )
         for metadata_partition, offset in self.next_offsets.items():
             if not 0 <= offset <= (high := high_water_marks[metadata_partition]):

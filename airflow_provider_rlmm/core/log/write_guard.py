@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     LogEraError,
@@ -137,7 +138,9 @@ class GuardedPublisher:
         """
         if not events:
             return []
-        self.require_writes(f"write {len(events)} events, the first about {topic_id_partition_of(events[0])}")
+        self.require_writes(
+            f"write {number_of(len(events), 'event')}, the first about {topic_id_partition_of(events[0])}"
+        )
         return self._publish(check_events(events, state, self._log))
 
     def require_copying(self, what: str) -> None:

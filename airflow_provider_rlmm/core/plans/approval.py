@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.declarations import check_fields
 from airflow_provider_rlmm.core.base.documents import Text, plain_of, reader_of
@@ -184,7 +185,9 @@ def approval_needed(
     if not limits.ask_for(summary.planned):
         return None
     answer = read()
-    planned = f"plan {summary.plan_id} ({summary.planned.segments} segments, {summary.planned.bytes} bytes)"
+    planned = (
+        f"plan {summary.plan_id} ({number_of(summary.planned.segments, 'segment')}, {summary.planned.bytes} bytes)"
+    )
     if answer is None:
         raise NotApprovedError(
             f"{planned} needs a person's approval, and no answer is recorded: a task that was skipped or marked as "

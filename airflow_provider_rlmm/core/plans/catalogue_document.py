@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, reader_of, sealed_text, value_of
 from airflow_provider_rlmm.core.base.errors import CatalogueError
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes
@@ -197,16 +198,16 @@ class Catalogue:
         if count:
             shown = "; ".join(f"{in_quotes(one.folder)}: {one.why}" for one in self.incomplete[:3])
             yield (
-                f"{count:,} folders were not listed whole, so segments and holes below them are not told ({shown}): mend "
-                f"that, then {RECOVER_AGAIN}"
+                f"{number_of(count, 'folder was', 'folders were')} not listed whole, so segments and holes below them "
+                f"are not told ({shown}): mend that, then {RECOVER_AGAIN}"
             )
         unread = [source for source in self.earlier if source.why is not None]
         if unread:
             shown = "; ".join(f"{in_quotes(source.uri)}: {source.why}" for source in unread[:3])
             yield (
-                f"{len(unread):,} snapshots or audit logs could not be read, or documents of surveys, scrubs or archives, so "
-                f"segments that they call deleted may stand here as copied ({shown}): mend or remove them, then "
-                f"{RECOVER_AGAIN}"
+                f"{number_of(len(unread), 'snapshot or audit log', 'snapshots or audit logs')} could not be read, or "
+                "documents of surveys, scrubs or archives, so segments that they call deleted may stand here as "
+                f"copied ({shown}): mend or remove them, then {RECOVER_AGAIN}"
             )
         if self.not_found:
             yield f"nothing was seen of {list_in_quotes(self.not_found)}: look whether name or id is right"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import elapsed_in_words
 from airflow_provider_rlmm.core.base.documents import AbsentAs, PlainJson, Text, plain_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import BlastRadiusError, PlanError
@@ -170,7 +171,8 @@ class DeletionPlan(ABC):
         planned, known = self.planned, self.known
         if excess := self.blast_radius.excess(planned, known):
             raise BlastRadiusError(
-                f"plan {self.plan_id} would delete {self.FORM.what_goes}{planned.segments} of {known.segments} segments, "
+                f"plan {self.plan_id} would delete {self.FORM.what_goes}{planned.segments} of "
+                f"{number_of(known.segments, 'segment')}, "
                 f"{planned.bytes} bytes: {excess}; {self.blast_radius.remedy(planned, known)}"
             )
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.prices import GIGABYTE, StorageClass, StoragePrice, money
@@ -44,16 +45,21 @@ class EarlyDeletion:
         Return what this costs, as a sentence.
 
         :param storage_class: by which it was reckoned.
-        :param what: is counted: objects or segments.
+        :param what: is counted: object or segment.
         """
-        minimum = f"before the {storage_class.min_days} days of {storage_class.name} are over"
+        days = storage_class.min_days or 0
+        minimum = f"before the {number_of(days, 'day')} of {storage_class.name} {agreeing(days, 'is', 'are')} over"
         told = []
         if self.count:
             size = human_bytes(self.bytes)
-            told.append(f"{self.count:,} {what}, {size}, go {minimum}: that costs {money(self.micros)}.")
+            go = agreeing(self.count, "goes", "go")
+            told.append(f"{number_of(self.count, what)}, {size}, {go} {minimum}: that costs {money(self.micros)}.")
         if self.unknown:
             size = human_bytes(self.unknown_bytes)
-            told.append(f"Cannot tell whether {self.unknown:,} {what}, {size}, go {minimum}: their age is not known.")
+            go, their = agreeing(self.unknown, "goes", "go"), agreeing(self.unknown, "its", "their")
+            told.append(
+                f"Cannot tell whether {number_of(self.unknown, what)}, {size}, {go} {minimum}: {their} age is not known."
+            )
         return " ".join(told) or f"Nothing goes {minimum}."
 
 
@@ -94,7 +100,7 @@ def early_in_words(price: StoragePrice | None, early: EarlyDeletion | None, what
 
     :param price: by which costs are reckoned, ``None`` where none is set.
     :param early: what :func:`early_deletion` returned.
-    :param what: is counted: objects or segments.
+    :param what: is counted: object or segment.
     :return: empty where there is nothing to say: without a price, and in a class without a minimum.
     """
     if price is None:

@@ -9,6 +9,7 @@ from airflow_provider_rlmm.core.base.clock import HOUR_MS, MINUTE_MS
 from airflow_provider_rlmm.core.base.declarations import check_fields
 from airflow_provider_rlmm.core.base.documents import Share
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
+from airflow_provider_rlmm.core.base.given import parameters
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans import limits
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -127,11 +128,7 @@ class BlastRadius:
         :param planned: what would go.
         :param known: all there is; more than a limit was passed.
         """
-        least = self.least(planned, known)
-        options = " ".join(f"--{name.replace('_', '-')} {enough}" for name, enough in least.items())
-        parameters = ", ".join(f'"{name}": {enough}' for name, enough in least.items())
-        by_name = f"{options}, or as parameters of the DAG {parameters}"
-        return f"look at the plan, then raise the limit for one run by name: {by_name}"
+        return f"look at the plan, then raise the limit for one run by {parameters(self.least(planned, known))}"
 
     def least(self, planned: Count, known: Count) -> dict[str, float]:
         """

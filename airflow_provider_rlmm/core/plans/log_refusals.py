@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.era import WHAT_TO_DO, LogEra
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap, LostRecords
@@ -35,7 +36,7 @@ def refusals_of_holes(holes: Sequence[HistoryGap], more: int = 0) -> list[Refusa
         return []
     hole, more = holes[0], len(holes) - 1 + more
     what, why = f"metadata partition {hole.metadata_partition}", hole.why
-    why = f"{why}; {more} more such gaps are there" if more else why
+    why = f"{why}; {number_of(more, 'more such gap is', 'more such gaps are')} there" if more else why
     return [Refusal(what, why, hole.what_to_do, RefusalKind.LOST_RECORDS, hole.metadata_partition, hole.end)]
 
 

@@ -32,7 +32,7 @@ PLAN_FORM = PlanForm(
     max_bytes=64 * 2**20,
     what_goes="",
     again="make a new plan",
-    goes_early="segments",
+    goes_early="segment",
 )
 SUMMARY_NAME = "summary.json"
 ROW_GROUP_ROWS = 20_000

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.arrow_arrays import equals, schema_of
 from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, PlanError
@@ -246,7 +247,7 @@ def _columns_of(data: pa.Buffer, file: PlanFile, columns: Sequence[str]) -> pa.T
 
     parquet = pq.ParquetFile(pa.BufferReader(data))
     if parquet.metadata.num_rows != file.rows:
-        raise ValueError(f"{parquet.metadata.num_rows} rows, the plan says {file.rows}")
+        raise ValueError(f"{number_of(parquet.metadata.num_rows, 'row')}, the plan says {file.rows}")
     schema = plan_schema()
     for name in columns:
         if parquet.schema_arrow.field(name).type != schema.field(name).type:

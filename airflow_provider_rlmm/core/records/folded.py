@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import duration_in_words
 
 
@@ -27,6 +28,6 @@ class Folded:
             duration_in_words(max(0, now_ms - then_ms)) for then_ms in (self.created_at_ms, self.folded_at_ms)
         )
         return (
-            f"{self.offsets:,} offsets were known from generation {self.generation} of the Spark job, which is {age} old "
-            f"and was folded from the beginning of the log {fold_age} before"
+            f"{number_of(self.offsets, 'offset was', 'offsets were')} known from generation {self.generation} of the "
+            f"Spark job, which is {age} old and was folded from the beginning of the log {fold_age} before"
         )

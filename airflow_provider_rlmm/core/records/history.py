@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
@@ -139,10 +140,16 @@ class UserPartitionHistory(PartitionDeletion):
         """Return why DELETE_PARTITION_FINISHED must not be written (I3), ``None`` where nothing stands against it."""
         unfinished = self.unfinished()
         if unfinished:
-            return f"{len(unfinished)} segments are not finished, the first is {unfinished[0].remote_log_segment_id}"
+            return (
+                f"{number_of(len(unfinished), 'segment is', 'segments are')} not finished, the first is "
+                f"{unfinished[0].remote_log_segment_id}"
+            )
         if self.without_add:
             offset = min(self.without_add.values())
-            return f"{len(self.without_add)} segments have an incomplete history, see offset {offset}"
+            return (
+                f"{number_of(len(self.without_add), 'segment has', 'segments have')} an incomplete history, see "
+                f"offset {offset}"
+            )
         if not self.observations:
             if self.last_foreign_offset is None:
                 return "no marker says when its absence was observed"

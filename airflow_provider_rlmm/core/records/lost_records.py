@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.given import DELETING_DAGS, parameters
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 
 if TYPE_CHECKING:
@@ -66,9 +67,8 @@ class LostRecords:
         if self.confirmed is not None:
             return "look at what is refused by name: storage may hold segments that the log does not name any more"
         return (
-            f"find out how ({causes}); to go on without the lost records say so once, by the parameter confirm_lost_records "
-            f"{self.name!r} of the cleaner's or the scrub's DAG or by 'rlmm clean --execute --confirm-lost-records "
-            f"{self.name}'; the metadata partition is in doubt from then on, and what storage does not show to be whole stays"
+            f"find out how ({causes}); to go on without the lost records say so once, by {_confirmed(self.name)}; the "
+            "metadata partition is in doubt from then on, and what storage does not show to be whole stays"
         )
 
 
@@ -104,9 +104,7 @@ class HistoryGap:
         """What a person can do about one that has records before it."""
         return (
             "find out what took them: Kafka writes none but by transactions, and removes none but by compaction; where they "
-            f"said nothing, say why once, by the parameter confirm_lost_records '{self.name}=the marker of a transaction' of "
-            "the cleaner's or the scrub's DAG or by 'rlmm clean --execute --confirm-lost-records "
-            f'"{self.name}=the marker of a transaction"\''
+            f"said nothing, say why once, by {_confirmed(f'{self.name}=the marker of a transaction')}"
         )
 
     def within(self, start: int, end: int) -> bool:
@@ -213,3 +211,8 @@ NOTHING_LOST: Mapping[int, LostRecords] = MappingProxyType({})
 
 NOTHING_EXPLAINED: Mapping[int, Sequence[tuple[int, int]]] = MappingProxyType({})
 """Why offsets of a log hold no record, where no person has said so."""
+
+
+def _confirmed(name: str) -> str:
+    """Say by what a person confirms a loss."""
+    return parameters({"confirm_lost_records": name}, DELETING_DAGS)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 __all__ = ["metadata_partition_for"]
@@ -23,7 +24,7 @@ def metadata_partition_for(topic_id_partition: TopicIdPartition, num_partitions:
     :raises ValueError: if ``num_partitions`` is less than 1.
     """
     if num_partitions < 1:
-        raise ValueError(f"the metadata topic cannot have {num_partitions} partitions")
+        raise ValueError(f"the metadata topic cannot have {number_of(num_partitions, 'partition')}")
     topic_id = topic_id_partition.topic_id.int
     java_hash = 1
     for part in (

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.core.records import wire
 from airflow_provider_rlmm.core.records.records import (
@@ -160,7 +161,9 @@ def _write_leader_epochs(out: bytearray, leader_epochs: tuple[tuple[int, int], .
 def _read_leader_epochs(reader: Reader, what: str) -> tuple[tuple[int, int], ...]:
     count = reader.length(what)
     if not 0 <= count <= reader.remaining:
-        raise MalformedMetadataError(f"{what} claim {count} entries, {reader.remaining} bytes are left")
+        raise MalformedMetadataError(
+            f"{what} claim {number_of(count, 'entry', 'entries')}, {reader.remaining} bytes are left"
+        )
     reader.note_limit(count, wire.MAX_ELEMENTS, what)
     epochs: dict[int, int] = {}
     for _ in range(count):

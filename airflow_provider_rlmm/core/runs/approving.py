@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import duration_in_words, since, time_text
 from airflow_provider_rlmm.core.base.errors import NotApprovedError, PlanError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_markdown, name_in_text
@@ -116,7 +117,7 @@ def subject_of(summary: PlanSummary, topics: int) -> str:
     :param summary: of the plan.
     :param topics: deleted topics of which it names segments.
     """
-    return f"Delete {amount_in_words(summary.planned)} of {topics:,} deleted topics?"
+    return f"Delete {amount_in_words(summary.planned)} of {number_of(topics, 'deleted topic')}?"
 
 
 def body_of(summary: PlanSummary, topics: list[PlannedTopic], conn_id: str, link: str, wait_ms: int) -> str:
@@ -130,7 +131,7 @@ def body_of(summary: PlanSummary, topics: list[PlannedTopic], conn_id: str, link
     :param wait_ms: for how long an answer is waited for, ms.
     """
     amount = amount_in_words(summary.planned)
-    what = f"**{amount}** of {len(topics):,} deleted topics would be deleted for good{age_in_words(topics)}."
+    what = f"**{amount}** of {number_of(len(topics), 'deleted topic')} would be deleted for good{age_in_words(topics)}."
     return request_body([what], "names every segment", summary, topics, conn_id, link, wait_ms)
 
 
@@ -169,7 +170,7 @@ def request_body(
     ]
     if more := topics[SHOWN_TOPICS:]:
         rest = Count(sum(topic.segments for topic in more), sum(topic.bytes for topic in more))
-        lines.append(f"- and {len(more):,} more topics with {amount_in_words(rest)}")
+        lines.append(f"- and {number_of(len(more), 'more topic')} with {amount_in_words(rest)}")
     wait = duration_in_words(wait_ms)
     lines += [
         "",
@@ -192,7 +193,7 @@ def _topic_line(topic: PlannedTopic) -> str:
 
 def amount_in_words(count: Count) -> str:
     """Say how many segments and bytes something is."""
-    return f"{count.segments:,} segments, {human_bytes(count.bytes)}"
+    return f"{number_of(count.segments, 'segment')}, {human_bytes(count.bytes)}"
 
 
 def _day(time_ms: int) -> str:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, PlainJson
 from airflow_provider_rlmm.core.base.quoting import name_in_text, printable
@@ -169,7 +170,9 @@ def read_acknowledgements(text: str | None, now_ms: int, source: str) -> Acknowl
         if not isinstance(entries, list):
             raise ValueError("it is no list")
         if len(entries) > MAX_ACKNOWLEDGEMENTS:
-            raise ValueError(f"it has {len(entries)} entries, {MAX_ACKNOWLEDGEMENTS} are allowed")
+            raise ValueError(
+                f"it has {number_of(len(entries), 'entry', 'entries')}, {MAX_ACKNOWLEDGEMENTS} are allowed"
+            )
     except (ValueError, RecursionError) as e:
         return unreadable_acknowledgements(source, str(e))
     known, problems = [], []
@@ -235,7 +238,7 @@ def _expiry(until: str, now_ms: int) -> int:
         raise ValueError(f"until is {until}: no acknowledgement is that old")
     if until_ms > now_ms + MAX_ACKNOWLEDGED_MS:
         latest, days = iso_time(now_ms + MAX_ACKNOWLEDGED_MS), MAX_ACKNOWLEDGED_MS // DAY_MS
-        raise ValueError(f"until is {until}, an acknowledgement may reach {latest} at most ({days} days)")
+        raise ValueError(f"until is {until}, an acknowledgement may reach {latest} at most ({number_of(days, 'day')})")
     return until_ms
 
 

@@ -9,6 +9,7 @@ from traceback import format_tb
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, RlmmError
 from airflow_provider_rlmm.core.base.quoting import printable
 from airflow_provider_rlmm.core.storage.hidden_copies import DeletionEffect
@@ -109,7 +110,7 @@ class ConnectionCheck:
                 f"of {self._access.login_owner}"
             )
         may = "its permissions are not told" if allowed is None else f"one may {', '.join(sorted(allowed))}"
-        return f"Topic {settings.metadata_topic} has {topic.partition_count} partitions, {may}."
+        return f"Topic {settings.metadata_topic} has {number_of(topic.partition_count, 'partition')}, {may}."
 
     def _health(self, description: MetadataTopicDescription) -> list[ConnectionFinding]:
         from airflow_provider_rlmm.core.log.kafka.health import check_metadata_topic
@@ -131,7 +132,7 @@ class ConnectionCheck:
             topics = self._access.get_cluster_topics().list_topics()
         self._topic_ids = frozenset(topics.values())
         needed = "Others would not show here: the principal needs DESCRIBE on every topic."
-        return f"{len(topics)} topics may be described. {needed}"
+        return f"{number_of(len(topics), 'topic')} may be described. {needed}"
 
     def _layout(self) -> str:
         return self._access.check_layout()

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import FloorError, MetadataTopicReplacedError, RlmmError
+from airflow_provider_rlmm.core.base.given import DELETING_DAGS, parameters
 from airflow_provider_rlmm.core.log.floored_log import Confirmation
 from airflow_provider_rlmm.core.log.floors import FloorFiles
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -156,9 +157,8 @@ def _refused(now: UUID, others: list[str], *, dry_run: bool) -> tuple[str, str]:
         "was copied before"
     )
     todo = (
-        "find out who did that, and whether brokers use this topic; to go on say so once, by the parameter "
-        f"confirm_metadata_topic_id {new_id!r} of the cleaner's or the scrub's DAG or by 'rlmm clean --execute "
-        f"--confirm-metadata-topic-id {new_id}'; scrubs wait anew then"
+        "find out who did that, and whether brokers use this topic; to go on say so once, by "
+        f"{parameters({'confirm_metadata_topic_id': new_id}, DELETING_DAGS)}; scrubs wait anew then"
     )
     if not dry_run:
         raise MetadataTopicReplacedError(f"{why}; nothing is done. What to do: {todo}")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata
 
@@ -73,7 +74,11 @@ class LeaderEpochCheckpoint:
         if len(lines) < 2 or not _NUMBER.fullmatch(lines[1]):
             raise _damaged(location, len(lines[0]) + 1, "its second line is not the number of entries")
         if int(lines[1]) != len(lines) - 2:
-            raise _damaged(location, len(data), f"it announces {int(lines[1])} entries and has {len(lines) - 2}")
+            raise _damaged(
+                location,
+                len(data),
+                f"it announces {number_of(int(lines[1]), 'entry', 'entries')} and has {len(lines) - 2}",
+            )
         entries = tuple(_entry(line, location) for line in lines[2:])
         try:
             return cls(entries)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final, TypeVar
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
     StorageError,
@@ -107,7 +108,7 @@ class StoragePatience:
                 if not e.retriable:
                     raise
                 if spent_s + wait_s >= self.timeout_s:
-                    raise StorageUnavailableError(f"{e} (asked {tries} times in {spent_s:.1f} s)") from e
+                    raise StorageUnavailableError(f"{e} (asked {number_of(tries, 'time')} in {spent_s:.1f} s)") from e
             self._sleep(wait_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

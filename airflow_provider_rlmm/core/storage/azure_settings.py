@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.base.agreement import agreeing
 from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.storage.bucket_settings import as_prefix
 from airflow_provider_rlmm.core.storage.hidden_copies import EXPIRE_RULES, DeletionEffect, Freed
@@ -143,7 +144,7 @@ class AzureContainerInspector:
         looked_at = f"{len(blobs | kept):,} blobs" if is_all else f"the first {len(blobs | kept):,} blobs"
         if not kept:
             return f"none of {looked_at} has a snapshot", ""
-        said = f"{len(kept):,} of {looked_at} have snapshots"
+        said = f"{len(kept):,} of {looked_at} {agreeing(len(kept), 'has', 'have')} snapshots"
         return said, f"Azure refuses to delete a blob that has snapshots, such as {min(kept)}: {_DELETE_SNAPSHOTS}"
 
 

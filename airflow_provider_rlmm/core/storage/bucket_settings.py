@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageUnavailableError
 from airflow_provider_rlmm.core.storage.hidden_copies import EXPIRE_RULES, DeletionEffect, Freed
 
@@ -100,7 +101,7 @@ class S3BucketInspector:
         lock = self._ask(client, "get_object_lock_configuration", "ObjectLockConfigurationNotFoundError")
         locked = _lock_days(lock)
         if locked:
-            why += f", and object lock keeps each version for {locked} days"
+            why += f", and object lock keeps each version for {number_of(locked, 'day')}"
         if problem := lock.get(_PROBLEM):
             why += f", and whether object lock keeps versions for longer is not known ({problem})"
         if versioning.get("MFADelete") == "Enabled":
@@ -223,7 +224,9 @@ def _of_google(name: str, soft_days: int, expiry: int | None, *, versioned: bool
     if not versioned and not soft_days:
         return DeletionEffect(Freed.AT_ONCE, f"bucket {name} has neither versions nor soft delete")
     if not versioned:
-        why = f"soft delete of bucket {name} keeps what is deleted for {soft_days} days, and charges for it"
+        why = (
+            f"soft delete of bucket {name} keeps what is deleted for {number_of(soft_days, 'day')}, and charges for it"
+        )
         return DeletionEffect(Freed.LATER, why, soft_days)
     if expiry is None:
         return DeletionEffect(Freed.NEVER, f"bucket {name} keeps versions", rule=EXPIRE_RULES["gs"])
@@ -302,7 +305,7 @@ def _uploads_in_words(days: int | None, problem: str | None = None) -> str:
             "no lifecycle rule aborts incomplete multipart uploads, which no listing shows and no deletion removes: set one "
             "with AbortIncompleteMultipartUpload"
         )
-    return f"incomplete multipart uploads are aborted after {days} days by a lifecycle rule"
+    return f"incomplete multipart uploads are aborted after {number_of(days, 'day')} by a lifecycle rule"
 
 
 def _as_s3_rule(rule: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import HiddenCopiesError
 
 VERSIONED_BUCKET: Final = "versioned_bucket"
@@ -65,7 +66,8 @@ class DeletionEffect:
             case Freed.AT_ONCE:
                 return f"deletion frees space at once: {self.why}"
             case Freed.LATER:
-                return f"deleted objects are hidden, freed in {self.days} days: {self.why}"
+                time = "a time that is not known" if self.days is None else number_of(self.days, "day")
+                return f"deleted objects are hidden, freed in {time}: {self.why}"
             case Freed.NEVER:
                 return f"deleted objects are hidden, never freed: {self.why}; {self.rule}"
             case Freed.REFUSED:
@@ -140,9 +142,15 @@ def by_versions(scheme: str, versions: Sequence[str | None]) -> DeletionEffect:
         return DeletionEffect(Freed.UNKNOWN, "there is no object that could tell it")
     kept = sum(version is not None for version in versions)
     if kept:
-        why = f"{kept} of {len(versions)} objects that were looked at have a version id, so the bucket keeps versions"
+        why = (
+            f"{kept} of {number_of(len(versions), 'object that was', 'objects that were')} looked at "
+            f"{agreeing(kept, 'has', 'have')} a version id, so the bucket keeps versions"
+        )
         return DeletionEffect(Freed.NEVER, why, rule=EXPIRE_RULES[scheme])
-    why = f"none of {len(versions)} objects that were looked at has a version id; soft delete and older versions do not show"
+    why = (
+        f"none of {number_of(len(versions), 'object that was', 'objects that were')} looked at has a version id; "
+        "soft delete and older versions do not show"
+    )
     return DeletionEffect(Freed.UNKNOWN, why)
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import (
     ArchivedObjectError,
     RemoteObjectNotFoundError,
@@ -214,7 +215,7 @@ class _ObstoreCalls:
         files = self._files
         if files is None:
             return None
-        what = f"look for the objects of {len(lookup.stems)} segments in {lookup.prefix or 'the storage root'}"
+        what = f"look for the objects of {number_of(len(lookup.stems), 'segment')} in {lookup.prefix or 'the storage root'}"
         self._count(1)
         with self._translated(what, StorageRootError):
             return self._deadline.call(what, lambda: files.find(lookup), len(lookup.keys) / _SLOWEST_FILES)
@@ -232,7 +233,7 @@ class _ObstoreCalls:
 
     def _delete_files(self, files: LocalFiles, keys: Sequence[str]) -> DeleteCalls:
         self._count(1)
-        what = f"delete {len(keys)} objects, {keys[0]} first"
+        what = f"delete {number_of(len(keys), 'object')}, {keys[0]} first"
         try:
             failures = self._deadline.call(what, lambda: files.delete(keys), len(keys) / _SLOWEST_FILES)
         except StorageUnavailableError as e:
@@ -247,7 +248,9 @@ class _ObstoreCalls:
         self._count(-(-len(chunk) // self._keys_per_request))
         store = self._store
         try:
-            self._deadline.call(f"delete {len(chunk)} objects, {chunk[0]} first", lambda: store.delete(chunk))
+            self._deadline.call(
+                f"delete {number_of(len(chunk), 'object')}, {chunk[0]} first", lambda: store.delete(chunk)
+            )
         except FileNotFoundError:
             # Another program was faster with one of them.
             return Refused("", cut_short=True)

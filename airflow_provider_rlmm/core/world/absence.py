@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import MAX_CLOCK_SKEW_MS, duration_in_words, elapsed_in_words, time_text
 from airflow_provider_rlmm.core.base.quoting import in_quotes, list_in_quotes, name_in_text
 from airflow_provider_rlmm.core.base.values import duration_text
@@ -279,7 +280,10 @@ def _not_orphaned(candidate: OrphanCandidate, seen: Observation) -> Refusal:
     kind, what_to_do = _ORPHAN_REFUSALS[seen.presence]
     name = name_in_text(min(candidate.names))
     what = f"topic {name}, id {kafka_uuid_str(candidate.topic_id)}"
-    why = f"{seen.reason}; {candidate.count.segments} segments, {candidate.count.bytes} bytes of it are not planned"
+    why = (
+        f"{seen.reason}; {number_of(candidate.count.segments, 'segment')}, {candidate.count.bytes} bytes of it are "
+        "not planned"
+    )
     return Refusal(what, why, what_to_do, kind, topic=name)
 
 
@@ -303,7 +307,10 @@ def refusal_of(
         return Refusal(what, observation.reason, _PRESENCE_ADVICE[observation.presence], kind, topic=topic)
     if history.without_add:
         offset = min(history.without_add.values())
-        why = f"{len(history.without_add)} segments have an incomplete history, see offset {offset}"
+        why = (
+            f"{number_of(len(history.without_add), 'segment has', 'segments have')} an incomplete history, see "
+            f"offset {offset}"
+        )
         todo = "reconcile storage and metadata by hand: these are not orphans"
         return Refusal(what, why, todo, RefusalKind.INCOMPLETE_HISTORY, offset=offset, topic=topic)
     settlement = settle(

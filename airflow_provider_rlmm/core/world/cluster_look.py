@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
@@ -159,10 +160,12 @@ def observe_cluster(topics: ObservableCluster, metadata_topic: str, clock: Clock
     answers = topics.describe_topics(topics.topic_names()).answers
     listing = {name: answer for name, answer in answers.items() if isinstance(answer, UUID)}
     if denied := sorted(name for name, answer in answers.items() if answer is NoTopic.DENIED):
-        logger.warning("%d listed topics may not be described: %s", len(denied), list_in_quotes(denied))
+        listed = number_of(len(denied), "listed topic")
+        logger.warning("%s may not be described: %s", listed, list_in_quotes(denied))
     if metadata_topic not in listing:
         raise EventLogAccessError(
-            f"the listing of {len(listing)} topics lacks {metadata_topic!r}: the principal needs DESCRIBE on every topic"
+            f"the listing of {number_of(len(listing), 'topic')} lacks {metadata_topic!r}: the principal needs "
+            "DESCRIBE on every topic"
         )
     settings = topics.topic_settings(listing)
     tiered = [name for name, values in settings.items() if values.get("remote.storage.enable")]

@@ -15,6 +15,7 @@ from typing import Annotated
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, reader_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
@@ -118,7 +119,8 @@ class ClusterState:
         listed = {topic.name: topic.topic_id for topic in self.topics}.get(name)
         if listed is None:
             raise ConfigurationError(
-                f"cluster state lists {len(self.topics)} topics but not {name!r}, which exists, so it is not complete; "
+                f"cluster state lists {number_of(len(self.topics), 'topic')} but not {name!r}, which exists, so it "
+                "is not complete; "
                 "list the cluster with a principal that may describe every topic, internal topics included"
             )
         if listed != topic_id:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import AuditError
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.storage.remote_storage import DeleteOutcome
@@ -86,6 +87,6 @@ class DeletionTrail:
             self.log.after(self.batch, outcomes)
         except AuditError as e:
             logger.error("%s", e)
-            what = f"outcomes of batch {self.batch.name}, {self.segments} segments"
+            what = f"outcomes of batch {self.batch.name}, {number_of(self.segments, 'segment')}"
             return Refusal(what, str(e), NOT_WRITTEN_ADVICE, RefusalKind.AUDIT, self.metadata_partition)
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import EventLogError
 from airflow_provider_rlmm.core.log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
@@ -72,7 +73,7 @@ class RealEffects:
     def delete(self, metadatas: Sequence[RemoteLogSegmentMetadata], others: Collection[str]) -> DeletionReport:
         """Delete the objects of segments; of ``others`` the layout knows nothing, and they stay."""
         # A resumed run may find everything started already and reach this without having published.
-        self.publisher.require_writes(f"delete the objects of {len(metadatas)} segments")
+        self.publisher.require_writes(f"delete the objects of {number_of(len(metadatas), 'segment')}")
         return self.storage.delete_log_segments(metadatas, others)
 
     def begin_trail(self, columns: Columns, metadata_partition: int) -> DeletionTrail | None:

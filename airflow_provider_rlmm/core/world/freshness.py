@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final, Self
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import StorageRootError
 from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, parse_kafka_uuid
@@ -185,10 +186,11 @@ class Freshness:
                 f"date{self._may_be_late}"
             )
         if not missing:
-            return f"the newest copied segments of {samples} living topics are at {place}"
+            return f"the newest copied segments of {number_of(samples, 'living topic')} are at {place}"
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         return (
-            f"of the newest copied segments of {samples} living topics {len(missing)} are not at {place}: "
+            f"of the newest copied segments of {number_of(samples, 'living topic')} "
+            f"{number_of(len(missing), 'is', 'are')} not at {place}: "
             f"{', '.join(missing[:_NAMED])}{more}{self._may_be_gone}"
         )
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.arrow_arrays import is_among
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import RlmmError
@@ -139,11 +140,12 @@ class TopicReplay:
         """How many records were read here, in words."""
         known = sum(self.resumed_at.values())
         if not known:
-            return f"{self.records_read:,} records were read, all that there are"
+            return f"{number_of(self.records_read, 'record was', 'records were')} read, all that there are"
         if self.folded is not None:
-            return f"{self.records_read:,} records were read; {self.folded.said_at(self._clock())}"
+            return f"{number_of(self.records_read, 'record was', 'records were')} read; {self.folded.said_at(self._clock())}"
         return (
-            f"{self.records_read:,} records were read; the {known:,} offsets below them were known from an earlier task"
+            f"{number_of(self.records_read, 'record was', 'records were')} read; the {number_of(known, 'offset')} "
+            "below them were known from an earlier task"
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
 
@@ -32,8 +33,8 @@ def why_not_all_seen(unseen: Count, topics: int, out_of_service: Sequence[int]) 
     found = []
     if topics:
         found.append(
-            f"it cannot be told whether {_counted(topics, 'topic')} with {_counted(unseen.segments, 'segment')}, "
-            f"{human_bytes(unseen.bytes)} {'is' if topics == 1 else 'are'} orphaned"
+            f"it cannot be told whether {number_of(topics, 'topic')} with {number_of(unseen.segments, 'segment')}, "
+            f"{human_bytes(unseen.bytes)} {agreeing(topics, 'is', 'are')} orphaned"
         )
     if out_of_service:
         listed = ", ".join(map(str, out_of_service[:_LISTED])) + (", …" if len(out_of_service) > _LISTED else "")
@@ -55,8 +56,4 @@ def why_not_all_sized(unsized: Unsized) -> str:
         "of living topics": unsized.living,
     }
     parts = ", ".join(f"{count:,} {of}" for of, count in whose.items() if count)
-    return f"no sum of bytes is all: the log tells no size of {_counted(unsized.segments, 'segment')}, {parts}"
-
-
-def _counted(count: int, one: str) -> str:
-    return f"{count:,} {one}{'' if count == 1 else 's'}"
+    return f"no sum of bytes is all: the log tells no size of {number_of(unsized.segments, 'segment')}, {parts}"

@@ -17,6 +17,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -86,7 +87,8 @@ def _what_is_unnamed(history: UserPartitionHistory, listed: Collection[UUID]) ->
     if not unknown:
         return None
     return (
-        f"storage holds {len(unknown)} segments that the log does not name, the first is {kafka_uuid_str(unknown[0])}"
+        f"storage holds {number_of(len(unknown), 'segment')} that the log does not name, the first is "
+        f"{kafka_uuid_str(unknown[0])}"
     )
 
 
@@ -98,7 +100,7 @@ def incomplete_history(history: UserPartitionHistory, metadata_partition: int) -
     :param metadata_partition: where its records lie.
     """
     offset, number = min(history.without_add.values()), len(history.without_add)
-    why = f"{number} segments have an incomplete history, see offset {offset}"
+    why = f"{number_of(number, 'segment has', 'segments have')} an incomplete history, see offset {offset}"
     return _refusal(history, why, metadata_partition, offset)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.features.archiving.archive_run import ArchiveRun, NamedSegment
 
 _NAMED_AT_MOST: Final = 5
@@ -53,7 +54,7 @@ def _manifests(runs: Mapping[str, ArchiveRun], held: Mapping[int, HeldPartition]
     for partition, name in sorted(named.keys() - there):
         m = named[partition, name]
         offsets = "" if m.first_offset is None else f", with offsets {m.first_offset} to {m.last_offset}"
-        yield f"partition {partition}: {name} of {m.segments} segments{offsets} is not there"
+        yield f"partition {partition}: {name} of {number_of(m.segments, 'segment')}{offsets} is not there"
     for partition, name in sorted(there - named.keys()):
         yield f"partition {partition}: {name} is there, and no run says that it has written it"
 
@@ -70,6 +71,6 @@ def _segments(runs: Mapping[str, ArchiveRun], held: Mapping[int, HeldPartition])
             shown = ", ".join(s.segment_id for s in lost[:_NAMED_AT_MOST]) + (", …" if lost[_NAMED_AT_MOST:] else "")
             first, last = min(s.start_offset for s in lost), max(s.end_offset for s in lost)
             yield (
-                f"partition {partition}: {len(lost)} of the {len(wanted[partition])} segments that the log named are in no "
-                f"manifest, with offsets {first} to {last}: {shown}"
+                f"partition {partition}: {len(lost)} of the {number_of(len(wanted[partition]), 'segment')} that the "
+                f"log named are in no manifest, with offsets {first} to {last}: {shown}"
             )

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import (
     ArchiveError,
@@ -21,6 +22,7 @@ from airflow_provider_rlmm.core.base.errors import (
     StorageError,
     StorageRootError,
 )
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.log.log_tail import require_tail
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.plans.plan import PlannedSegments, PlanSummary
@@ -332,8 +334,9 @@ def archive_listed(
     not_whole = sum(not segment.is_kept for segment in manifest.segments)
     as_is = sum(bool(segment.keys) for segment in manifest.segments)
     logger.info(
-        "%s: %d segments, %d records, %d bytes are archived in %s",
-        tip, len(segments), manifest.records.count, manifest.bytes, folder,
+        "%s: %s, %s, %s are archived in %s",
+        tip, number_of(len(segments), "segment"), number_of(manifest.records.count, "record"), human_bytes(manifest.bytes),
+        folder,
     )  # fmt: skip
     return ArchivedUserPartition(
         metadata_partition, tip.topic, kafka_uuid_str(tip.topic_id), tip.partition, folder, written.name, written.sha256,

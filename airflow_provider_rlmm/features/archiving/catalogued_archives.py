@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import CatalogueError
+from airflow_provider_rlmm.core.base.given import argument
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.features.archiving.archive.segments import SegmentToArchive
@@ -107,7 +108,7 @@ def _require_none_encrypted(log: CataloguedLog, tip: TopicIdPartition) -> None:
             f"nothing is archived of {tip}: {found[0]}{more}. archive_encrypted does not help here: archived objects serve "
             "only brokers that know their segments, and none knows those of a lost cluster. Keep the objects and the keys of "
             "the plugin, or copy both with the tools of the bucket; user partitions without such segments are archived by "
-            "--partition (partitions)"
+            f"{argument('partitions')}"
         )
 
 

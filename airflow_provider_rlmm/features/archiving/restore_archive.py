@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import ArchiveError
 from airflow_provider_rlmm.features.archiving.restore_source import SourceLog
 
@@ -68,7 +69,8 @@ def _require_readable(logs: Sequence[ArchivedLog]) -> None:
     if encrypted:
         key = next(iter(encrypted[0].values()))
         raise ArchiveError(
-            f"nothing was written: {len(encrypted)} archived segments are encrypted, and their keys are with the brokers. "
+            f"nothing was written: {number_of(len(encrypted), 'archived segment is', 'archived segments are')} "
+            "encrypted, and their keys are with the brokers. "
             f"Their objects were archived as they are: put each file back under the key that its manifest names, such as "
             f"{key}; brokers that know the segment and have its key serve it then"
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.features.archiving.restore_document import offsets_uri_of
@@ -124,9 +125,9 @@ class RealRestoreEffects:
             digest.update(batch)
         if (digest.count, digest.hexdigest()) != (expected.count, expected.written_sha256):
             raise RestoreError(
-                f"{look.topic}-{number} does not hold what its source does: {digest.count} records with the checksum "
-                f"{digest.hexdigest()[:12]}…, the source has {expected.count} with {expected.written_sha256[:12]}…; delete "
-                "the topic, and restore into a new one"
+                f"{look.topic}-{number} does not hold what its source does: {number_of(digest.count, 'record')} with "
+                f"the checksum {digest.hexdigest()[:12]}…, the source has {expected.count} with "
+                f"{expected.written_sha256[:12]}…; delete the topic, and restore into a new one"
             )
         logger.info("%s-%d: %d records are restored and read back", look.topic, number, written)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.core.base.file_systems import create_file, read_file
 from airflow_provider_rlmm.features.archiving.restore_document import MAX_RESTORE_BYTES, RestoreDocument, uri_of
@@ -120,8 +121,8 @@ def require_first_records(
         found.update(batch)
     if (found.count, found.hexdigest()) != (expected.count, expected.hexdigest()):
         raise RestoreError(
-            f"{where} holds {found.count} records that are not the first ones of the source: another producer has written "
-            "into the topic, or it lost some. Delete it, and restore into a new one"
+            f"{where} holds {number_of(found.count, 'record')} that are not the first ones of the source: another "
+            "producer has written into the topic, or it lost some. Delete it, and restore into a new one"
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.log.answers import TargetTopic
@@ -239,7 +240,10 @@ def _of_topic(target: TargetTopic, records: Sequence[RecordsToRestore], *, resum
     settings, name = target.settings, target.topic
     needed = max((found.partition for found in records), default=-1) + 1
     if len(target.ends) < needed:
-        yield f"topic {name} has {len(target.ends)} partitions, {needed} are to be restored: create it with as many"
+        yield (
+            f"topic {name} has {number_of(len(target.ends), 'partition')}, {needed} are to be restored: create it "
+            "with as many"
+        )
     mine = {found.partition for found in records} if resumed else set()
     used = sorted(p for p, end in target.ends.items() if end != target.begins.get(p) and p not in mine)
     if used:

@@ -17,6 +17,7 @@ from airflow_provider_rlmm.core.base.errors import (
     RestoreError,
     WritesNotAllowedError,
 )
+from airflow_provider_rlmm.core.base.given import argument
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.access import RemoteLogAccess
@@ -101,7 +102,7 @@ class RestoreReport:
         """What a person has to look at, each a sentence."""
         unasked = self.transactions if self.undecided is None else []
         advice = (
-            ". It may have been committed; that cannot be told: say --undecided abort or --undecided keep (undecided), and "
+            f". It may have been committed; that cannot be told: say abort or keep, by {argument('undecided')}, and "
             "restore into a new topic where that is another answer"
         )
         return [

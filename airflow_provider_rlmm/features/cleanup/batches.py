@@ -16,9 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.ahead import ahead
 from airflow_provider_rlmm.core.base.clock import monotonic_clock
 from airflow_provider_rlmm.core.base.errors import RlmmError, StorageError, StorageRootError
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.log.protocol import Acked, ProvenLook, Unknown
 from airflow_provider_rlmm.core.log.write_guard import WritableEvent
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
@@ -139,14 +141,14 @@ class BatchCleaner:
             began, objects = monotonic_clock(), self._objects
             self._clean(batch)
             logger.info(
-                "%smetadata partition %d: %d of %d segments deleted, %d bytes; %d of %d user partitions finished",
+                "%smetadata partition %d: %d of %s deleted, %s; %d of %s finished",
                 self._context.effects.log_prefix,
                 self._context.replay.metadata_partition,
                 sum(work.segments for work in self._works),
-                total,
-                sum(work.bytes for work in self._works),
+                number_of(total, "segment"),
+                human_bytes(sum(work.bytes for work in self._works)),
                 sum(work.finished for work in self._works),
-                len(self._works),
+                number_of(len(self._works), "user partition"),
             )
             self._on_batch()
 
@@ -284,7 +286,7 @@ class BatchCleaner:
         self._unanswered = self._unanswered + 1 if error.retriable else 0
         if self._unanswered >= _MOST_UNANSWERED:
             # To ask for each of the others would take as long as the store's retries, again and again.
-            self._throttled = f"storage has not answered {self._unanswered} times in a row: {error}"
+            self._throttled = f"storage has not answered {number_of(self._unanswered, 'time')} in a row: {error}"
             self._stop_all(self._throttled)
 
     def _is_gone(self, work: UserPartitionWork, metadata: RemoteLogSegmentMetadata, deletion: SegmentDeletion) -> bool:
@@ -318,13 +320,13 @@ class BatchCleaner:
             work.finished = offset is not None
         for work in works:
             logger.info(
-                "%s%s: %s, %d segments, %d objects, %d bytes deleted",
+                "%s%s: %s, %s, %s, %s deleted",
                 self._context.effects.log_prefix,
                 work.tip,
                 work.outcome,
-                work.segments,
-                work.objects,
-                work.bytes,
+                number_of(work.segments, "segment"),
+                number_of(work.objects, "object"),
+                human_bytes(work.bytes),
             )
 
     def _listed(self, works: Sequence[UserPartitionWork]) -> dict[UserPartitionWork, frozenset[UUID]]:

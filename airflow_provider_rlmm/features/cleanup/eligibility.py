@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.ahead import ahead
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import (
@@ -303,7 +304,8 @@ def _require_few_missing(missing: int, tip: TopicIdPartition, context: CleaningC
     tolerated = context.limits.max_missing_segments if root.verified else 0
     if missing > tolerated:
         raise StorageRootError(
-            f"{missing} segments, {tip} among them, have no object in storage though their copy was finished "
+            f"{number_of(missing, 'segment')}, {tip} among them, {agreeing(missing, 'has', 'have')} no object in "
+            f"storage though {agreeing(missing, 'its', 'their')} copy was finished "
             f"({root.reason}): nothing more is deleted. " + MISSING_ADVICE.format(override=SETTLE_MISSING)
         )
 

@@ -7,6 +7,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import RlmmError
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -148,4 +149,4 @@ def _together(segments: Sequence[str]) -> str:
     if len(segments) == 1:
         return segments[0]
     set_of = hashlib.sha256("\n".join(sorted(segments)).encode()).hexdigest()[:16]
-    return f"{len(segments)} segments, the first is {min(segments)} (set {set_of})"
+    return f"{number_of(len(segments), 'segment')}, the first is {min(segments)} (set {set_of})"

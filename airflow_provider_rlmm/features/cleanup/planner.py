@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.arrow_arrays import table_of_rows
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -196,9 +197,10 @@ class _Draft:
 
     def left_for_later(self) -> list[Refusal]:
         """Say what the limit of this run leaves for later ones."""
-        if not self._not_taken:
+        if not self._not_taken or self._max_segments is None:
             return []
-        why = f"this run takes {self._max_segments} segments at most, {self._not_taken} more are left for later runs"
+        more = number_of(self._not_taken, "more is", "more are")
+        why = f"this run takes {number_of(self._max_segments, 'segment')} at most, {more} left for later runs"
         return [Refusal("the plan", why, "nothing: the next run goes on", RefusalKind.NEXT_RUN)]
 
     def note(self, replay: MetadataPartitionView, topic: TopicReplay) -> None:

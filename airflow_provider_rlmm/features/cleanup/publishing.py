@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
@@ -186,8 +187,8 @@ class _Standing:
         left = self.storage.listed(self.history.topic_id_partition) - (self.history.known_segments - unfinished)
         if left:
             return (
-                f"storage lists objects of {len(left)} segments that the log does not call finished, one of them is "
-                f"{kafka_uuid_str(min(left))}; reconcile storage and metadata first"
+                f"storage lists objects of {number_of(len(left), 'segment')} that the log does not call finished, one "
+                f"of them is {kafka_uuid_str(min(left))}; reconcile storage and metadata first"
             )
         return None
 

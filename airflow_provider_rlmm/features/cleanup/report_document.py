@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.documents import AbsentAs, LongText, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.early_deletion import EarlyDeletion, early_in_words
@@ -144,7 +145,7 @@ class CleanupReport:
             return ""
         counted = Totals.of(self.metadata_partitions)
         saved = money(self.price.month(counted.bytes_deleted, counted.objects_deleted))
-        early = early_in_words(self.price, self.early, "segments")
+        early = early_in_words(self.price, self.early, "segment")
         what = "What would be deleted costs" if self.dry_run else "What was deleted cost"
         return f"{what} {saved} a month.{f' By the plan: {early}' if early else ''}"
 
@@ -241,7 +242,11 @@ def cleanup_report(
 def _out_of_time(parts: Sequence[MetadataPartitionReport], left: int) -> str | None:
     """Say that a run had no time for all of its work, and what becomes of the rest."""
     why = next((part.out_of_time for part in parts if part.out_of_time is not None), None)
-    return None if why is None else f"{why}: {left} segments are left, and the next run goes on with them"
+    return (
+        None
+        if why is None
+        else f"{why}: {number_of(left, 'segment is', 'segments are')} left, and the next run goes on with them"
+    )
 
 
 def _is_left(kind: RefusalKind) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import ArchiveError, PlanError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.work_folder import APPROVAL_DOCUMENT, DOCTOR_DOCUMENT, MARK_DOCUMENT
@@ -268,8 +269,9 @@ def _stand_in(run: _RunDocuments, metadata_partition: int, dry_run: bool) -> Met
     """Stand in for a report that is not there, so that the run's report shows the metadata partition."""
     planned = _planned(run, metadata_partition).segments
     kind = RefusalKind.BLAST_RADIUS if run.stopped else RefusalKind.REPORT
+    why = f"{run.absent[metadata_partition]}; {number_of(planned, 'segment was', 'segments were')} planned"
     refusal = Refusal(
-        f"metadata partition {metadata_partition}", f"{run.absent[metadata_partition]}; {planned} segments were planned",
+        f"metadata partition {metadata_partition}", why,
         _stopped_advice(run.plan) if run.stopped and run.plan else _LOG_ADVICE, kind, metadata_partition,
     )  # fmt: skip
     return MetadataPartitionReport(
@@ -312,9 +314,10 @@ def _stopped(run: _RunDocuments) -> Stopped | None:
         return None
     left = _left(run)
     why = (
-        f"stopped by its blast radius: {plan.planned.segments:,} of {plan.known.segments:,} segments with "
-        f"{human_bytes(plan.planned.bytes)} are planned, {plan.blast_radius.excess(plan.planned, plan.known)}; "
-        f"{left.segments:,} segments with {human_bytes(left.bytes)} are left"
+        f"stopped by its blast radius: {plan.planned.segments:,} of {number_of(plan.known.segments, 'segment')} with "
+        f"{human_bytes(plan.planned.bytes)} {agreeing(plan.planned.segments, 'is', 'are')} planned, "
+        f"{plan.blast_radius.excess(plan.planned, plan.known)}; "
+        f"{number_of(left.segments, 'segment')} with {human_bytes(left.bytes)} {agreeing(left.segments, 'is', 'are')} left"
     )
     return Stopped(why, _stopped_advice(plan), left)
 
@@ -339,10 +342,13 @@ def _own_problems(
         yield own(RunProblem.BLAST_RADIUS, f"plan {run.plan.plan_id}", stopped.why, stopped.what_to_do)
     elif run.rejected is not None:
         left = _left(run)
-        why = f"it {run.rejected}; {left.segments:,} segments with {human_bytes(left.bytes)} are left"
+        why = (
+            f"it {run.rejected}; {number_of(left.segments, 'segment')} with {human_bytes(left.bytes)} "
+            f"{agreeing(left.segments, 'is', 'are')} left"
+        )
         yield own(RunProblem.NOT_APPROVED, f"plan {run.plan.plan_id}", why, NOT_APPROVED_ADVICE)
     elif failed_tasks:
-        why = f"{failed_tasks} tasks before this one failed"
+        why = f"{number_of(failed_tasks, 'task')} before this one failed"
         why += f", metadata partitions {unreported} left no report" if unreported else ""
         why += f": {causes}" if causes else ""
         todo = f"{_LOG_ADVICE}; then run again" + (f" ({logs})" if logs else "")
@@ -364,7 +370,7 @@ def _found_problems(run: _RunDocuments) -> Iterator[Attention]:
     stopped = [refusal for _, refusal in met if refusal.kind is RefusalKind.STOPPED]
     if stopped:
         # One switch stops thousands of them: it is said once.
-        what = f"{len(stopped)} user partitions"
+        what = number_of(len(stopped), "user partition")
         yield Attention(RefusalKind.STOPPED.value, what, stopped[0].why, stopped[0].what_to_do, acknowledgeable=False)
     for metadata_partition, refusal in met:
         if refusal.kind.needs_person and refusal.kind is not RefusalKind.STOPPED:
@@ -380,7 +386,7 @@ def _not_listed(run: _RunDocuments) -> Iterator[Attention]:
         if (more := total - sum(place[0] == number for place in listed)) > 0:
             yield Attention(
                 RunProblem.QUARANTINED_NOT_LISTED.value,
-                f"{more} more quarantined records of metadata partition {number}",
+                f"{number_of(more, 'more quarantined record')} of metadata partition {number}",
                 "records that cannot be applied, beyond those that are listed one by one",
                 "have the doctor list them",
                 metadata_partition=number,

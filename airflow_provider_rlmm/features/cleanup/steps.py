@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import DAY_MS
 from airflow_provider_rlmm.core.base.documents import plain_of
 from airflow_provider_rlmm.core.base.errors import PlanError
@@ -256,7 +257,8 @@ def clean(
     kept = _keep(uri, report)
     if kept.out_of_time is not None:
         left = Totals.of([kept]).segments_left
-        logger.info("metadata partition %d: %s: %d segments are left", metadata_partition, kept.out_of_time, left)
+        are = number_of(left, "segment is", "segments are")
+        logger.info("metadata partition %d: %s: %s left", metadata_partition, kept.out_of_time, are)
     for line in report.would_write:
         logger.info("would write %s", line)
     return kept

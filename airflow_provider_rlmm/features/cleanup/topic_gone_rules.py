@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
@@ -34,11 +35,11 @@ class PartitionEnd:
         """Return why the log does not call it gone, ``None`` where it does."""
         if self.state is not RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
             so_far = "it has no marker" if self.state is None else f"it is at {self.state.name}"
-            return f"{self.tip}: {so_far}, and {self.unfinished} segments are not finished"
+            return f"{self.tip}: {so_far}, and {number_of(self.unfinished, 'segment is', 'segments are')} not finished"
         if self.unfinished or self.uncertain:
             return (
-                f"{self.tip}: its deletion was finished, and after that {self.unfinished} segments are not; "
-                f"{self.uncertain} more cannot be told"
+                f"{self.tip}: its deletion was finished, and after that "
+                f"{number_of(self.unfinished, 'segment is', 'segments are')} not; {self.uncertain} more cannot be told"
             )
         if self.finished_offset is None:
             return f"{self.tip}: nothing tells where its DELETE_PARTITION_FINISHED lies"
@@ -59,7 +60,7 @@ def why_not_finished(ends: Sequence[PartitionEnd]) -> Iterator[str]:
     whys = [why for end in ends if (why := end.why_not_gone()) is not None]
     yield from whys[:MAX_NAMED]
     if len(whys) > MAX_NAMED:
-        yield f"{len(whys) - MAX_NAMED:,} more user partitions of {len(ends):,}"
+        yield f"{number_of(len(whys) - MAX_NAMED, 'more user partition')} of {len(ends):,}"
 
 
 def why_not_absent(presence: Presence, why: str) -> Iterator[str]:
@@ -82,7 +83,10 @@ def why_not_empty(keys: Sequence[str], objects: int, broken: Sequence[str]) -> I
     :param broken: folders that could not be listed whole, with what the store said.
     """
     if objects:
-        yield f"{objects:,} objects of it are in storage, such as {', '.join(keys[:MAX_NAMED])}"
+        yield (
+            f"{number_of(objects, 'object of it is', 'objects of it are')} in storage, such as "
+            f"{', '.join(keys[:MAX_NAMED])}"
+        )
     for folder in broken[:MAX_NAMED]:
         yield f"storage could not be listed whole: {folder}"
 
@@ -102,6 +106,6 @@ def why_still_hidden(ends: Sequence[PartitionEnd], freed_after_days: int | None,
     freed_ms = last_ms + (freed_after_days + 1) * _DAY_MS
     if now_ms < freed_ms:
         yield (
-            f"the bucket keeps what is deleted, hidden, for {freed_after_days} days: until {time_text(freed_ms)}, when its "
-            "rule was applied"
+            f"the bucket keeps what is deleted, hidden, for {number_of(freed_after_days, 'day')}: until "
+            f"{time_text(freed_ms)}, when its rule was applied"
         )

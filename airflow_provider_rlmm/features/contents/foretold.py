@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.prices import ReadPrice, money
 
@@ -38,8 +39,8 @@ class Foretold:
         """It, as a sentence."""
         cost = "" if self.micros is None else f", which costs {money(self.micros)}"
         return (
-            f"{self.segments:,} segments are looked at by about {self.requests:,} reads of {human_bytes(self.bytes)} at "
-            f"most, indexes besides{cost}"
+            f"{number_of(self.segments, 'segment is', 'segments are')} looked at by about "
+            f"{number_of(self.requests, 'read')} of {human_bytes(self.bytes)} at most, indexes besides{cost}"
         )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.documents import LongText, Share, Text, reader_of, sealed_text, value_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, list_in_quotes
@@ -172,7 +173,8 @@ class ContentsReport:
         looked, copied = self.looked_at, self.copied
         share = f" ({100 * looked.bytes / copied.bytes:.1f} % of the bytes)" if copied.bytes else ""
         return (
-            f"{looked.segments:,} of {copied.segments:,} copied segments were looked at, {human_bytes(looked.bytes)} of "
+            f"{looked.segments:,} of {number_of(copied.segments, 'copied segment')} "
+            f"{agreeing(looked.segments, 'was', 'were')} looked at, {human_bytes(looked.bytes)} of "
             f"{human_bytes(copied.bytes)}{share}"
         )
 
@@ -181,7 +183,7 @@ class ContentsReport:
         for outcome, advice in ADVICE.items():
             if count := self.segments_of(outcome):
                 shown = "; ".join(_named(one) for one in self.segments if one.outcome is outcome)[:1_000]
-                yield f"{count:,} segments are {outcome} ({shown}). {advice}"
+                yield f"{number_of(count, 'segment is', 'segments are')} {outcome} ({shown}). {advice}"
         yield from self.problems_of_the_run()
 
     def problems_of_the_run(self) -> Iterator[str]:

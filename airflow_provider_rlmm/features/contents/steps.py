@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.plans.plan_files import write_document
 from airflow_provider_rlmm.core.plans.storage_classes import ARCHIVE_TIERS
 from airflow_provider_rlmm.core.records.era import Era
@@ -237,7 +238,7 @@ def _doubt(topic: TopicReplay) -> str:
     said = (
         (bool(log.losses), "the metadata topic has lost records"),
         (log.era.era is Era.COMPACTED, f"the metadata topic is {log.era}"),
-        (quarantined > 0, f"{quarantined:,} records of the metadata topic cannot be applied"),
-        (unknown > 0, f"{unknown:,} segments are named whose contents are not known"),
+        (quarantined > 0, f"{number_of(quarantined, 'record')} of the metadata topic cannot be applied"),
+        (unknown > 0, f"{number_of(unknown, 'segment is', 'segments are')} named whose contents are not known"),
     )
     return "; ".join(words for holds, words in said if holds)

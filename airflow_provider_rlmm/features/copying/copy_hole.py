@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
@@ -76,8 +77,10 @@ def hole_ahead(
     found, ends, unless = [], [], ""
     if expiring:
         first, last = expiring[0].base_offset, expiring[-1].end_offset
+        are = agreeing(len(expiring), "is", "are")
         found.append(
-            f"{len(expiring)} segments, offsets {first}..{last}, are about to expire by retention.ms and are not copied"
+            f"{number_of(len(expiring), 'segment')}, offsets {first}..{last}, {are} about to expire by retention.ms and "
+            f"{are} not copied"
         )
         ends.append(last)
     if hole is not None and not (expiring and first <= hole.start_offset and hole.end_offset <= last):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
 from airflow_provider_rlmm.core.runs.attention import Attention, RunProblem
 from airflow_provider_rlmm.features.doctor.diagnosis import ReportedDiagnosis, ReportedFinding
@@ -47,7 +48,7 @@ def criticals_of(diagnosis: ReportedDiagnosis | None, *, unusable_are_counted: b
         unusable = sum(diagnosis.counts.get(kind, 0) for kind in _UNUSABLE)
         count -= max(0, unusable - sum(finding.kind in _UNUSABLE for finding in listed))
     if count > 0:
-        more = f"{count} more critical findings of the doctor"
+        more = f"{number_of(count, 'more critical finding')} of the doctor"
         why = "its document lists the first ones of each kind"
         yield Attention(
             RunProblem.CRITICAL_NOT_LISTED.value,

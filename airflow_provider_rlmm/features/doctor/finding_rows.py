@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.arrow_arrays import is_among
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
@@ -177,7 +178,8 @@ def concerned_in_text(segments: Any) -> str:
     size = pc.sum(segments.column("segment_size_in_bytes")).as_py() or 0
     partitions = segments.group_by(USER_PARTITION).aggregate([]).num_rows
     return (
-        f"{segments.num_rows} unfinished segments ({human_bytes(size)}) of {partitions} user partitions are concerned"
+        f"{number_of(segments.num_rows, 'unfinished segment')} ({human_bytes(size)}) of "
+        f"{number_of(partitions, 'user partition')} {agreeing(segments.num_rows, 'is', 'are')} concerned"
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, LogEra
@@ -317,15 +318,15 @@ class Recovery:
             f"Metadata partition {self.metadata_partition}: first keep a copy of its records "
             "(ReadRemoteLogMetadataOperator) and let the remote log cleaner finish what it can: it goes on with every "
             "user partition that log and storage show to be whole. Then DeleteRecords before offset "
-            f"{self.delete_before_offset} and a restart of the brokers that read it. "
-            f"This loses {self.records} records, and with them {self.segments} unfinished segments "
-            f"({human_bytes(self.bytes)}) of {self.user_partitions} user partitions: no broker can read these any more, and "
-            "their objects stay in storage."
+            f"{self.delete_before_offset} and a restart of the brokers that read it. This loses "
+            f"{number_of(self.records, 'record')}, and with them {number_of(self.segments, 'unfinished segment')} "
+            f"({human_bytes(self.bytes)}) of {number_of(self.user_partitions, 'user partition')}: no broker can read "
+            "these any more, and their objects stay in storage."
         )
         text = (
-            f"{before_and_cost} Afterwards {self.usable} user partitions with unfinished segments are whole as before: they "
-            "are copied, read and, once their topics are deleted, cleaned, though the metadata partition no longer begins at "
-            "0."
+            f"{before_and_cost} Afterwards {number_of(self.usable, 'user partition')} with unfinished segments "
+            f"{agreeing(self.usable, 'is', 'are')} whole as before: they are copied, read and, once their topics are "
+            "deleted, cleaned, though the metadata partition no longer begins at 0."
         )
         if not self.user_partitions:
             return text

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, duration_in_words
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
@@ -95,14 +96,16 @@ def of_leaders(remembered: RememberedLeaders, now_ms: int) -> Iterator[Found]:
     if age_ms > OLD_MS:
         yield FindingKind.LEADERS_UNTOLD, _row(), f"{asked}: a leader that is stuck since would not be seen"
     if remembered.not_judged or remembered.unresolved:
-        of = f"of {remembered.partitions:,} user partitions"
+        of = f"of {number_of(remembered.partitions, 'user partition')}"
         untold = (
             f"{asked}, it could not be told what the leaders of {remembered.unresolved:,} {of} delete, and of "
             f"{remembered.not_judged:,} whether anything is overdue"
         )
         yield FindingKind.LEADERS_UNTOLD, _row(), untold
     if remembered.hidden_topics:
-        hidden = f"{asked}, {remembered.hidden_topics:,} topics could not be described: of them nothing is known"
+        hidden = (
+            f"{asked}, {number_of(remembered.hidden_topics, 'topic')} could not be described: of them nothing is known"
+        )
         yield FindingKind.LEADERS_UNTOLD, _row(), hidden
     for one in remembered.overdue:
         yield FindingKind.OVERDUE, _row(one), f"{_amount(one)}, are still there, {asked}: {one.what_to_do}"
@@ -126,7 +129,7 @@ def not_listed(remembered: RememberedLeaders) -> Iterator[tuple[FindingKind, int
 
 
 def _amount(one: RememberedPartition) -> str:
-    return f"{one.segments:,} segments, {human_bytes(one.bytes)}"
+    return f"{number_of(one.segments, 'segment')}, {human_bytes(one.bytes)}"
 
 
 def _row(one: RememberedPartition | None = None) -> dict[str, Any]:

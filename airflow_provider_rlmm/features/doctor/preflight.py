@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.arrow_arrays import is_among
 from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.log.metadata_settings import TieredRetention
@@ -57,7 +58,7 @@ class CompactionPreflight:
         found = self.keyless
         if not found.count:
             return "it has no record without a key."
-        ours = f"{found.ours:,} of them are this package's"
+        ours = f"{number_of(found.ours, 'of them is', 'of them are')} this package's"
         if found.newest_of_ours_ms is not None:
             ours += f", the newest of {time_text(found.newest_of_ours_ms)}"
         return (

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.clock import difference_text, time_text
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError
 from airflow_provider_rlmm.core.log.copy_lag import AS_REMOTE, LOCAL_RETENTION_MS, hangs_after_ms
@@ -74,9 +75,12 @@ class ServedPartitions:
         if not topics:
             return "no living tiered topic maps here today"
         names = [f"{topic} ({', '.join(map(str, numbers))})" for topic, numbers in sorted(topics.items())]
-        more = f" and {len(names) - NAMED_TOPICS} more topics" if len(names) > NAMED_TOPICS else ""
+        more = f" and {number_of(len(names) - NAMED_TOPICS, 'more topic')}" if len(names) > NAMED_TOPICS else ""
         count = sum(map(len, topics.values()))
-        return f"{count} living user partitions map here: {', '.join(names[:NAMED_TOPICS])}{more}"
+        return (
+            f"{number_of(count, 'living user partition maps', 'living user partitions map')} here: "
+            f"{', '.join(names[:NAMED_TOPICS])}{more}"
+        )
 
 
 def served_partitions(
@@ -242,13 +246,17 @@ class ProofWatch:
             reasons = []
             if number in self._unreadable:
                 offset, timestamp_ms = self._first_unreadable[number]
-                reasons.append(f"{self._unreadable[number]} records cannot be read, the first at offset {offset}")
+                reasons.append(
+                    f"{number_of(self._unreadable[number], 'record')} cannot be read, the first at offset {offset}"
+                )
             if number in self._beginnings:
                 reasons.append(f"it begins at offset {self._beginnings[number]}")
             reasons.append(concerned_in_text(mine))
             if lacking.num_rows:
                 partitions = lacking.group_by(USER_PARTITION).aggregate([]).num_rows
-                reasons.append(f"{lacking.num_rows} segments of {partitions} user partitions lack their first event")
+                lack = agreeing(lacking.num_rows, "lacks its", "lack their")
+                of = number_of(partitions, "user partition")
+                reasons.append(f"{number_of(lacking.num_rows, 'segment')} of {of} {lack} first event")
             reasons.append(readers[number])
             row = {"metadata_partition": number, "offset": offset, "timestamp_ms": timestamp_ms}
             severity = Severity.CRITICAL if lacking.num_rows else Severity.WARNING

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import Clock, system_clock
 from airflow_provider_rlmm.core.base.errors import CatalogueError, ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import read_file
@@ -208,8 +209,8 @@ def _topic_id(catalogue: CatalogueFiles, topic: str) -> UUID:
     if len(ids) > 1:
         shown = ", ".join(sorted(map(kafka_uuid_str, ids))[:_MAX_SHOWN])
         raise CatalogueError(
-            f"{in_quotes(topic)} is the name of {len(ids)} topic ids: {shown}. One of them may be of a topic that was "
-            "deleted: give the id that you mean"
+            f"{in_quotes(topic)} is the name of {number_of(len(ids), 'topic id')}: {shown}. One of them may be of a "
+            "topic that was deleted: give the id that you mean"
         )
     (topic_id,) = ids
     if named and (why := _why_uncertain(catalogue, topic)) is not None:
@@ -250,8 +251,8 @@ def _unseen(catalogue: CatalogueFiles) -> str | None:
     if not count:
         return None
     return (
-        f"{count:,} folders were not listed whole when the catalogue was made, {in_quotes(document.incomplete[0].folder)} "
-        "first: there may be segments that it does not name"
+        f"{number_of(count, 'folder was', 'folders were')} not listed whole when the catalogue was made, "
+        f"{in_quotes(document.incomplete[0].folder)} first: there may be segments that it does not name"
     )
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import (
     CatalogueError,
     DamagedObjectError,
@@ -21,6 +22,7 @@ from airflow_provider_rlmm.core.base.errors import (
     RemoteObjectNotFoundError,
     UnsupportedMessageFormatError,
 )
+from airflow_provider_rlmm.core.base.given import argument
 from airflow_provider_rlmm.core.plans.catalogue_rows import RowKind
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
@@ -247,7 +249,7 @@ class CataloguedLog(RemoteLogOfTopic):
         if lineage.checkpoint is None:
             raise CatalogueError(
                 f"the lineage of {lineage.kept_by.remote_log_segment_id.topic_id_partition} cannot be read, {lineage}: "
-                f"{lineage.why}. Name another segment of it that keeps its lineage: --lineage ID"
+                f"{lineage.why}. Name another segment of it that keeps its lineage, by {argument('lineages')}"
             )
         return lineage.checkpoint
 
@@ -343,8 +345,8 @@ class CataloguedLog(RemoteLogOfTopic):
         self.said.append(f"partition {tip.partition} is read by its lineage, {lineage}{more}")
         if unfinished := self._rows[tip.partition].unfinished:
             self.said.append(
-                f"partition {tip.partition}: of {unfinished} more segments a copy or a deletion had not come to its end; "
-                "they are not read"
+                f"partition {tip.partition}: of {number_of(unfinished, 'more segment')} a copy or a deletion had not "
+                "come to its end; they are not read"
             )
         self._say_left_out(tip, left_out)
         if refused is not None:
@@ -352,13 +354,13 @@ class CataloguedLog(RemoteLogOfTopic):
             self._doubt(
                 f"partition {tip.partition}: a lineage with a higher last leader epoch does not cover the range "
                 f"({refused}), so an older one does: its records may have been deleted, or written anew by later leaders. "
-                f"To read or restore these, say so: --lineage {segment}; no archive is made of an older lineage"
+                f"To read or restore these, say so by {argument('lineages', segment)}; no archive is made of an older lineage"
             )
         for first, second in self._contradictions(tip, found)[:_MAX_SHOWN]:
             self._doubt(
                 f"partition {tip.partition}: segments {kafka_uuid_str(first)} and {kafka_uuid_str(second)} have the same "
                 "offsets of the same leader epochs, and nothing tells which of them the cluster counted. If you know it, "
-                "put the id of the other one into the file of --deleted"
+                f"name the id of the other one by {argument('deleted')}"
             )
 
     def _say_left_out(self, tip: TopicIdPartition, left_out: Sequence[Unreadable]) -> None:

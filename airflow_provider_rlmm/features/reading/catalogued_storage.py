@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import CatalogueError
 from airflow_provider_rlmm.core.plans.catalogue_rows import RECOVER_AGAIN
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, RemoteLogSegmentMetadata
@@ -90,8 +91,8 @@ class CataloguedStorage:
         there = self._storage.stored_objects(said.keys)
         if gone := sorted(set(said.keys) - there.keys()):
             raise CatalogueError(
-                f"{len(gone)} objects of segment {segment_id} have gone since the catalogue was made, {gone[0]} first; "
-                f"{RECOVER_AGAIN}"
+                f"{number_of(len(gone), 'object')} of segment {segment_id} {agreeing(len(gone), 'has', 'have')} gone "
+                f"since the catalogue was made, {gone[0]} first; {RECOVER_AGAIN}"
             )
         if (size := sum(stored.size for stored in there.values())) != said.bytes:
             raise CatalogueError(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import RemoteLogError
 from airflow_provider_rlmm.core.base.file_systems import create_file, list_files, remove_file, replace_file
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes
@@ -61,7 +62,9 @@ class Export:
         own = {BEGUN_DOCUMENT, EXPORT_DOCUMENT, *(self._name_of(piece) for piece in self.pieces)}
         names = list_files(self.uri)
         if strangers := [name for name in names if name not in own]:
-            raise self._of_another(f"{len(strangers)} files that are not of this export", strangers)
+            raise self._of_another(
+                f"{number_of(len(strangers), 'file that is', 'files that are')} not of this export", strangers
+            )
         if names and BEGUN_DOCUMENT not in names:
             raise self._of_another("files of which nothing says whose they are", names)
         try:

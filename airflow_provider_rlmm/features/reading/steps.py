@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import OffsetNotInRemoteLogError, RemoteLogError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -72,7 +73,11 @@ class NotWhole:
         start = self.log_start_offsets.get(partition)
         begins = "the cluster shows no such topic id" if start is None else f"ListOffsets: it begins at offset {start}"
         unknown = self.unknown_segments.get(partition, 0)
-        named = f"; {unknown} segments are named whose contents are not known" if unknown else ""
+        named = (
+            f"; {number_of(unknown, 'segment is', 'segments are')} named whose contents are not known"
+            if unknown
+            else ""
+        )
         return f"partition {partition}: {read}; {begins}{named}"
 
 
@@ -374,7 +379,7 @@ def _user_partitions(
     if len(ids) > 1:
         shown = ", ".join(ids[:_MAX_SHOWN])
         raise RemoteLogError(
-            f"{in_quotes(topic)} is the name of {len(ids)} topic ids: {shown}. Give the id that you mean"
+            f"{in_quotes(topic)} is the name of {number_of(len(ids), 'topic id')}: {shown}. Give the id that you mean"
         )
     if partitions is None:
         return named

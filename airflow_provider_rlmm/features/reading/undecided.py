@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.segments.indexes.transaction_index import AbortedTransaction
 from airflow_provider_rlmm.core.segments.record_batches.control import read_markers
@@ -42,7 +43,7 @@ class OpenTransaction:
     records: int
 
     def __str__(self) -> str:
-        return f"producer {self.producer_id} from offset {self.first_offset} on, {self.records:,} records"
+        return f"producer {self.producer_id} from offset {self.first_offset} on, {number_of(self.records, 'record')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from airflow_provider_rlmm.core.base.errors import CatalogueError, ConfigurationError
 from airflow_provider_rlmm.core.base.file_systems import file_sizes, list_files, list_folders
+from airflow_provider_rlmm.core.base.given import argument
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.base.work_folder import (
     SNAPSHOT_SUFFIX,
@@ -43,12 +44,14 @@ def sources_named(snapshots: Sequence[str], audits: Sequence[str]) -> EarlierSou
         for uri in snapshots:
             folder, _, name = uri.rstrip("/").rpartition("/")
             if name not in file_sizes(folder or "."):
-                raise CatalogueError(f"there is no snapshot {in_quotes(uri)}: correct --snapshot, or leave it out")
+                raise CatalogueError(
+                    f"there is no snapshot {in_quotes(uri)}: correct {argument('snapshots')}, or leave it out"
+                )
         holders = tuple(uri.rstrip("/").removesuffix(f"/{AUDIT_FOLDER}") for uri in audits)
         for uri in holders:
             if AUDIT_FOLDER not in list_folders(uri):
                 raise CatalogueError(
-                    f"{in_quotes(uri)} holds no folder {AUDIT_FOLDER}: correct --audit, or leave it out"
+                    f"{in_quotes(uri)} holds no folder {AUDIT_FOLDER}: correct {argument('audits')}, or leave it out"
                 )
     except (OSError, ConfigurationError) as e:
         raise CatalogueError(f"a source that was named cannot be looked for: {e}") from e

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.plans.catalogue_rows import MAX_PARTNERS, CatalogueRow, ProvedBy, RowKind
 
 _MAX_NAMED = 3
@@ -100,7 +101,9 @@ class Conflicts:
         if not row.kind.is_whole or (partners := self._partners.get(stem_of(row))) is None:
             return row
         count = self._count[stem_of(row)]
-        shared = "another segment has" if count == 1 else f"{count} other segments have"
+        shared = (
+            "another segment has" if count == 1 else f"{number_of(count, 'other segment has', 'other segments have')}"
+        )
         why = f"{shared} some of its offsets, and no leader epoch tells which one is the later"
         return replace(row, kind=RowKind.CONFLICT, partners=tuple(partners), why=why)
 

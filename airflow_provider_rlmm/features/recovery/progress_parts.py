@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.base.errors import CatalogueError
 from airflow_provider_rlmm.core.base.file_systems import read_file, replace_file
+from airflow_provider_rlmm.core.base.given import argument
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.catalogue_rows import CatalogueRow
 from airflow_provider_rlmm.core.plans.catalogue_table import catalogue_schema, table_of
@@ -140,6 +141,6 @@ def _require_same(uri: str, was: Mapping[str, str], now: Mapping[str, str]) -> N
         shown = "; ".join(f"{name} was {before} and is {after}" for name, before, after in pairs)
         raise CatalogueError(
             f"{in_quotes(uri)} is what an interrupted run has read that was asked for something else ({shown}): ask for the "
-            "same to go on with it, name another --output, or remove it with the other files progress-*.arrow beside it to "
-            "read all of it again"
+            f"same to go on with it, name another folder by {argument('output_uri')}, or remove it with the other files "
+            "progress-*.arrow beside it to read all of it again"
         )

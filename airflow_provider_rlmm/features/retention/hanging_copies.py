@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import duration_in_words
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, PartitionLook
 from airflow_provider_rlmm.core.log.copy_lag import LONGEST_HANG_MS, due_after_ms, hangs_after_ms
@@ -183,9 +184,12 @@ def in_words(progress: CopyProgress, waited_ms: int) -> str:
     :param progress: how far it has come.
     :param waited_ms: for how long nothing was copied, ms.
     """
-    waits = f"{progress.waiting:,} offsets wait behind offset {progress.copied_to:,}"
+    waits = f"{number_of(progress.waiting, 'offset waits', 'offsets wait')} behind offset {progress.copied_to:,}"
     if progress.usual is None:
-        waits = f"{progress.waiting:,} offsets wait from offset {progress.copied_to:,} on, of which no copy is there"
+        waits = (
+            f"{number_of(progress.waiting, 'offset waits', 'offsets wait')} from offset {progress.copied_to:,} on, "
+            "of which no copy is there"
+        )
     elif progress.waiting > progress.usual:
         waits += f", where the last segments held {progress.usual:,}"
     closed = ", the times of records show a closed segment among them" if progress.is_closed else ""

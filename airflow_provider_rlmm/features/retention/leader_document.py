@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Annotated, Final, TypeVar
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.documents import AbsentAs, AtMost, LongText, Text, plain_of, reader_of
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.base.quoting import human_bytes, name_in_text, printable
@@ -284,7 +285,7 @@ class ReportedLeaders:
     def problems(self) -> Iterator[Attention]:
         """Yield what of it needs a person: a leader that is stuck, or has stopped copying, for each user partition."""
         for late in self.listed_overdue:
-            amount = f"{late.segments:,} segments, {human_bytes(late.bytes)}"
+            amount = f"{number_of(late.segments, 'segment')}, {human_bytes(late.bytes)}"
             yield Attention(
                 LeaderProblem.OVERDUE.value,
                 f"{late.topic_id}:{late.topic}-{late.partition}",
@@ -296,7 +297,7 @@ class ReportedLeaders:
         if (more := self.overdue_partitions - len(self.listed_overdue)) > 0:
             yield Attention(
                 LeaderProblem.OVERDUE_NOT_LISTED.value,
-                f"{more} more user partitions with overdue segments",
+                f"{number_of(more, 'more user partition')} with overdue segments",
                 f"the document lists the {MAX_LISTED:,} largest",
                 "see to those that it lists",
                 acknowledgeable=False,
@@ -314,7 +315,7 @@ class ReportedLeaders:
         if (more := (self.hanging_partitions or 0) - len(self.listed_hanging)) > 0:
             yield Attention(
                 LeaderProblem.COPIES_HANG_NOT_LISTED.value,
-                f"{more} more user partitions whose leaders have stopped copying",
+                f"{number_of(more, 'more user partition')} whose leaders have stopped copying",
                 f"the document lists the {MAX_LISTED:,} that are furthest behind",
                 "see to those that it lists",
                 acknowledgeable=False,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import MetadataError
 from airflow_provider_rlmm.core.log.answers import CopyConfigs, NotTold, PartitionLook
 from airflow_provider_rlmm.core.plans.certainty import Certainty
@@ -257,7 +258,10 @@ def _changed(before: PartitionLook, now: PartitionLook | NotTold) -> str | None:
 
 def _why_later(segments: int) -> Iterable[str]:
     if segments:
-        yield f"{segments} more segments are due by this machine's clock, and no clock of a broker was asked"
+        yield (
+            f"{number_of(segments, 'more segment is', 'more segments are')} due by this machine's clock, and no "
+            "clock of a broker was asked"
+        )
 
 
 def _why_more(view: LeaderView, found: ExpirationPass) -> Iterable[str]:
@@ -268,9 +272,14 @@ def _why_more(view: LeaderView, found: ExpirationPass) -> Iterable[str]:
             "leader, or one of Kafka 4.3.1 or older after a leader change (KAFKA-20732), may count more than there is"
         )
     if view.being_copied:
-        yield f"{len(view.being_copied)} segments are being copied, or their copy was given up: it stops at the former only"
+        yield (
+            f"{number_of(len(view.being_copied), 'segment is', 'segments are')} being copied, or their copy was "
+            "given up: it stops at the former only"
+        )
     elif view.undecided:
-        yield f"it cannot be told whether the {len(view.undecided)} newest segments are of its lineage"
+        count = len(view.undecided)
+        newest = agreeing(count, "newest segment is", number_of(count, "", "newest segments are"))
+        yield f"it cannot be told whether the {newest} of its lineage"
     elif found.outruns_lineage:
         yield "its log then begins behind its newest segment, and it cannot be told which epoch is its earliest there"
     elif not found.exact:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.log.answers import NotTold, PartitionLook
 from airflow_provider_rlmm.core.log.living_leader import LivingLeaders
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
@@ -155,9 +156,8 @@ class LeaderSweep:
         if untold := [(tip, one.why) for tip, one in answers.items() if isinstance(one, NotTold)]:
             tip, why = untold[0]
             logger.warning(
-                "of %d user partitions it cannot be told whether what little waits should have been copied, partition %d of "
-                "%r for one: %s",
-                len(untold),
+                "of %s it cannot be told whether what little waits should have been copied, partition %d of %r for one: %s",
+                number_of(len(untold), "user partition"),
                 tip.partition,
                 tip.topic,
                 why,

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock
 from airflow_provider_rlmm.core.base.errors import (
     ConfigurationError,
@@ -186,7 +187,8 @@ def _copied_topics(topics: Mapping[str, TopicLook]) -> frozenset[str]:
     if untold:
         name = min(untold)
         why = f"{in_quotes(name)} for one: {untold[name]}"
-        logger.warning("of %d topics it cannot be told whether copies of them should have begun, %s", len(untold), why)
+        of = number_of(len(untold), "topic")
+        logger.warning("of %s it cannot be told whether copies of them should have begun, %s", of, why)
     told = ((name, look.configs) for name, look in topics.items() if not isinstance(look.configs, NotTold))
     return frozenset(name for name, configs in told if copies(configs))
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.arrow_arrays import equals, table_of_rows
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.errors import UnsafeObjectKeyError
@@ -219,7 +220,8 @@ def _told(
     else:
         if not all(map(listed.is_whole, folders)):
             return None
-        kind, why = ScrubClass.MISSING, f"{objects} of {required} objects are there, in {in_quotes(folders[0])}"
+        there = f"{objects} of {number_of(required, 'object')} {agreeing(objects, 'is', 'are')} there"
+        kind, why = ScrubClass.MISSING, f"{there}, in {in_quotes(folders[0])}"
     size, offset = row["segment_size_in_bytes"], row["event_offset"]
     told = {"class": kind.value, "bytes": size, "offset": offset, "why": why}
     return {name: row.get(name) for name in found_schema().names} | told

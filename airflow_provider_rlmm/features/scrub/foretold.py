@@ -11,6 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import RoomError
 from airflow_provider_rlmm.core.base.machine_room import free_disk, free_memory, temporary_folder
 from airflow_provider_rlmm.core.base.quoting import human_bytes
@@ -61,7 +62,7 @@ def require_room(foretold: Foretold) -> None:
     """
     folder, memory = temporary_folder(), free_memory()
     disk = free_disk(folder)
-    about = f"about {foretold.objects:,} objects and {foretold.segments:,} segments"
+    about = f"about {number_of(foretold.objects, 'object')} and {number_of(foretold.segments, 'segment')}"
     logger.info(
         "scrub: %s will take some %s of memory, of %s, and %s of the disk of %s, of %s",
         about, human_bytes(foretold.memory), "unknown" if memory is None else human_bytes(memory),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.quoting import human_bytes, in_markdown
 from airflow_provider_rlmm.core.plans.plan_files import PlannedTopic
 from airflow_provider_rlmm.core.runs.approving import age_in_words, amount_in_words, request_body
@@ -15,7 +16,7 @@ def scrub_subject_of(plan: ScrubPlan) -> str:
 
     :param plan: made from the scrub.
     """
-    return f"Delete {plan.file.rows:,} objects of {amount_in_words(plan.planned)}, which a scrub has found?"
+    return f"Delete {number_of(plan.file.rows, 'object')} of {amount_in_words(plan.planned)}, which a scrub has found?"
 
 
 def scrub_body_of(plan: ScrubPlan, topics: list[PlannedTopic], conn_id: str, link: str, wait_ms: int) -> str:
@@ -29,9 +30,9 @@ def scrub_body_of(plan: ScrubPlan, topics: list[PlannedTopic], conn_id: str, lin
     :param wait_ms: for how long an answer is waited for, ms.
     """
     amount = amount_in_words(plan.planned)
-    what = f"**{plan.file.rows:,} objects** of {amount} would be deleted for good{age_in_words(topics)}."
+    what = f"**{number_of(plan.file.rows, 'object')}** of {amount} would be deleted for good{age_in_words(topics)}."
     classes = [
-        f"- {in_markdown(kind)}: {amount.objects:,} objects, {human_bytes(amount.bytes)}"
+        f"- {in_markdown(kind)}: {number_of(amount.objects, 'object')}, {human_bytes(amount.bytes)}"
         for kind, amount in sorted(plan.classes.items())
     ]
     return request_body(

@@ -17,6 +17,7 @@ from itertools import chain, groupby, islice, pairwise
 from typing import Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError, RlmmError, StorageRootError
@@ -116,9 +117,11 @@ class ScrubDeletion:
         :param why: nothing more is begun.
         """
         self.left_objects += objects
-        logger.warning("left: %d objects: %s", objects, why)
+        logger.warning("left: %s: %s", number_of(objects, "object"), why)
         # One for all of them, beside any other: it is why the run needs a person.
-        self.note_problem(Refusal(f"{objects} objects of the plan", why, STOPPED_ADVICE, RefusalKind.STOPPED))
+        self.note_problem(
+            Refusal(f"{number_of(objects, 'object')} of the plan", why, STOPPED_ADVICE, RefusalKind.STOPPED)
+        )
 
     def note_barred(self, objects: int, why: str) -> None:
         """
@@ -132,7 +135,7 @@ class ScrubDeletion:
             self.note_problem(Refusal(what, why, UNNAMED_ADVICE, RefusalKind.UNNAMED_OBJECTS))
         self.barred += objects
         self.left_objects += objects
-        logger.warning("left: %d objects that no record names: %s", objects, why)
+        logger.warning("left: %s that no record names: %s", number_of(objects, "object"), why)
 
     def note_diskless(self, objects: int, name: str, why: str) -> None:
         """
@@ -143,7 +146,7 @@ class ScrubDeletion:
         :param why: what shows it.
         """
         self.left_objects += objects
-        logger.warning("left: %d objects of topic %r: %s", objects, name, why)
+        logger.warning("left: %s of topic %r: %s", number_of(objects, "object"), name, why)
         what = f"objects of topic {in_quotes(name)}"
         refusal = Refusal(what, why, DISKLESS_ADVICE, RefusalKind.DISKLESS, topic=name)
         # Each batch may meet it: it is one problem.

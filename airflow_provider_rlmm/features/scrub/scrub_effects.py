@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.plans.refusals import Refusal
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.world.audit_log import AuditLog
@@ -102,7 +103,7 @@ class RealScrubEffects:
 
     def delete(self, going: Mapping[str, Row]) -> None:
         """See :class:`ScrubEffects`."""
-        self.require_writes(f"delete {len(going)} objects that a scrub has found")
+        self.require_writes(f"delete {number_of(len(going), 'object')} that a scrub has found")
         segments = by_segment(going.values())
         trail = DeletionTrail.begin(self.audit, columns_of(segments))
         batch = _Begun(trail, [[Doomed.of(row) for row in objects] for objects in segments])

@@ -42,7 +42,7 @@ SCRUB_PLAN_FORM = PlanForm(
     max_bytes=MAX_DOCUMENT_BYTES,
     what_goes="objects of ",
     again=SCRUB_AGAIN,
-    goes_early="objects",
+    goes_early="object",
 )
 SCRUB_PLAN_DOCUMENT = "scrub-plan.json"
 SCRUB_PLAN_TABLE = "scrub-plan.parquet"

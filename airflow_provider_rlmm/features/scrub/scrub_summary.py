@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.documents import (
     AbsentAs,
     PlainJson,
@@ -288,7 +289,7 @@ def _losses(summary: ScrubSummary) -> Iterator[Attention]:
         causes.setdefault((summary.doubtful[number], todo), []).append(number)
     for (why, todo), numbers in causes.items():
         one = numbers[0] if len(numbers) == 1 else None
-        what = f"{len(numbers)} metadata partitions" if one is None else f"metadata partition {one}"
+        what = number_of(len(numbers), "metadata partition") if one is None else f"metadata partition {one}"
         yield Attention(RefusalKind.LOST_RECORDS.value, what, why, todo, metadata_partition=one)
 
 
@@ -334,8 +335,9 @@ def problems(
         yield Attention(
             RefusalKind.UNNAMED_OBJECTS.value,
             # A person who has acknowledged these has not seen those that come after them.
-            f"storage holds what the log does not name: {unnamed.objects} objects of topic id {unnamed.topic_id}",
-            f"{unnamed.why}; {unnamed.objects} objects, {human_bytes(unnamed.bytes)}, the first are "
+            f"storage holds what the log does not name: {number_of(unnamed.objects, 'object')} of topic id "
+            f"{unnamed.topic_id}",
+            f"{unnamed.why}; {number_of(unnamed.objects, 'object')}, {human_bytes(unnamed.bytes)}, the first are "
             f"{list_in_quotes(unnamed.keys)}{_BARS if unnamed.bars else ''}",
             UNNAMED_ADVICE,
             unnamed.topic,
@@ -353,8 +355,8 @@ def problems(
             broken = f"; it cannot be listed whole, so it cannot be told what else lies there: {forgotten.why}"
             yield Attention(
                 ScrubProblem.FORGOTTEN_PREFIX.value,
-                f"key prefix {in_quotes(forgotten.prefix)} with {forgotten.objects} objects",
-                f"finished segments name it and the connection does not; {forgotten.objects} objects, "
+                f"key prefix {in_quotes(forgotten.prefix)} with {number_of(forgotten.objects, 'object')}",
+                f"finished segments name it and the connection does not; {number_of(forgotten.objects, 'object')}, "
                 f"{human_bytes(forgotten.bytes)} lie there{broken if forgotten.why else ''}",
                 "if it is a former key.prefix of the brokers, add it to former_key_prefixes of the rlmm connection: the next "
                 "scrub then says what lies there, and what is finished goes",
@@ -392,8 +394,9 @@ def _unseen(summary: ScrubSummary) -> Iterator[Attention]:
     if count := summary.forgotten_left_out:
         yield Attention(
             ScrubProblem.FORGOTTEN_PREFIX.value,
-            f"{count} records that name further key prefixes",
-            f"{len(summary.forgotten)} key prefixes that the connection does not name were looked below, and no more are: "
+            f"{number_of(count, 'record that names', 'records that name')} further key prefixes",
+            f"{number_of(len(summary.forgotten), 'key prefix', 'key prefixes')} that the connection does not name "
+            f"{agreeing(len(summary.forgotten), 'was', 'were')} looked below, and no more are: "
             "it cannot be told what lies below the others",
             "add those that are former key.prefixes of the brokers to former_key_prefixes of the rlmm connection, then scrub "
             "again",
@@ -402,7 +405,7 @@ def _unseen(summary: ScrubSummary) -> Iterator[Attention]:
         first = ", ".join(f"{in_quotes(told.what)} ({told.why})" for told in summary.unseen[:_SHOWN])
         yield Attention(
             ScrubProblem.UNSEEN_FOLDERS.value,
-            f"{count} folders of no topic",
+            f"{number_of(count, 'folder')} of no topic",
             f"it is not known whether they hold folders of topics that the log knows: {first}",
             "give the principal the right to list them, or the storage a bucket of its own; acknowledge it if you know that "
             "they belong to others",

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.clock import Clock, ProvenClock, monotonic_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
@@ -220,7 +221,10 @@ def rejection_of(uri: str) -> Attention | None:
     plan = read_scrub_plan(uri)
     if not answer.is_of(plan):
         return None
-    why = f"it {answer}; {plan.file.rows} objects with {human_bytes(plan.planned.bytes)} are left"
+    why = (
+        f"it {answer}; {number_of(plan.file.rows, 'object')} with {human_bytes(plan.planned.bytes)} "
+        f"{agreeing(plan.file.rows, 'is', 'are')} left"
+    )
     kind = RunProblem.NOT_APPROVED.value
     return Attention(kind, f"plan {plan.plan_id}", why, NOT_APPROVED_ADVICE, acknowledgeable=False)
 

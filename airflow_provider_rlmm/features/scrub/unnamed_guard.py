@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import Clock
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
@@ -102,4 +103,7 @@ class UnnamedGuard:
     def _note(self, rows: pa.Table) -> None:
         if self.barred is None and (bars := that_bar(rows)).num_rows:
             first = bars.slice(0, 1).to_pylist()[0]
-            self.barred = f"{bars.num_rows} objects are there, {in_quotes(first['key'])} among them: {first['why']}"
+            self.barred = (
+                f"{number_of(bars.num_rows, 'object is', 'objects are')} there, {in_quotes(first['key'])} among "
+                f"them: {first['why']}"
+            )

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from airflow_provider_rlmm.core.base import strict_json as strict
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.documents import AbsentAs, Text, reader_of, sealed_text
 from airflow_provider_rlmm.core.base.errors import DocumentError
 from airflow_provider_rlmm.core.plans.counts import Count, Unsized
@@ -274,7 +275,10 @@ class Inventory:
         if missing := {TOPICS_FILE, PARTITIONS_FILE} - self.files.keys():
             raise ValueError(f"files lacks {sorted(missing)}")
         if self.totals.topics != self.files[TOPICS_FILE].rows:
-            raise ValueError(f"{TOPICS_FILE} has {self.files[TOPICS_FILE].rows} rows for {self.totals.topics} topics")
+            raise ValueError(
+                f"{TOPICS_FILE} has {number_of(self.files[TOPICS_FILE].rows, 'row')} for "
+                f"{number_of(self.totals.topics, 'topic')}"
+            )
 
 
 _READ = reader_of(Inventory)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import logging
 
+from airflow_provider_rlmm.core.base.agreement import number_of
+from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
@@ -73,14 +75,14 @@ def survey(
         )
     totals = inventory.totals
     logger.info(
-        "inventory %s: %d topics, %d of them gone; %d segments, %d bytes are stored, %d segments, %d bytes orphaned",
+        "inventory %s: %s, %d of them gone; %s, %s stored, %s, %s orphaned",
         inventory.generation,
-        totals.topics,
+        number_of(totals.topics, "topic"),
         totals.orphaned_topics,
-        totals.stored.segments,
-        totals.stored.bytes,
-        totals.orphaned.segments,
-        totals.orphaned.bytes,
+        number_of(totals.stored.segments, "segment"),
+        human_bytes(totals.stored.bytes),
+        number_of(totals.orphaned.segments, "segment"),
+        human_bytes(totals.orphaned.bytes),
     )
     for why in filter(None, (totals.why_not_all_seen, totals.why_not_all_sized)):
         logger.warning("%s", why)

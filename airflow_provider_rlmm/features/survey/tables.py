@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.records.decoding.layout import Array
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
@@ -265,7 +266,7 @@ def _most_urgent(
     whole = _by_topic(np.add, topic, np.ones(rows, np.int64), size, 0)
     words = partitions.column("why").take(pa.array(row)).to_pylist()
     why = [
-        text if same == every else f"{same} of {every} partitions: {text}"
+        text if same == every else f"{same} of {number_of(every, 'partition')}: {text}"
         for text, same, every in zip(words, alike.tolist(), whole.tolist(), strict=True)
     ]
     return [by_urgency[number].value for number in best.tolist()], why

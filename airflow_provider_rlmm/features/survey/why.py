@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import duration_in_words, since
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
@@ -114,7 +115,7 @@ def asked_of_name(text: str, names: Mapping[UUID, Iterable[str]]) -> AskedTopic 
     if len(named) > 1:
         shown = ", ".join(named[:_SEVERAL]) + (f" and {len(named) - _SEVERAL} more" if len(named) > _SEVERAL else "")
         raise ConfigurationError(
-            f"{len(named)} topics had the name {in_quotes(text)}: ask by the id of one of them: {shown}"
+            f"{number_of(len(named), 'topic')} had the name {in_quotes(text)}: ask by the id of one of them: {shown}"
         )
     if named:
         return AskedTopic(parse_kafka_uuid(named[0]))

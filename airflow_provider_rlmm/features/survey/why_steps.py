@@ -9,6 +9,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import since
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
@@ -103,7 +104,9 @@ def _storage_of(session: CleanerSession, key: str) -> tuple[str, Layout]:
 
     settings = session.access.get_connection_settings()
     if settings.storage_uri is None:
-        raise ConfigurationError(f"{in_quotes(key)} looks like a key: say where storage is, by --storage and --layout")
+        raise ConfigurationError(
+            f"{in_quotes(key)} looks like a key: set storage_uri and layout in the rlmm connection"
+        )
     return settings.storage_uri, layout_named(settings.layout, settings.layout_options)
 
 
@@ -122,7 +125,7 @@ def _of_topic(
     if not rows:
         tip = None if partition is None else TopicIdPartition(topic_id, names, partition)
         return rules.answer_of_nothing(what, _doubt(topic, topic_id, tip))
-    return rules.answer_of_partitions(rows, f"{what}: {len(rows):,} user partitions", limits, now_ms)
+    return rules.answer_of_partitions(rows, f"{what}: {number_of(len(rows), 'user partition')}", limits, now_ms)
 
 
 def _of_segment(session: CleanerSession, topic: TopicReplay, limits: CleanerLimits, asked: rules.AskedSegment) -> Told:
@@ -188,7 +191,7 @@ def _doubt(topic: TopicReplay, topic_id: UUID | None, tip: TopicIdPartition | No
     doubts = ["the log has lost records"] if lost else []
     if unread:
         many = counted(unread)
-        doubts.append(f"{many:,} record{'s' if many > 1 else ''} cannot be applied (the first: {unread[0]})")
+        doubts.append(f"{number_of(many, 'record')} cannot be applied (the first: {unread[0]})")
     return " and ".join(doubts)
 
 

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import io
+import logging
+
 import pytest
 
+from airflow_provider_rlmm.cli import face
 from airflow_provider_rlmm.cli import main as command
 from airflow_provider_rlmm.cli.face import in_terminal, in_words_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.given import parameters
 from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, check_cluster
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap
@@ -67,6 +72,25 @@ def test_errors_name_the_options_of_the_command_that_failed(capsys: pytest.Captu
 
 def test_a_limit_is_raised_by_options_and_not_as_parameters_of_a_dag() -> None:
     remedy = BlastRadius(1, 1, 0.5).remedy(Count(9, 9), Count(10, 10))
-    assert 'as parameters of the DAG "max_segments": 9, "max_bytes": 9, "max_share": 0.9' in remedy
+    assert remedy.endswith('by the parameters "max_segments": 9, "max_bytes": 9, "max_share": 0.9 of the DAG')
     said = in_words_of(f"{remedy}.", OPTIONS)
-    assert said.endswith("for one run by name: --max-segments 9 --max-bytes 9 --max-share 0.9.")
+    assert said.endswith("for one run by --max-segments 9 --max-bytes 9 --max-share 0.9.")
+
+
+def test_lines_of_the_log_name_options_and_tracebacks_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, option in OPTIONS.items():
+        monkeypatch.setitem(face._options, name, option)
+    lines = io.StringIO()
+    handler = logging.StreamHandler(lines)
+    handler.setFormatter(command._InTerminal("%(message)s"))
+    logger = logging.getLogger("rlmm of a test")
+    logger.addHandler(handler)
+    try:
+        raise ValueError("max_share of the traceback")
+    except ValueError:
+        logger.warning("raise it by %s", parameters({"max_share": 0.6}), exc_info=True)
+    finally:
+        logger.removeHandler(handler)
+    first, *others = lines.getvalue().splitlines()
+    assert first == "raise it by --max-share 0.6"
+    assert others[-1] == "ValueError: max_share of the traceback"

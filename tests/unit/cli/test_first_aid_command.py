@@ -87,7 +87,7 @@ def test_disk_is_told_by_the_file_of_kafkas_tool(
     assert (orders["disk"]["now_bytes"], orders["disk"]["about_bytes"]) == (2048, 2048 * 604_800)
     assert orders["settings_of_topic_today"]["local.retention.ms"] == "1000"
     assert asked("--log-dirs", str(dirs)) == 0
-    assert "1 of them take 1.2 GiB more than now" in capsys.readouterr().out
+    assert "1 of them takes 1.2 GiB more than now" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def invoked(*arguments: str) -> Invocation:
 
 def test_a_store_without_credentials_is_refused_in_a_sentence() -> None:
     storage = storage_of_command(invoked().configuration())
-    with pytest.raises(ConfigurationError, match=r"no credentials for S3: .*--instance-metadata"):
+    with pytest.raises(ConfigurationError, match=r"no credentials for S3: .*instance_metadata"):
         storage.get_storage_manager()
 
 

@@ -196,7 +196,7 @@ def test_check_says_it(cluster: Cluster, capsys: pytest.CaptureFixture[str], mon
     cut(cluster)
     assert run(["check", "--json", "--storage", "file:///tiered"]) == 4
     findings = json.loads(capsys.readouterr().out)["findings"]
-    assert [f["good"] for f in findings if "--confirm-lost-records 0@24" in f["finding"]] == [False]
+    assert [f["good"] for f in findings if '"confirm_lost_records": "0@24"' in f["finding"]] == [False]
 
 
 def test_no_topic_is_archived_where_records_are_lost_or_nobody_knows(

@@ -76,14 +76,14 @@ def test_the_work_folder_and_what_is_named_are_asked(tmp_path: Path, capsys: pyt
     assert run([*asked, "--output", str(tmp_path / "1")]) == 0
     printed = capsys.readouterr().out
     assert "of 2023-11-14 22:13:20 UTC; of 2 copied segments 2 have objects here" in printed
-    assert f"AUDIT {audit}: 1 segments that it calls deleted have objects here" in printed
+    assert f"AUDIT {audit}: 1 segment that it calls deleted has objects here" in printed
     assert [(row.kind, row.proved_by) for row in rows_in(str(tmp_path / "1"))] == [
         ("DELETED", "MANIFEST"),
         ("COPIED", "SNAPSHOT"),
     ]
     next((tmp_path / "work").rglob("*.snapshot")).write_bytes(b"?")
     assert run([*asked, "--output", str(tmp_path / "2")]) == 4
-    assert "1 snapshots or audit logs could not be read" in capsys.readouterr().out
+    assert "1 snapshot or audit log could not be read" in capsys.readouterr().out
 
 
 def test_rows_are_proved_by_contents_where_that_is_asked_for(

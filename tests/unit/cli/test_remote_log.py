@@ -165,8 +165,8 @@ def test_a_segment_whose_add_is_missing_shortens_nothing(
     options = ["--output", str(tmp_path / "out")] if files else []
     assert run(["read", "orders", *options, "--allow-incomplete"]) == 1
     captured = capsys.readouterr()
-    assert "1 segments of" in captured.err
-    assert "have an incomplete history" in " ".join(captured.err.split())
+    assert "1 segment of" in captured.err
+    assert "has an incomplete history" in " ".join(captured.err.split())
     assert captured.out == ""
     assert not (tmp_path / "out").exists()
     assert run(["read", "orders", "0", *options]) == 0
@@ -198,7 +198,7 @@ def test_a_compacted_log_is_read_for_what_it_names_and_nobody_calls_it_whole(
     else:
         assert rows == [as_printed(p, offset) for p, first in ((0, 0), (1, 30)) for offset in range(first, 90)]
     assert _DOUBT in said[0]
-    unknown = "1 segments are named whose contents are not known"
+    unknown = "1 segment is named whose contents are not known"
     assert said[1:] == [
         "rlmm: partition 0: read from offset 0 on; ListOffsets: it begins at offset 0",
         f"rlmm: partition 1: read from offset 30 on; ListOffsets: it begins at offset 7; {unknown}",

@@ -130,7 +130,7 @@ def test_a_copy_under_way_may_stop_the_leader(world: Led, capsys: pytest.Capture
     world.lead(0, replace(FOREVER, retention_ms=0))
     (row,) = asked(capsys, "0")
     assert (row["certainty"], row["segments"]) == ("at least", 3)
-    assert "1 segments are being copied" in row["why"][0]
+    assert "1 segment is being copied" in row["why"][0]
 
 
 Change = Callable[[Led], None]
@@ -193,7 +193,7 @@ def test_where_the_newest_segment_is_not_confirmed_an_older_one_tells_of_what_li
     world.lead(0, replace(FOREVER, retention_ms=0))
     (row,) = asked(capsys, "0")
     assert (row["certainty"], row["segments"], row["undecided_segments"]) == ("at least", 2, 1)
-    assert "1 newest segments" in row["why"][0]
+    assert "the newest segment is" in row["why"][0]
 
 
 def test_what_changes_while_it_is_looked_at_is_not_resolved(world: Led, capsys: pytest.CaptureFixture[str]) -> None:
@@ -318,7 +318,7 @@ def test_what_was_due_six_hours_ago_is_overdue(world: Led, capsys: pytest.Captur
     assert overdue(capsys, code=4) == 1, "the two others are due since this morning only"
     assert run(["retention", "orders", "0"]) == 4
     printed = " ".join(capsys.readouterr().out.split())
-    assert "partition 0: 1 segments" in printed
+    assert "partition 0: 1 segment" in printed
     assert "seen due since 2023-11-14 22:15:00 UTC" in printed
     assert "move the leadership to another broker" in printed
     world.update(world.segments[0], RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
@@ -552,7 +552,7 @@ def test_what_is_overdue_comes_first(world: Led, capsys: pytest.CaptureFixture[s
     assert (late["partition"], late["leader"], late["segments"]) == (0, 7, 1)
     assert "in the log of broker 7, its leader" in late["what_to_do"]
     assert run(["retention"]) == 4
-    assert capsys.readouterr().out.startswith("needs a person: orders, partition 0: 1 segments")
+    assert capsys.readouterr().out.startswith("needs a person: orders, partition 0: 1 segment")
 
 
 def test_what_is_due_is_forgotten_with_its_topic(

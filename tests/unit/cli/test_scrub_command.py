@@ -76,7 +76,7 @@ def test_what_goes_is_shown_before_the_cluster_is_asked_for(happened: list[str])
         "session for typed, execute True", "delete",
     ]  # fmt: skip
     assert happened[3] == (
-        "This run deletes 3 objects, 30 B, of 1 segments:\n  FINISHED: 3 objects, 30 B\n Type the id of its cluster "
+        "This run deletes 3 objects, 30 B, of 1 segment:\n  FINISHED: 3 objects, 30 B\n Type the id of its cluster "
         "('rlmm check' prints it)"
     )
 

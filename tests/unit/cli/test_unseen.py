@@ -61,7 +61,7 @@ def test_orphans_lists_what_nobody_can_tell_beside_the_rest(
     assert "it cannot be told whether 1 topic with 5 segments, 4.9 KiB is orphaned" in err
     code, out, _ = run(capsys, "orphans")
     assert code == 4
-    assert "2 segments, 2.0 KiB in 1 user partitions" in out
+    assert "2 segments, 2.0 KiB in 1 user partition" in out
     assert "needs a person: it cannot be told whether 1 topic with 5 segments" in out
 
 

@@ -94,7 +94,7 @@ def test_a_flipped_bit_is_named_with_its_byte_and_ends_in_red(
 
     assert run(["verify"]) == 4
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("needs a person: 1 segments are DAMAGED (orders-0 from offset 30")
+    assert first.startswith("needs a person: 1 segment is DAMAGED (orders-0 from offset 30")
 
 
 def test_an_index_of_the_segment_before_is_damage(
@@ -234,7 +234,7 @@ def test_segments_whose_add_is_lost_are_said(
     monkeypatch.setattr(StorageAccess, "get_storage_manager", lambda self: lossy.storage)
     code, report = verify()
     assert (code, counts(report)) == (4, {"RIGHT": 5})
-    assert report["log_in_doubt"].startswith("1 segments are named")
+    assert report["log_in_doubt"].startswith("1 segment is named")
 
 
 def test_requests_bytes_and_cost_are_said_before_anything_is_fetched(

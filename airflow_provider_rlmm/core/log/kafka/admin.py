@@ -12,6 +12,7 @@ from uuid import UUID
 
 from confluent_kafka import KafkaException
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
 from airflow_provider_rlmm.core.log.answers import OffsetsByTime
 from airflow_provider_rlmm.core.log.copy_lag import LAG_BYTES, LAG_MS, LOCAL_RETENTION_MS, CopyLag, copy_lag_of
@@ -97,7 +98,7 @@ class KafkaClusterTopics:
         names = frozenset(metadata.topics)
         if self.metadata_topic not in names:
             raise EventLogAccessError(
-                f"the listing of {len(names)} topics, brokers {self._admin.config.bootstrap_servers}, lacks "
+                f"the listing of {number_of(len(names), 'topic')}, brokers {self._admin.config.bootstrap_servers}, lacks "
                 f"{self.metadata_topic!r}: the principal needs DESCRIBE on every topic"
             )
         return names
@@ -115,9 +116,9 @@ class KafkaClusterTopics:
             answers.update((name, self._answer(name, outcome)) for name, outcome in described.items())
         if len(witnesses) > 1:
             raise ClusterMismatchError(
-                f"brokers {self._admin.config.bootstrap_servers}: topic {self.metadata_topic!r} has {len(witnesses)} ids in "
-                "the answers to one look: these brokers are of different clusters, or the topic was replaced; name the "
-                "brokers of one cluster only, then run again"
+                f"brokers {self._admin.config.bootstrap_servers}: topic {self.metadata_topic!r} has "
+                f"{number_of(len(witnesses), 'id')} in the answers to one look: these brokers are of different "
+                "clusters, or the topic was replaced; name the brokers of one cluster only, then run again"
             )
         (witness,) = witnesses
         if self.metadata_topic in names:

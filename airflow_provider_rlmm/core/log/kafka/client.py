@@ -16,6 +16,7 @@ import confluent_kafka.admin
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     ConfigurationError,
@@ -150,7 +151,7 @@ class KafkaAdmin:
             self.watch.raise_if_denied(what)
             waited_s = time.monotonic() - started
             if waited_s > self.request_timeout_s + _SLACK_S:
-                raise self.watch.error(what, f"{len(pending)} answers are late")
+                raise self.watch.error(what, f"{number_of(len(pending), 'answer is', 'answers are')} late")
             if not said and waited_s > SAY_AFTER_S:
                 said = True
                 reported = f": {self.watch.reported}" if self.watch.troubled else ""
@@ -217,7 +218,7 @@ class KafkaAdmin:
         :return: per topic its description, or the ``KafkaError`` where that failed.
         """
         return self.results(
-            f"describing topic {names[0]!r}" if len(names) == 1 else f"describing {len(names)} topics",
+            f"describing topic {names[0]!r}" if len(names) == 1 else f"describing {number_of(len(names), 'topic')}",
             lambda client: client.describe_topics(
                 TopicCollection(list(names)),
                 include_authorized_operations=operations,
@@ -234,7 +235,7 @@ class KafkaAdmin:
         """
         resources = [admin_api.ConfigResource(admin_api.ResourceType.TOPIC, name) for name in names]
         outcomes = self.results(
-            f"describing the configurations of {len(names)} topics",
+            f"describing the configurations of {number_of(len(names), 'topic')}",
             lambda client: client.describe_configs(resources, request_timeout=self.request_timeout_s),
         )
         return {resource.name: outcome for resource, outcome in outcomes.items()}
@@ -294,7 +295,7 @@ class KafkaAdmin:
         deadline = time.monotonic() + self.request_timeout_s
         while True:
             outcomes = self.results(
-                f"asking for offsets of {len(partitions)} partitions",
+                f"asking for offsets of {number_of(len(partitions), 'partition')}",
                 lambda client: client.list_offsets(
                     specs,
                     isolation_level=isolation_level,

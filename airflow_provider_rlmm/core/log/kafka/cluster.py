@@ -18,6 +18,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     EventLogAccessError,
@@ -56,7 +57,7 @@ class VerifiedCluster:
     def __str__(self) -> str:
         silent = f"; no answer from {', '.join(self.silent)}, which is not used" if self.silent else ""
         given = len(self.answered) + len(self.silent)
-        asked = f"{len(self.answered)} of {given} given addresses, each asked alone"
+        asked = f"{len(self.answered)} of {number_of(given, 'given address', 'given addresses')}, each asked alone"
         return f"cluster {self.cluster_id}, named by {asked}: {', '.join(self.answered)}{silent}"
 
 
@@ -129,7 +130,9 @@ def _ask_each(
 def _nobody(errors: Sequence[EventLogError]) -> EventLogError:
     if len(errors) == 1:
         return errors[0]
-    return EventLogUnavailableError(f"none of {len(errors)} addresses answers: {'; '.join(map(str, errors))}")
+    return EventLogUnavailableError(
+        f"none of {number_of(len(errors), 'address', 'addresses')} answers: {'; '.join(map(str, errors))}"
+    )
 
 
 def _answer(admin: KafkaAdmin, future: Future[Any]) -> Any | EventLogError:

@@ -13,6 +13,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.base.redaction import secrets_of
@@ -272,7 +273,9 @@ def check_property(given_name: str, name: str, value: Any) -> None:
     :raises ConfigurationError: naming the property.
     """
     if isinstance(value, str) and len(value) > _MAX_CHARACTERS:
-        raise ConfigurationError(f"{given_name} has {len(value)} characters, and {_MAX_CHARACTERS} are the most")
+        raise ConfigurationError(
+            f"{given_name} has {number_of(len(value), 'character')}, and {_MAX_CHARACTERS} are the most"
+        )
     if name in _OWN:
         raise ConfigurationError(f"{given_name} cannot be set: {_OWN[name]}")
     if name == "auto.offset.reset":

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from confluent_kafka import Message, TopicPartition
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, EventLogAccessError, EventLogUnavailableError
 from airflow_provider_rlmm.core.log.answers import (
     CopyConfigs,
@@ -262,7 +263,7 @@ class KafkaLeaders(LeaderClients):
         self, waiting: dict[tuple[str, int], TopicIdPartition], offsets: Mapping[TopicIdPartition, int]
     ) -> dict[TopicIdPartition, ServedRecord | NotTold | None]:
         found: dict[TopicIdPartition, ServedRecord | NotTold | None] = {}
-        what = f"reading one record of each of {len(waiting)} user partitions"
+        what = f"reading one record of each of {number_of(len(waiting), 'user partition')}"
         consumer = self._open_consumer()
         self._watch.forget()
         consumer.assign([TopicPartition(*key, offsets[tip]) for key, tip in waiting.items()])

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import RestoreError
 from airflow_provider_rlmm.core.log.kafka.client import KafkaAdmin, open_client, serve
 from airflow_provider_rlmm.core.log.kafka.client_watch import ClientWatch
@@ -69,7 +70,10 @@ class RestoringTopic:
             producer.purge()
             raise
         if reports.count != written:
-            raise RestoreError(f"{self._topic}-{partition}: {written} records were sent, {reports.count} are acked")
+            raise RestoreError(
+                f"{self._topic}-{partition}: {number_of(written, 'record was', 'records were')} sent, "
+                f"{number_of(reports.count, 'is', 'are')} acked"
+            )
         return written
 
     def _produce(self, producer: Producer, partition: int, batch: pa.RecordBatch, reports: _Reports) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of, equals, filled, numpy_of
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError, UnknownApiKeyError
 from airflow_provider_rlmm.core.records.decoding.fields import FIELDS, NO_KIND, Fields
@@ -325,7 +326,7 @@ def _carried(size: int, metadata_partition: Any, offset: Any, timestamp_ms: Any,
     carried = {name: _as_array(given[name], CARRIED[name]) for name in CARRIED if given[name] is not None}
     for name, column in carried.items():
         if len(column) != size:
-            raise ValueError(f"{len(column)} elements of {name} for {size} values")
+            raise ValueError(f"{number_of(len(column), 'element')} of {name} for {number_of(size, 'value')}")
     return carried
 
 

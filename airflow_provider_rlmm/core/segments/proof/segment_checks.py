@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.segments.indexes.offset_index import OffsetIndex
 from airflow_provider_rlmm.core.segments.indexes.producer_snapshot import ProducerSnapshot
@@ -158,7 +159,7 @@ class SegmentChecks:
         if (index := self._transaction_index) is not None:
             self._transactions.compare(index, len(self._indexes[IndexType.TRANSACTION]), self._later.append)
             if self._fields.txn_index_empty and index.aborted:
-                self._metadata("txn_idx_empty", "true", f"{len(index.aborted)} entries")
+                self._metadata("txn_idx_empty", "true", f"{number_of(len(index.aborted), 'entry', 'entries')}")
         end = self._fields.end_offset if self._fields.end_offset is not None else seen.last_offset
         if self._snapshot is not None and end is not None:
             self._producers.compare(self._snapshot, end + 1, self._transactions, self._later.append)

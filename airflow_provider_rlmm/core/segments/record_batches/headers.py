@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import DamagedObjectError
 from airflow_provider_rlmm.core.records.decoding.layout import gather
 from airflow_provider_rlmm.core.segments.record_batches.batch_sizes import (
@@ -216,7 +217,8 @@ class BatchHeaders:
                 row = int(np.argmax(wrong))
                 raise self.damaged(
                     int(self.position[row]),
-                    f"{reason}: offsets {self.base_offset[row]} to {self.last_offset[row]}, {self.record_count[row]} records",
+                    f"{reason}: offsets {self.base_offset[row]} to {self.last_offset[row]}, "
+                    f"{number_of(self.record_count[row], 'record')}",
                 )
 
 

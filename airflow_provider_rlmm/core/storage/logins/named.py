@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
+from airflow_provider_rlmm.core.base.given import extra
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,6 @@ def no_credentials(store: str, looked_at: str) -> ConfigurationError:
     """
     return ConfigurationError(
         f"there are no credentials for {store}: {looked_at}. {METADATA_ADDRESS} is asked for the role of this machine only "
-        "where the option instance_metadata=true of the store allows it: --instance-metadata of the command, extra of a "
-        "connection. A bucket that everybody may read is opened by the option skip_signature=true"
+        f"where that is allowed, by {extra('instance_metadata')}. A bucket that everybody may read is opened by the option "
+        "skip_signature=true"
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import LogDirectoryError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.records.records import parse_kafka_uuid
@@ -73,7 +74,9 @@ def read_offset_checkpoint(path: Path) -> Mapping[TopicPartition, int]:
             raise _damaged(path, number, line, "another user partition than in the lines above")
         offsets[key] = int(match["offset"])
     if len(offsets) != int(lines[1]):
-        raise LogDirectoryError(f"{path} is damaged: it holds {len(offsets)} entries, but says {lines[1]}")
+        raise LogDirectoryError(
+            f"{path} is damaged: it holds {number_of(len(offsets), 'entry', 'entries')}, but says {lines[1]}"
+        )
     return offsets
 
 

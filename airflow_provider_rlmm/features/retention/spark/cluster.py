@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import (
     ClusterMismatchError,
     EventLogAccessError,
@@ -152,7 +153,8 @@ def describe_topics(
             answers.update(described)
     if len(witnesses) > 1:
         raise ClusterMismatchError(
-            f"topic {metadata_topic!r} has {len(witnesses)} ids in the answers to one look: these brokers are of different "
+            f"topic {metadata_topic!r} has {number_of(len(witnesses), 'id')} in the answers to one look: these "
+            "brokers are of different "
             "clusters, or the topic was replaced; name the brokers of one cluster only, then run again"
         )
     return witnesses.pop(), answers

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.generations.manifest import Generation, GenerationPart
 
 logger = logging.getLogger(__name__)
@@ -74,9 +75,15 @@ def _needed(number: int, begin: int, end: int, before: Generation | None) -> Tas
     state = sum(file.bytes for file in (known.state, known.changes) if file) + segments * _BYTES_OF_NEW_SEGMENT
     needed = PYTHON_BYTES + PER_STATE_BYTE * state + PER_SEGMENT_BYTES * (known.segments + segments)
     if before is None or part is None:
-        why = f"at most: as if its {new} offsets were {segments} segments that all live"
+        why = (
+            f"at most: as if its {number_of(new, 'offset was', 'offsets were')} "
+            f"{number_of(segments, 'segment that lives', 'segments that all live')}"
+        )
     else:
-        why = f"{part.segments} segments lived in generation {before.number}, and {new} offsets are new"
+        why = (
+            f"{number_of(part.segments, 'segment')} lived in generation {before.number}, and "
+            f"{number_of(new, 'offset is', 'offsets are')} new"
+        )
     return TaskMemory(round(needed), number, why)
 
 

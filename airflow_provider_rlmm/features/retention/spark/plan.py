@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
+from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import name_in_text
 from airflow_provider_rlmm.core.generations.manifest import GenerationFile
@@ -175,7 +176,7 @@ def _take(folder: PlanFolder, rows: str, told: Sequence[Any]) -> tuple[int, Plan
 def _quarantined(segments: SegmentDataSet) -> Iterator[Refusal]:
     for metadata_partition, records in sorted(segments.quarantined.items()):
         yield Refusal(
-            what=f"{records} records of metadata partition {metadata_partition}",
+            what=f"{number_of(records, 'record')} of metadata partition {metadata_partition}",
             why="they cannot be applied; what they may say of a segment is not in this plan",
             what_to_do="let the doctor list them; the cleaner decides about each partition of a topic by itself",
             kind=RefusalKind.QUARANTINED,
@@ -189,8 +190,11 @@ def _unresolved(segments: SegmentDataSet) -> Iterator[Refusal]:
         topic, topic_id = name_in_text(row["topic"]), kafka_uuid_str(UUID(bytes=row["topic_id"]))
         yield Refusal(
             what=f"partition {row['partition']} of topic {topic}, id {topic_id}",
-            why=f"{row['segments']} segments have events before the record that adds them, or events that no broker can "
-            "apply: it cannot be told what lies in storage",
+            why=(
+                f"{number_of(row['segments'], 'segment has', 'segments have')} events before the record that adds "
+                f"{agreeing(row['segments'], 'it', 'them')}, or events that no broker can apply: it cannot be told what lies "
+                "in storage"
+            ),
             what_to_do="let the doctor look at this partition; these segments are not planned",
             kind=RefusalKind.INCOMPLETE_HISTORY,
             metadata_partition=row["metadata_partition"],

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.generations.manifest import GenerationFile, GenerationPart
 from airflow_provider_rlmm.core.plans.counts import Count
@@ -174,7 +175,8 @@ def not_read(number: int, pieces: int) -> PlanError:
     :param pieces: in how many pieces it was read.
     """
     return PlanError(
-        f"metadata partition {number} was not read by one task in the order of its offsets ({pieces} pieces): no state can "
+        f"metadata partition {number} was not read by one task in the order of its offsets "
+        f"({number_of(pieces, 'piece')}): no state can "
         "be told from that; run without options that split or reorder what the Kafka connector reads"
     )
 

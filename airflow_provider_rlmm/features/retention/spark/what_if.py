@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.declarations import Declared, Texts
 from airflow_provider_rlmm.core.base.errors import ClusterMismatchError, ConfigurationError, PlanError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
@@ -81,8 +82,8 @@ class Scenario:
         """
         if not any(fnmatchcase(topic.name, self.topics) for topic in state.topics):
             raise ConfigurationError(
-                f"settings {in_quotes(self.text)}: none of the {len(state.topics)} topics of the listing is called "
-                f"{in_quotes(self.topics)}; in a pattern * stands for anything"
+                f"settings {in_quotes(self.text)}: none of the {number_of(len(state.topics), 'topic')} of the listing "
+                f"is called {in_quotes(self.topics)}; in a pattern * stands for anything"
             )
         changed = (
             replace(topic, **self.changes) if fnmatchcase(topic.name, self.topics) else topic for topic in state.topics

@@ -369,7 +369,7 @@ def test_a_finding_fails_the_task_that_looks_for_more(
 ) -> None:
     monkeypatch.setattr(RemoteLogMetadataHook, "get_cluster_topics", lambda self: FakeTopics(forbidden=True))
     with pytest.raises(
-        AirflowFailException, match=r"^1 of \d findings need a person\. The first: .*topic x may not be"
+        AirflowFailException, match=r"^1 of \d findings needs a person\. The first: .*topic x may not be"
     ):
         RemoteLogCheckOperator(task_id="check").execute({})
 

@@ -266,7 +266,7 @@ def test_one_that_fails_is_told_without_the_address_that_it_called(
         except OSError as e:
             raise RuntimeError(f"the chat is down: {e}") from e
 
-    with pytest.raises(RuntimeError, match="1 of 1 notifiers failed") as caught:
+    with pytest.raises(RuntimeError, match="1 of 1 notifier failed") as caught:
         RemoteLogNotifier(broken)(context())
     told = capsys.readouterr().out
     assert "was not delivered: RuntimeError at " in told

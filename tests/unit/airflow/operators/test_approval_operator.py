@@ -144,7 +144,7 @@ def test_the_request_shows_what_would_go(cluster: Cluster, work: Path, asked: li
     (request,) = asked
     assert request["options"] == ["Approve", "Reject"]
     assert request["defaults"] == ["Reject"]
-    assert request["subject"] == "Delete 6 segments, 600 B of 1 deleted topics?"
+    assert request["subject"] == "Delete 6 segments, 600 B of 1 deleted topic?"
     assert "- **gone** (" in request["body"]
     assert "within 2 h 0 min, deletes nothing" in request["body"]
     assert "/rlmm/plans/dag.run)" in request["body"]

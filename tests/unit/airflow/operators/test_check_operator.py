@@ -65,7 +65,7 @@ def test_the_check_says_what_it_verified_and_changes_nothing(
     events, keys = cluster.events, cluster.storage.keys
     verified = check()
     assert "cluster-1" in verified["cluster"]
-    assert "newest copied segments of 1 living topics are at" in verified["root"]
+    assert "newest copied segments of 1 living topic are at" in verified["root"]
     assert ": new, it has no root id yet; " in verified["root"]
     assert verified["writes"] == "allowed"
     assert verified["topic"].endswith("records were read, all that there are")

@@ -53,7 +53,7 @@ def test_a_share_is_looked_at(world: TieredOrders) -> None:
 def test_damage_fails_the_task_after_the_report(world: TieredOrders, tmp_path: Path) -> None:
     key = world.storage.layout.object_key(world.segments[3], IndexType.TIMESTAMP)
     world.storage.put_object(key, flipped(world.storage.fetch_object(key), 3))
-    with pytest.raises(DamagedContentsError, match=r"1 segments are DAMAGED \(orders-1 from offset 0"):
+    with pytest.raises(DamagedContentsError, match=r"1 segment is DAMAGED \(orders-1 from offset 0"):
         VerifyRemoteSegmentsOperator(task_id="verify").execute(context())
     (report,) = (tmp_path / "work").rglob("contents.json")
     assert ContentsReport.from_json(report.read_text()).findings

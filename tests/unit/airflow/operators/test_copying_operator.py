@@ -144,7 +144,7 @@ def test_a_damaged_partition_needs_a_person_after_the_healthy_one_is_done(
 ) -> None:
     world.damage("living-0/00000000000000000030.log")
     with pytest.raises(
-        AirflowFailException, match=r"^1 partitions need a person, such as: .*00000000000000000030\.log"
+        AirflowFailException, match=r"^1 partition needs a person, such as: .*00000000000000000030\.log"
     ):
         copy(world)
     assert (world.copied(0), world.copied(1)) == (list(range(30)), list(range(90)))
@@ -167,7 +167,7 @@ def test_what_is_left_to_expire_needs_a_person_and_everybody_tells_the_same(
         f"living-{n} is at least 30"
         for n in range(2)
     ]
-    with pytest.raises(AirflowFailException, match=f"^2 partitions need a person, such as: 1 segments.*{said[0]}"):
+    with pytest.raises(AirflowFailException, match=f"^2 partitions need a person, such as: 1 segment.*{said[0]}"):
         copy(world, dry_run_only=dry_run)
     told = PUSHED["return_value"]
     document = json.loads((tmp_path / "work" / "dag.run" / "copy.json").read_text())
@@ -196,7 +196,7 @@ def test_it_is_green_once_the_leaders_have_deleted_what_was_left_out(world: Deco
 def test_a_dry_run_needs_a_person_where_the_copy_would(world: Decommissioned) -> None:
     (world.log_dir / "living-0" / f"{0:020}.log").unlink()
     with pytest.raises(
-        AirflowFailException, match=r"1 partitions need a person.*offsets 0\.\.29 are in the leader's log"
+        AirflowFailException, match=r"1 partition needs a person.*offsets 0\.\.29 are in the leader's log"
     ):
         copy(world, dry_run_only=True)
 
@@ -211,7 +211,7 @@ def test_what_a_later_try_may_do_is_tried_again(world: Decommissioned, monkeypat
 
     world.leader.before = before
     with pytest.raises(
-        AirflowException, match=r"1 partitions are not done, a later try goes on: .*no leader answers"
+        AirflowException, match=r"1 partition is not done, a later try goes on: .*no leader answers"
     ) as e:
         copy(world, partitions=[0])
     assert not isinstance(e.value, AirflowFailException)

@@ -161,7 +161,7 @@ def test_what_cannot_be_told_is_counted_and_fails_nothing(
     assert not {"overdue_segments", "hanging_partitions"} & world.metrics.keys()
     assert (world.metrics["unresolved_partitions"], world.metrics["not_judged_partitions"]) == (1, 2)
     said = capsys.readouterr().out
-    assert "orders: 1 user partitions are unresolved, from 1 on: its settings may not be described" in said
+    assert "orders: 1 user partition is unresolved, from 1 on: its settings may not be described" in said
     assert "of 2 user partitions it cannot be told whether anything is overdue: no broker tells" in said
     assert report_of(tmp_path).why_not_judged
 

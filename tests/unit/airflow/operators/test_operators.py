@@ -488,7 +488,7 @@ def test_a_topic_that_has_lost_what_was_read_of_it_is_read_in_red(
     read = read_all(tmp_path / "whole")
     read_until = cluster.log.high_water_marks()[0]
     cluster.log.cut_off(0, 2)
-    with pytest.raises(LostRecordsError, match=f"confirm-lost-records 0@{read_until}"):
+    with pytest.raises(LostRecordsError, match=f'"confirm_lost_records": "0@{read_until}"'):
         read_all(tmp_path / "cut")
     assert pq.read_metadata(tmp_path / "cut" / "metadata-partition-0.parquet").num_rows == 2
     assert read["rows"] > 2
@@ -571,7 +571,7 @@ def test_the_report_fails_after_a_failed_task_even_if_all_reports_are_there(clus
     for metadata_partition in mark_and_plan():
         clean(metadata_partition)
     report, ctx = report_after(failed=1)
-    with pytest.raises(AirflowFailException, match="1 tasks before this one failed"):
+    with pytest.raises(AirflowFailException, match="1 task before this one failed"):
         report.execute(ctx)
     assert json.loads(read_document(str(work / "dag.run"), "report.json"))["totals"]["segments_deleted"] == 6
     report, ctx = report_after(failed=0)
@@ -608,7 +608,7 @@ def test_the_report_shows_what_was_done_before_an_error_ended_a_task(cluster: Cl
     for metadata_partition in others:
         clean(metadata_partition)
     report, ctx = report_after(failed=1)
-    with pytest.raises(AirflowFailException, match="1 tasks before this one failed"):
+    with pytest.raises(AirflowFailException, match="1 task before this one failed"):
         report.execute(ctx)
     totals = json.loads(read_document(str(work / "dag.run"), "report.json"))["totals"]
     assert (totals["segments_deleted"], totals["segments_left"], totals["partitions_incomplete"]) == (2, 4, 2)

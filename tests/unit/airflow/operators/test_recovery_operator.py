@@ -79,7 +79,7 @@ def test_what_needs_a_person_fails_after_it_is_written(connected: Path, bucket: 
     bucket.copy(segment(4, 30, 39))
     put_into(connected / "bucket", bucket)
     pushed: dict[str, Any] = {}
-    with pytest.raises(AirflowFailException, match=r"1 things in the catalogue .* need a person, such as: 1 HOLE"):
+    with pytest.raises(AirflowFailException, match=r"1 thing in the catalogue .* needs a person, such as: 1 HOLE"):
         run(connected / "1", pushed)
     assert (pushed["return_value"]["problems"], len(rows_in(str(connected / "1")))) == (1, 4)
     assert run(connected / "2", fail_on_problems=False)["problems"] == 1

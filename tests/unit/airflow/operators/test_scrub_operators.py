@@ -304,7 +304,7 @@ def _in_a_week() -> str:
 def test_a_task_that_failed_fails_the_report(cluster: Cluster) -> None:
     run = Run(failed=1)
     run.scrub()
-    with pytest.raises(AirflowFailException, match="1 tasks before this one failed"):
+    with pytest.raises(AirflowFailException, match="1 task before this one failed"):
         run.report()
 
 
@@ -403,7 +403,7 @@ def test_a_large_plan_of_a_scrub_is_asked_for_with_its_classes(cluster: Cluster,
     with pytest.raises(TaskAwaitingInput):
         run.approve()
     (request,) = asked
-    assert request["subject"] == "Delete 3 objects of 1 segments, 30 B, which a scrub has found?"
+    assert request["subject"] == "Delete 3 objects of 1 segment, 30 B, which a scrub has found?"
     for words in ("FINISHED: 3 objects, 30 B", "- **orders** (", "/rlmm/scrub-plans/dag.run)", "deletes nothing"):
         assert words in request["body"]
 

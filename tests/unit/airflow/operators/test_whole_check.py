@@ -95,7 +95,7 @@ def test_all_is_well_where_a_run_would_go_on(check: Check, cluster: Cluster) -> 
     before = (set(cluster.storage.keys), dict(cluster.log.high_water_marks()))
     found = check()
     said = [entry["finding"] for entry in found]
-    assert any("the newest copied segments of 1 living topics are at kafka" in sentence for sentence in said)
+    assert any("the newest copied segments of 1 living topic are at kafka" in sentence for sentence in said)
     assert (set(cluster.storage.keys), dict(cluster.log.high_water_marks())) == before
 
 
@@ -107,7 +107,7 @@ def test_a_retention_of_the_metadata_topic_that_is_too_short_is_found(check: Che
 
 @pytest.mark.parametrize(
     ("prefix", "said"),
-    [("nonsense", "are not at nonsense"), ("kafka", r"did you mean the key prefix .kafka/"), ("", "are not at /")],
+    [("nonsense", "is not at nonsense"), ("kafka", r"did you mean the key prefix .kafka/"), ("", "is not at /")],
 )
 def test_a_wrong_prefix_is_found_before_a_run_refuses_it(
     check: Check, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, prefix: str, said: str

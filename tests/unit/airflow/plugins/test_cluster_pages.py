@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+import pyarrow as pa
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -22,17 +23,22 @@ from airflow_provider_rlmm.core.base.clock import time_text
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.base.work_folder import cluster_folder
 from airflow_provider_rlmm.core.plans.approval import Approval, ApprovalRequest
+from airflow_provider_rlmm.core.plans.counts import Count
 from airflow_provider_rlmm.core.plans.guards import BlastRadius
-from airflow_provider_rlmm.core.plans.plan import PlanSummary
+from airflow_provider_rlmm.core.plans.plan import PlanFile, PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import write_plan
 from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice, money
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str, parse_kafka_uuid
+from airflow_provider_rlmm.core.runs.table_pairs import write_pair
 from airflow_provider_rlmm.core.runs.task_failure import TaskFailure
 from airflow_provider_rlmm.core.world.audit_log import AuditFiles
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
 from airflow_provider_rlmm.features.retention.leader_document import LEADER_RETENTION_DOCUMENT
 from airflow_provider_rlmm.features.retention.record_ages import AGES_DOCUMENT, MAX_LISTED, RecordAges, ToldAge
+from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, SCRUB_PLAN_TABLE, ScrubPlan
+from airflow_provider_rlmm.features.scrub.scrub_summary import Amount
+from airflow_provider_rlmm.features.scrub.scrub_table import scrub_schema
 from airflow_provider_rlmm.features.survey.inventory import INVENTORY_DOCUMENT
 from airflow_provider_rlmm.overview.inventories import topics
 from airflow_provider_rlmm.overview.run_summary import RUNS_FOLDER, Done, RunKind, TouchedTopic
@@ -865,6 +871,105 @@ def test_what_cannot_be_shown_cannot_be_approved_here(
     html = client.get(f"/runs/{sample.running}").text
     assert "What a person is asked to approve cannot be shown, so this page has no button for it" in html
     assert "hitlDetails" not in html
+
+
+def ask_of_scrub(sample: Sample, topics: int = 12, kinds: tuple[str, ...] = ("FINISHED", "FINISHED")) -> ScrubPlan:
+    """
+    Have the run in progress ask a person to approve the plan of a scrub; return the plan.
+
+    Topic n has n + 1 segments; each has one object for each of the classes.
+    """
+    rows = [
+        {
+            "class": kind, "key": f"kafka/{topic:03}/{segment:03}.{at}", "bytes": 1_000, "last_modified_ms": NOW_MS,
+            "place": "kafka", "suffix": "log", "topic_id": UUID(int=topic + 1).bytes, "topic": f"gone-{topic:02}",
+            "partition": 0, "segment_id": UUID(int=1000 * topic + segment + 1).bytes, "metadata_partition": 0, "why": "",
+        }
+        for topic in range(topics) for segment in range(topic + 1) for at, kind in enumerate(kinds)
+    ]  # fmt: skip
+    rows.sort(key=lambda row: (row["class"], row["key"]))
+    table = pa.Table.from_pylist(rows, scrub_schema())
+    segments = topics * (topics + 1) // 2
+    classes = {kind: Amount(segments * kinds.count(kind), 1_000 * segments * kinds.count(kind)) for kind in set(kinds)}
+    nothing, size = Amount(0, 0), 1_000 * segments * len(kinds)
+
+    def document(file: PlanFile) -> ScrubPlan:
+        return ScrubPlan(
+            plan_id=sample.running, scrub_sha256="0" * 64, cluster_id=CLUSTER, metadata_topic_id="topic",
+            created_at_ms=NOW_MS, expires_at_ms=NOW_MS + HOUR_MS, clock="proven", min_unreferenced_ms=1, sole_owner=False,
+            classes=classes, planned=Count(segments, size), known=Count(20_000, 10**9), waiting=nothing, barred=nothing,
+            held=nothing, elsewhere=nothing, left_for_later=nothing, hold=(), root={}, blast_radius=BlastRadius(),
+            within_blast_radius=True, file=file,
+        )  # fmt: skip
+
+    folder = str(sample.work / sample.running)
+    written: ScrubPlan = write_pair(
+        folder, (SCRUB_PLAN_TABLE, scrub_schema()), [table], (SCRUB_PLAN_DOCUMENT, document)
+    )
+    asked = ApprovalRequest(written.plan_id, written.sha256, NOW_MS)
+    write_document(sample.work, sample.running, "approval-request.json", asked.to_dict())
+    return written
+
+
+def test_an_approval_of_a_scrub_shows_topics_objects_bytes_and_classes(
+    client: TestClient, sample: Sample, running: list[DagRunUnderWay]
+) -> None:
+    running.append(RUNNING)
+    ask_of_scrub(sample, kinds=("FINISHED", "FINISHED", "UNREFERENCED"))
+    html = client.get(f"/runs/{sample.running}").text
+    request = html[html.index("A person is asked to approve the plan") : html.index("</section>")]
+    numbers = "".join(f'<td class="n">{number}</td>' for number in ("12", "36", "35.2 KiB"))
+    for words in (
+        "<strong>234 objects of 78 segments, 228.5 KiB</strong> would be deleted for good, of 12 topics",
+        f"{numbers}<td>finished 24, unreferenced 12</td>", "and 2 topics besides",
+        "<p>finished: 156 objects</p>", "<p>unreferenced: 78 objects</p>",
+        ">Approve: delete 234 objects of 78 segments, 228.5 KiB</button>",
+    ):  # fmt: skip
+        assert words in request, words
+    # The largest first, and no more than ten of them.
+    assert [request.index(f">gone-{topic:02}") for topic in range(11, 1, -1)] == sorted(
+        request.index(f">gone-{topic:02}") for topic in range(2, 12)
+    )
+    assert "gone-01" not in request
+    assert request.count("<button") == 2
+
+
+def test_the_plan_of_a_scrub_shows_its_topics(client: TestClient, sample: Sample) -> None:
+    ask_of_scrub(sample, topics=1)
+    html = client.get(f"/scrub-plans/{sample.running}").text
+    assert ">gone-00" in html
+    assert '<td class="n">1</td><td class="n">2</td><td class="n">2.0 KiB</td><td>finished</td>' in html
+    assert "besides" not in html
+    ask_of_scrub(sample, topics=101)
+    html = client.get(f"/scrub-plans/{sample.running}").text
+    assert "Topics, the largest" in html
+    assert "and 1 topic besides" in html
+
+
+@pytest.mark.parametrize("what", ["gone", "damaged", "too many"])
+def test_topics_of_a_scrub_that_cannot_be_told_are_said(
+    client: TestClient, sample: Sample, running: list[DagRunUnderWay], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    running.append(RUNNING)
+    plan = ask_of_scrub(sample)
+    file = sample.work / sample.running / plan.file.name
+    if what == "gone":
+        file.unlink()
+    elif what == "damaged":
+        file.write_bytes(b"x" * plan.file.bytes)
+    else:
+        for module in ("asked_plan", "scrub_plan_topics"):
+            monkeypatch.setattr(f"airflow_provider_rlmm.plugins.{module}.MAX_ROWS", 100)
+    page = client.get(f"/scrub-plans/{sample.running}")
+    assert page.status_code == 200
+    assert "topics not shown" in page.text
+    html = client.get(f"/runs/{sample.running}").text
+    request = html[html.index("A person is asked to approve the plan") : html.index("</section>")]
+    if what == "too many":
+        assert "The plan names more than 100 objects; the request in Airflow names the largest topics." in request
+        assert ">Approve: delete 156 objects of 78 segments" in request
+    else:
+        assert "hitlDetails" not in html
 
 
 def limited(sample: Sample, radius: BlastRadius, **run: Any) -> str:

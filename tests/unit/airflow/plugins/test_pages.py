@@ -469,9 +469,9 @@ def test_pages_of_deletions_say_what_it_costs_that_they_come_early(kind: str) ->
         return DOCUMENT_PAGES[kind].show("name", made[kind]())
 
     html = page(price=price, early=early)
-    what = "objects" if kind == "scrub-plans" else "segments"
-    assert f"2 {what}, 1.0 GiB, go before the 30 days of STANDARD_IA are over: that costs 3.21." in html
-    assert f"Cannot tell whether 1 {what}, 5 B, go before" in html
+    what = "object" if kind == "scrub-plans" else "segment"
+    assert f"2 {what}s, 1.0 GiB, go before the 30 days of STANDARD_IA are over: that costs 3.21." in html
+    assert f"Cannot tell whether 1 {what}, 5 B, goes before" in html
     assert "Costs are reckoned as STANDARD_IA" in html
     assert "the connection names no storage_class" in page(price=StoragePrice(12_500))
     assert "No cost is told, as no price is set" in page()

@@ -209,7 +209,7 @@ def test_objects_that_are_left_are_waited_for_by_time_alone(cluster: Cluster) ->
 
 def test_the_wait_ends_with_a_reason(cluster: Cluster) -> None:
     task = sensor(deferrable=True)
-    with pytest.raises(AirflowSensorTimeout, match=r"not gone after .*it has no marker, and 1 segments"):
+    with pytest.raises(AirflowSensorTimeout, match=r"not gone after .*it has no marker, and 1 segment"):
         task.resume_execution("look_again", {"event": TIME, "until_s": time.time() - 1}, context())
 
 

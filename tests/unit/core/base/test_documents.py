@@ -106,7 +106,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("several", [INNER] * 3, "it.several has 3 entries, more than 2"),
     ("several", [INNER, {"name": 1, "size": None}], r"it.several\[1\].name is 1, not a text"),
     ("several", INNER, "it.several is .*, not an array"),
-    ("pair", [1], "it.pair has 1 elements, not 2"),
+    ("pair", [1], "it.pair has 1 element, not 2"),
     ("pair", [1, "x", 2], "it.pair has 3 elements, not 2"),
     ("pair", ["x", 1], r"it.pair\[0\] is 'x', not an integer"),
     ("by_partition", {"00": INNER}, "it.by_partition names the partition '00'"),

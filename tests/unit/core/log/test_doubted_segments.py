@@ -42,7 +42,7 @@ def test_the_segments_of_all_user_partitions_are_read_in_one_go() -> None:
 
 def test_a_segment_whose_add_is_missing_is_a_doubt_of_its_own_user_partition() -> None:
     segments = read(TieredOrders(without_add=[(0, 1)]))
-    assert "1 of its segments have an incomplete history, see offset" in str(segments.doubt(FIRST))
+    assert "1 of its segments has an incomplete history, see offset" in str(segments.doubt(FIRST))
     assert segments.doubt(SECOND) is None
 
 

@@ -267,7 +267,7 @@ def test_a_log_that_ends_before_what_was_read_is_asked_again_and_then_has_lost_r
         "metadata partition 1 was read up to offset 24 by an earlier run, and it ends at offset 14: it has lost its last "
         "records"
     )
-    assert "--confirm-lost-records 1@24" in loss.what_to_do
+    assert '"confirm_lost_records": "1@24"' in loss.what_to_do
     with pytest.raises(LostRecordsError, match="nothing is done there"):
         found.require_unbroken([0, 1])
     found.require_unbroken([0, 2])

@@ -115,7 +115,7 @@ def test_what_began_with_it_reads_on_says_so_and_leaves_no_snapshot(
     replay.keep()
     assert (replay.records_read, dict(replay.resumed_at)) == (1, {0: 5, 1: 3})
     assert replay.what_was_read == (
-        "1 records were read; 8 offsets were known from generation 1 of the Spark job, which is 1 h 0 min old and was folded "
+        "1 record was read; 8 offsets were known from generation 1 of the Spark job, which is 1 h 0 min old and was folded "
         "from the beginning of the log 1 h 0 min before"
     )
     with pytest.raises(SnapshotRefusedError, match="there is none yet"):

@@ -114,9 +114,7 @@ def test_a_segment_whose_add_is_missing_is_no_end_of_the_log() -> None:
     segments = PartitionSegments(log.log, [TIP])
     log.write(update(second, S.COPY_SEGMENT_FINISHED))
     for _ in range(2):
-        with pytest.raises(
-            TopicInDoubtError, match=r"1 segments of .*orders-0 have an incomplete history, see offset 2"
-        ):
+        with pytest.raises(TopicInDoubtError, match=r"1 segment of .*orders-0 has an incomplete history, see offset 2"):
             segments.advance()
     PartitionSegments(log.log, [OTHER])
     log.write(update(second, S.DELETE_SEGMENT_STARTED), update(second, S.DELETE_SEGMENT_FINISHED))

@@ -35,18 +35,18 @@ def test_of_what_nobody_can_tell_the_age_the_size_is_said() -> None:
     found = early_deletion(COOL, [(5, None), (7, -1), (GIGABYTE, NOW)], NOW)
     assert found == EarlyDeletion(1, GIGABYTE, 30_000, 2, 12)
     minimum, nobody = "before the 30 days of Cool are over", "their age is not known."
-    assert early_in_words(COOL, found, "objects") == (
-        f"1 objects, 1.0 GiB, go {minimum}: that costs 0.03. Cannot tell whether 2 objects, 12 B, go {minimum}: {nobody}"
+    assert early_in_words(COOL, found, "object") == (
+        f"1 object, 1.0 GiB, goes {minimum}: that costs 0.03. Cannot tell whether 2 objects, 12 B, go {minimum}: {nobody}"
     )
     only = EarlyDeletion(0, 0, 0, 2, 12)
-    assert early_in_words(COOL, only, "segments") == f"Cannot tell whether 2 segments, 12 B, go {minimum}: {nobody}"
-    assert early_in_words(COOL, EarlyDeletion(0, 0, 0, 0, 0), "segments") == f"Nothing goes {minimum}."
+    assert early_in_words(COOL, only, "segment") == f"Cannot tell whether 2 segments, 12 B, go {minimum}: {nobody}"
+    assert early_in_words(COOL, EarlyDeletion(0, 0, 0, 0, 0), "segment") == f"Nothing goes {minimum}."
 
 
 def test_a_class_without_a_minimum_costs_nothing_whatever_the_age() -> None:
     free = StoragePrice(1, StorageClass("STANDARD", 0))
     assert early_deletion(free, [(5, None), (5, NOW)], NOW) == EarlyDeletion(0, 0, 0, 0, 0)
-    assert early_in_words(free, EarlyDeletion(0, 0, 0, 0, 0), "objects") == ""
+    assert early_in_words(free, EarlyDeletion(0, 0, 0, 0, 0), "object") == ""
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_a_class_without_a_minimum_costs_nothing_whatever_the_age() -> None:
 )
 def test_without_a_known_minimum_nobody_can_tell(price: StoragePrice, why: str) -> None:
     assert early_deletion(price, [(5, NOW)], NOW) is None
-    assert why in early_in_words(price, None, "objects")
+    assert why in early_in_words(price, None, "object")
 
 
 def test_without_a_price_there_is_no_cost() -> None:
     assert early_deletion(None, [(5, NOW)], NOW) is None
-    assert early_in_words(None, None, "objects") == ""
+    assert early_in_words(None, None, "object") == ""

@@ -199,8 +199,8 @@ def test_one_metadata_partition_may_be_given_for_all():
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"offset": [1, 2]}, "2 elements of offset for 1 values"),
-        ({"keys": []}, "0 elements of key for 1 values"),
+        ({"offset": [1, 2]}, "2 elements of offset for 1 value"),
+        ({"keys": []}, "0 elements of key for 1 value"),
         ({"num_partitions": 5}, "needs metadata_partition"),
         ({"num_partitions": 0, "metadata_partition": 0}, "must be positive"),
     ],

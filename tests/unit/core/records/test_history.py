@@ -216,7 +216,7 @@ def test_an_event_that_ends_a_consumer_makes_the_segment_unresolved(
 
 def test_obstacles_to_finish_in_the_order_in_which_they_are_removed(history: UserPartitionHistory) -> None:
     history.apply_segment_event(update(PARTITION, 5, S.COPY_SEGMENT_FINISHED), 2)
-    assert "1 segments are not finished" in str(history.obstacle_to_finish())
+    assert "1 segment is not finished" in str(history.obstacle_to_finish())
     mark(history, 3, 100)
     delete_own(history, 0, 4)
     assert "incomplete history, see offset 2" in str(history.obstacle_to_finish())

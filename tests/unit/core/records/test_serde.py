@@ -171,7 +171,11 @@ REFUSED = {
         MalformedMetadataError,
         "without leader epochs",
     ),
-    "epochs beyond the end": (changed("segment", "0200000005", "ff0700000005"), MalformedMetadataError, "1022 entries"),
+    "epochs beyond the end": (
+        changed("segment", "0200000005", "ff0700000005"),
+        MalformedMetadataError,
+        "1,022 entries",
+    ),
     "negative start": (
         changed("segment", "00000000054f658e00000000054f7164", "ffffffffffffffff00000000054f7164"),
         MalformedMetadataError,

@@ -208,7 +208,7 @@ def test_a_variable_that_is_no_list_of_acknowledgements_fails_and_acknowledges_n
 
 def test_a_list_without_bound_is_refused() -> None:
     read = read_acknowledgements(json.dumps([word(RECORD)] * 10_001), NOW, "the variable")
-    assert (read.known, "10001 entries" in read.problems[0].why) == ((), True)
+    assert (read.known, "10,001 entries" in read.problems[0].why) == ((), True)
 
 
 def test_without_the_variable_nothing_is_acknowledged_and_nothing_is_wrong() -> None:

@@ -64,7 +64,7 @@ def test_a_file_that_was_cut_is_never_taken_for_another_lineage(
         (b"0\n", "not the number of entries"),
         (b"0\n-1\n", "not the number of entries"),
         (b"0\n2\n1 0\n", "announces 2 entries and has 1"),
-        (b"0\n1\n1 0\n2 5\n", "announces 1 entries and has 2"),
+        (b"0\n1\n1 0\n2 5\n", "announces 1 entry and has 2"),
         (b"0\n1\n1 0 7\n", "'1 0 7' is not a leader epoch and an offset"),
         (b"0\n1\n1\n", "'1' is not a leader epoch and an offset"),
         (b"0\n1\n-1 0\n", "'-1 0' is not a leader epoch and an offset"),

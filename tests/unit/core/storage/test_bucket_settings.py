@@ -340,7 +340,7 @@ def test_what_a_container_of_azure_refuses_is_told_beforehand(
 def test_blobs_with_snapshots_are_named_and_stop_no_other_deletion() -> None:
     pages = {"root/kp/": [["root/kp/a@1", "root/kp/a@2", "root/kp/a", "root/kp/b"]], "root/old/": [["root/old/c"]]}
     effect = Azure(pages=pages, soft_days=14).look()
-    assert "1 of 3 blobs have snapshots" in effect.why
+    assert "1 of 3 blobs has snapshots" in effect.why
     assert effect.sentence.endswith(
         ". Azure refuses to delete a blob that has snapshots, such as root/kp/a: delete them by 'az storage blob delete "
         "--delete-snapshots only'"

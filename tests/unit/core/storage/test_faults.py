@@ -191,7 +191,7 @@ def test_the_rule_that_expires_versions_lets_the_run_go_on(s3: MotoS3) -> None:
 def test_where_the_settings_may_not_be_read_the_objects_tell_of_versions(s3: MotoS3) -> None:
     cluster = marked(BucketCluster(s3, versioned(s3, "Enabled"), inspected=True))
     cluster.s3.fault = always(DENIED, lambda r: not {"versioning", "lifecycle", "object-lock"}.isdisjoint(r.query))
-    with pytest.raises(HiddenCopiesError, match="have a version id, so the bucket keeps versions"):
+    with pytest.raises(HiddenCopiesError, match="has a version id, so the bucket keeps versions"):
         cluster.clean()
 
 
@@ -230,7 +230,7 @@ def test_a_former_prefix_that_is_configured_as_the_only_one_is_refused(cluster: 
     for key in cluster.layout.required_keys(add(cluster.alive, 7)):
         cluster.storage.put_object(key, b"x")
     before = cluster.storage.keys
-    with pytest.raises(StorageRootError, match="of the newest copied segments of 1 living topics 1 are not at then"):
+    with pytest.raises(StorageRootError, match="of the newest copied segments of 1 living topic 1 is not at then"):
         cluster.clean()
     assert (cluster.storage.keys, finished(cluster)) == (before, 0)
 
@@ -243,7 +243,7 @@ def test_a_mistyped_prefix_is_refused_although_its_stamp_is_known(cluster: Bucke
     cluster.delete_objects(key)
     cluster.recorded_roots |= {str(stamp.root_id)}
     assert cluster.check_root().verified_places == {place.name}
-    with pytest.raises(StorageRootError, match="are not at kq"):
+    with pytest.raises(StorageRootError, match="is not at kq"):
         cluster.clean()
     assert finished(cluster) == 0
 

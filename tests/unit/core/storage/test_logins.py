@@ -133,7 +133,7 @@ aws_secret_access_key = operations-s3cret
 def test_no_credentials_is_a_sentence_and_no_address_is_asked(uri: str, store: str, advice: str) -> None:
     with pytest.raises(ConfigurationError, match=f"no credentials for {store}: ") as refused:
         with_login(uri, {})
-    for told in (advice, "169.254.169.254", "--instance-metadata", "skip_signature=true"):
+    for told in (advice, "169.254.169.254", '"instance_metadata": true', "skip_signature=true"):
         assert told in str(refused.value)
 
 

@@ -107,7 +107,7 @@ def test_an_outcome_that_cannot_be_written_is_told_in_red_and_the_work_goes_on(c
     assert [p.outcome for p in report.partitions] == ["FINISHED"]
     assert [(r.kind, r.what) for r in report.refusals] == [
         (RefusalKind.AUDIT, "outcomes of batch batch-1, 2 segments"),
-        (RefusalKind.AUDIT, "outcomes of batch batch-2, 1 segments"),
+        (RefusalKind.AUDIT, "outcomes of batch batch-2, 1 segment"),
     ]
     assert all(r.kind.needs_person for r in report.refusals)
 

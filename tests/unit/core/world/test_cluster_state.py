@@ -92,7 +92,7 @@ def test_what_people_said_of_gaps_goes_with_it_and_earlier_documents_have_none()
 def test_listing_without_a_topic_that_exists_is_refused() -> None:
     state = ClusterState("cluster", 17, (ORDERS,))
     state.require_topic("orders", ORDERS.topic_id)
-    with pytest.raises(ConfigurationError, match=r"1 topics but not '__remote_log_metadata'.*not complete"):
+    with pytest.raises(ConfigurationError, match=r"1 topic but not '__remote_log_metadata'.*not complete"):
         state.require_topic("__remote_log_metadata", UUID(int=1))
 
 

@@ -117,9 +117,7 @@ def test_what_a_hidden_topic_has_copied_since_shows_an_old_root() -> None:
         cluster.storage._objects.pop(key)
     cluster.topics.denied.add("alive")
     named = RootExpectation(expected_root="memory://kafka-tiered-storage")
-    with pytest.raises(
-        StorageRootError, match=r"1 are not at .*it cannot be told whether alive lives without DESCRIBE"
-    ):
+    with pytest.raises(StorageRootError, match=r"1 is not at .*it cannot be told whether alive lives without DESCRIBE"):
         proven(cluster)
     with pytest.raises(StorageRootError, match=r"nothing is copied there"):
         require_brokers_root(cluster.topic(), cluster.storage, cluster_id=CLUSTER_ID, expectation=named, overrides=())
@@ -135,7 +133,7 @@ def test_a_topic_that_one_listing_leaves_out_is_found_by_its_name(monkeypatch: p
         cluster.storage._objects.pop(key)
     answers = [frozenset[str](), frozenset({"alive"})]
     monkeypatch.setattr(cluster.topics, "topic_names", lambda: answers.pop(0))
-    with pytest.raises(StorageRootError, match="are not at kafka-tiered-storage"):
+    with pytest.raises(StorageRootError, match="is not at kafka-tiered-storage"):
         proven(cluster)
 
 

@@ -78,7 +78,7 @@ def test_a_topic_that_is_used_or_too_narrow_is_refused() -> None:
     emptied = replace(TARGET, begins={0: 5, 1: 0}, ends={0: 5, 1: 0})
     assert obstacles(emptied, [RECORDS], NOW_MS) == []
     narrow = replace(TARGET, begins={0: 0}, ends={0: 0})
-    assert "has 1 partitions, 2 are to be restored" in obstacles(narrow, [RECORDS], NOW_MS)[0]
+    assert "has 1 partition, 2 are to be restored" in obstacles(narrow, [RECORDS], NOW_MS)[0]
 
 
 def test_records_without_a_time_are_named() -> None:

@@ -169,7 +169,7 @@ def test_an_old_copy_of_the_root_is_refused_before_anything_is_done() -> None:
     cluster.topics.create("alive", cluster.alive.topic_id)
     cluster.segment(cluster.alive, 9, objects=False)
     keys = cluster.storage.keys
-    with pytest.raises(StorageRootError, match=r"newest copied segments of 1 living topics 1 are not at"):
+    with pytest.raises(StorageRootError, match=r"newest copied segments of 1 living topic 1 is not at"):
         cluster.clean()
     assert (cluster.storage.keys, cluster.states()) == (keys, ["DELETE_PARTITION_MARKED"])
 

@@ -90,7 +90,7 @@ def test_an_update_without_its_add_is_refused(cluster: Cluster) -> None:
     cluster.mark_and_wait()
     report = cluster.clean()
     assert report.partitions[0].outcome == "REFUSED"
-    assert f"1 segments have an incomplete history, see offset {offset}" in reasons(report)
+    assert f"1 segment has an incomplete history, see offset {offset}" in reasons(report)
     assert len(cluster.keys_of(GONE)) == 15
 
 
@@ -282,7 +282,7 @@ def test_a_resumed_run_that_has_nothing_to_publish_before_it_deletes_needs_leave
     cluster.record_root()
     cluster.mark_and_wait()
     cluster.foreign(deletion(GONE, P.DELETE_PARTITION_STARTED))
-    with pytest.raises(WritesNotAllowedError, match="delete the objects of 1 segments"):
+    with pytest.raises(WritesNotAllowedError, match="delete the objects of 1 segment"):
         cluster.clean(publisher=GuardedPublisher(cluster.log, allow_writes=False))
     assert len(cluster.keys_of(GONE)) == 5
     assert cluster.clean().partitions[0].outcome == "FINISHED"

@@ -63,7 +63,7 @@ def test_nothing_is_cleaned_there_and_the_rest_of_the_run_goes_on(cluster: Clust
     assert report.partitions == ()
     (refusal,) = report.refusals
     assert (refusal.kind, refusal.metadata_partition, refusal.kind.needs_person) == (RefusalKind.LOST_RECORDS, 0, True)
-    assert "--confirm-lost-records 0@24" in refusal.what_to_do
+    assert '"confirm_lost_records": "0@24"' in refusal.what_to_do
     assert (cluster.keys_of(here), cluster.ours(0)) == (before, events)
     assert [p.outcome for p in cluster.clean(1, dry_run=dry_run).partitions] == ["FINISHED"]
     assert (cluster.keys_of(elsewhere) == set()) is not dry_run
@@ -99,7 +99,7 @@ def test_once_it_is_confirmed_it_is_in_doubt_as_one_that_lost_its_beginning(clus
     report = cluster.clean(0)
     if unnamed:
         assert [p.outcome for p in report.partitions] == ["REFUSED"]
-        assert "as was confirmed on 2027-01-15T08:00:00Z by ann, and storage holds 1 segments" in reasons(report)
+        assert "as was confirmed on 2027-01-15T08:00:00Z by ann, and storage holds 1 segment" in reasons(report)
         assert cluster.keys_of(here) > before, "nothing of it is deleted"
     else:
         assert [p.outcome for p in report.partitions] == ["FINISHED"]

@@ -216,7 +216,7 @@ def test_a_record_that_cannot_be_applied_refuses_what_is_not_shown_to_be_whole(s
     put_objects(settled, 7)
     for state in (P.DELETE_PARTITION_STARTED, S.DELETE_SEGMENT_STARTED):
         with pytest.raises(
-            EventByHandRefusedError, match=rf"offset {offset}: TOMBSTONE.* 1 segments that the log does not"
+            EventByHandRefusedError, match=rf"offset {offset}: TOMBSTONE.* 1 segment that the log does not"
         ):
             publish(settled, event(state))
     assert settled.states() == ["DELETE_PARTITION_MARKED"]
@@ -369,7 +369,7 @@ def test_below_an_old_root_storage_shows_nothing(started: Cluster) -> None:
         finish = state is P.DELETE_PARTITION_FINISHED
         if finish:
             started.foreign(update(GONE, 0, S.DELETE_SEGMENT_FINISHED, broker_id=OWN_BROKER_ID))
-        with pytest.raises(StorageRootError, match="1 are not at"):
+        with pytest.raises(StorageRootError, match="1 is not at"):
             publish(started, event(state))
     assert started.states()[: len(before)] == before
     assert "DELETE_PARTITION_FINISHED" not in started.states()
@@ -424,7 +424,7 @@ def finish_segment(cluster: Cluster, number: int) -> None:
 
 
 def test_a_partition_is_finished_where_log_and_storage_agree_that_nothing_is_left(started: Cluster) -> None:
-    with pytest.raises(EventByHandRefusedError, match="1 segments are not finished"):
+    with pytest.raises(EventByHandRefusedError, match="1 segment is not finished"):
         publish(started, event(P.DELETE_PARTITION_FINISHED))
     finish_segment(started, 0)
     # Objects of a segment that the log calls finished belong to nobody any more: a scrub finds them.
@@ -436,7 +436,7 @@ def test_a_partition_is_not_finished_while_storage_shows_a_segment_that_the_log_
     finish_segment(started, 0)
     take_away(started, 0)
     put_objects(started, 7)
-    with pytest.raises(EventByHandRefusedError, match="objects of 1 segments that the log does not call finished"):
+    with pytest.raises(EventByHandRefusedError, match="objects of 1 segment that the log does not call finished"):
         publish(started, event(P.DELETE_PARTITION_FINISHED))
     assert "DELETE_PARTITION_FINISHED" not in started.states()
 

@@ -197,7 +197,7 @@ def test_quarantined_records_beyond_those_that_are_listed_are_not_forgotten(fold
     entries = folder.report()["needs_person"]
     assert [(e["kind"], e["what"]) for e in entries[2:]] == [
         ("QUARANTINED_NOT_LISTED", "5 more quarantined records of metadata partition 3"),
-        ("QUARANTINED_NOT_LISTED", "1 more quarantined records of metadata partition 4"),
+        ("QUARANTINED_NOT_LISTED", "1 more quarantined record of metadata partition 4"),
     ]
     known = [e["acknowledge_with"] | {"by": "me", "why": "known"} for e in entries]
     words = read_acknowledgements(json.dumps(known), NOW, "the variable")
@@ -240,8 +240,7 @@ def test_a_run_stopped_by_its_blast_radius_says_so_and_counts_what_is_left(folde
     )
     assert entry["acknowledge_with"] is None
     assert entry["what_to_do"] == (
-        "look at the plan, then raise the limit for one run by name: --max-segments 10, or as parameters of the DAG "
-        '"max_segments": 10'
+        'look at the plan, then raise the limit for one run by the parameter "max_segments": 10 of the DAG'
     )
     assert document["stopped"]["left"] == {"segments": 10, "bytes": 1000}
     assert document["totals"]["segments_left"] == 10
@@ -335,7 +334,7 @@ def test_failed_tasks_and_missing_reports_are_one_entry(folder: Folder) -> None:
     document = folder.report(failed_tasks=1)
     (entry,) = document["needs_person"]
     assert (entry["kind"], entry["why"]) == (
-        "TASK_FAILED", "1 tasks before this one failed, metadata partitions [3] left no report",
+        "TASK_FAILED", "1 task before this one failed, metadata partitions [3] left no report",
     )  # fmt: skip
     assert document["totals"]["segments_deleted"] == 4
     assert document["metadata_partitions"][1]["refusals"][0]["why"] == (

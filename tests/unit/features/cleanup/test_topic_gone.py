@@ -61,14 +61,14 @@ def test_a_partition_that_is_not_finished(cluster: Cluster) -> None:
         assert found is not None
         assert found.unfinished == [9]
         (why,) = found.why_not
-        assert why.endswith("it is at DELETE_PARTITION_MARKED, and 1 segments are not finished")
+        assert why.endswith("it is at DELETE_PARTITION_MARKED, and 1 segment is not finished")
 
 
 def test_a_segment_after_the_end(cluster: Cluster) -> None:
     cluster.segment(PARTITIONS[1], 3, S.COPY_SEGMENT_STARTED, objects=False)
     for found in (early(cluster), proved(cluster)):
         assert found is not None
-        assert "its deletion was finished, and after that 1 segments are not" in found.why_not[0]
+        assert "its deletion was finished, and after that 1 segment is not" in found.why_not[0]
 
 
 def test_a_segment_that_came_and_went_after_the_end(cluster: Cluster) -> None:
@@ -90,7 +90,7 @@ def test_an_object_of_the_id_under_any_name(cluster: Cluster, name: str, suffix:
     stem = cluster.layout.segment_stem(add(tip(name, 0, 7), 2))
     cluster.storage.put_object(f"{stem}{suffix}", b"x")
     (why,) = proved(cluster).why_not
-    assert why.startswith("1 objects of it are in storage, such as kafka/prod/")
+    assert why.startswith("1 object of it is in storage, such as kafka/prod/")
 
 
 def test_an_object_at_a_former_place() -> None:
@@ -123,7 +123,7 @@ def test_what_begins_while_storage_is_listed_is_seen(cluster: Cluster) -> None:
         cluster.foreign(add(PARTITIONS[0], 4))
 
     cluster.storage.on_effect = copy
-    assert "after that 1 segments are not" in proved(cluster).why_not[0]
+    assert "after that 1 segment is not" in proved(cluster).why_not[0]
 
 
 def test_a_topic_that_lives_is_not_gone(cluster: Cluster) -> None:

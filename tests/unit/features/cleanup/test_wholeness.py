@@ -61,7 +61,7 @@ def test_a_record_that_cannot_be_decoded_puts_everybody_under_proof_and_stops_no
     assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
     (refusal,) = report.partitions[0].refusals
     assert f"metadata partition 0 offset {offset}: {code}" in refusal.why
-    assert "storage holds 1 segments that the log does not name" in refusal.why
+    assert "storage holds 1 segment that the log does not name" in refusal.why
     assert (refusal.kind, refusal.metadata_partition, refusal.offset, refusal.topic) == (
         RefusalKind.INCOMPLETE_HISTORY,
         0,
@@ -148,7 +148,7 @@ def test_a_beginning_lost_in_the_middle_of_a_segment_is_an_incomplete_history() 
     lost, incomplete = plan.summary.refusals
     assert (lost.kind, lost.offset) == (RefusalKind.LOST_RECORDS, 3)
     assert (incomplete.kind, incomplete.topic, incomplete.offset) == (RefusalKind.INCOMPLETE_HISTORY, "gone", 3)
-    assert "1 segments have an incomplete history, see offset 3" in incomplete.why
+    assert "1 segment has an incomplete history, see offset 3" in incomplete.why
     assert outcomes(cluster) == {"other": "FINISHED"}
     assert len(cluster.keys_of(GONE)) == 5
 
@@ -164,7 +164,7 @@ def test_an_object_that_appears_before_the_end_keeps_the_partition_from_being_fi
     cluster.storage.after_effect = copy
     report = cluster.clean()
     assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "INCOMPLETE", "other": "FINISHED"}
-    assert "storage holds 1 segments that the log does not name" in reasons(report)
+    assert "storage holds 1 segment that the log does not name" in reasons(report)
     assert not [line for line in cluster.ours() if line.startswith("DELETE_PARTITION_FINISHED") and "gone" in line]
 
 
@@ -394,7 +394,7 @@ def require_refused_for_its_history(cluster: Cluster, offset: int) -> None:
     cluster.publisher = GuardedPublisher(cluster.log, allow_writes=True, memory=Memory())
     cluster.mark_and_wait()
     (refusal,) = [r for r in cluster.plan().summary.refusals if r.topic == GONE.topic]
-    assert f"1 segments have an incomplete history, see offset {offset}" in refusal.why
+    assert f"1 segment has an incomplete history, see offset {offset}" in refusal.why
     report = cluster.clean()
     assert {p.topic: p.outcome.value for p in report.partitions} == {"gone": "REFUSED", "other": "FINISHED"}
 

@@ -73,7 +73,7 @@ def test_a_report_that_was_changed_is_refused() -> None:
     )  # fmt: skip
     text = report.to_json()
     assert ContentsReport.from_json(text) == report
-    assert report.share_in_words == "1 of 2 copied segments were looked at, 10 B of 20 B (50.0 % of the bytes)"
+    assert report.share_in_words == "1 of 2 copied segments was looked at, 10 B of 20 B (50.0 % of the bytes)"
     with pytest.raises(DocumentError, match="verify again"):
         ContentsReport.from_json(text.replace('"share": 0.5', '"share": 0.6'))
     assert list(replace(report, outcomes={o.value: ContentsAmount() for o in Outcome}).problems())

@@ -151,7 +151,7 @@ def test_holes_beside_what_expires_are_waited_for_as_well(world: CopyWorld) -> N
     world.source.damaged.add(20)
     report = world.copy()
     assert (report.needs_person, report.hole) == (True, CopyHole(0, 29))
-    assert "1 segments, offsets 0..9, are about to expire" in str(report.stopped_by)
+    assert "1 segment, offsets 0..9, is about to expire" in str(report.stopped_by)
     assert waits_for(30) in str(report.stopped_by)
 
 

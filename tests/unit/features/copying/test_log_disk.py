@@ -123,7 +123,7 @@ def test_a_lock_that_is_a_link_is_in_doubt(disk: HandmadeDisk) -> None:
         ("meta.properties", "cluster.id\n", "line 1 is 'cluster.id'"),
         ("meta.properties", b"cluster.id=\xff", "byte 11 is no UTF-8"),
         ("replication-offset-checkpoint", "1\n0\n", "line 1 is '1', not the version 0"),
-        ("replication-offset-checkpoint", "0\n2\norders 0 5\n", "holds 1 entries, but says 2"),
+        ("replication-offset-checkpoint", "0\n2\norders 0 5\n", "holds 1 entry, but says 2"),
         ("replication-offset-checkpoint", "0\nmany\norders 0 5\n", "line 2 is 'many'"),
         ("replication-offset-checkpoint", "0\n1\norders 0\n", "line 3 is 'orders 0'"),
         ("replication-offset-checkpoint", "0\n2\norders 0 5\norders 0 6\n", "line 4 is 'orders 0 6', not another"),

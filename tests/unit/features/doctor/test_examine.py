@@ -657,7 +657,7 @@ def test_a_lost_beginning_puts_its_metadata_partition_under_proof(log: InProcess
     diagnosis = diagnose(log)
     [proof] = only(diagnosis, K.UNDER_PROOF)
     assert (proof.metadata_partition, proof.offset, proof.since_ms, proof.severity) == (0, 2, 55, Severity.WARNING)
-    assert proof.detail.startswith("it begins at offset 2; 1 unfinished segments (4.0 KiB) of 1 user partitions")
+    assert proof.detail.startswith("it begins at offset 2; 1 unfinished segment (4.0 KiB) of 1 user partition")
     assert diagnosis.critical == 0
 
 
@@ -668,7 +668,7 @@ def test_segments_that_lack_their_first_event_need_a_person(log: InProcessMetada
     diagnosis = diagnose(log)
     [proof] = only(diagnosis, K.UNDER_PROOF)
     # What is deleted leaves nothing to resolve.
-    assert "1 segments of 1 user partitions lack their first event" in proof.detail
+    assert "1 segment of 1 user partition lacks its first event" in proof.detail
     assert (proof.severity, diagnosis.critical, diagnosis.recoveries) == (Severity.CRITICAL, 1, ())
 
 
@@ -678,7 +678,7 @@ def test_a_segment_that_an_event_made_uncertain_does_not_lack_its_first_event(lo
     put(log, started(5, partition=HERE, state=S.COPY_SEGMENT_FINISHED))
     [proof] = only(diagnose(log, live()), K.UNDER_PROOF)
     # That of which the beginning is gone: its copy was finished after it.
-    assert "1 segments of 1 user partitions lack their first event" in proof.detail
+    assert "1 segment of 1 user partition lacks its first event" in proof.detail
 
 
 def test_a_log_of_which_nothing_is_left_is_under_proof_since_nobody_knows_when(log: InProcessMetadataEventLog) -> None:

@@ -185,7 +185,7 @@ def test_objects_are_compared_with_the_catalogue_before_they_are_read(topic: Cat
         offsets_in(topic.open(catalogue))
     log.unlink()
     with pytest.raises(
-        CatalogueError, match=r"1 objects of segment .* have gone since the catalogue was made, .*\.log first"
+        CatalogueError, match=r"1 object of segment .* has gone since the catalogue was made, .*\.log first"
     ):
         offsets_in(topic.open(catalogue))
     log.write_bytes(right)
@@ -272,7 +272,7 @@ def test_unfinished_copies_are_said(topic: CataloguedTopic) -> None:
     topic.put(files_of(3, 90), without=[".rsm-manifest"])
     log = topic.open()
     assert offsets_in(log) == list(range(90))
-    assert "of 1 more segments a copy or a deletion had not come to its end" in log.said[1]
+    assert "of 1 more segment a copy or a deletion had not come to its end" in log.said[1]
 
 
 # --- lineages ---------------------------------------------------------------------------------------------------------
@@ -300,11 +300,11 @@ def test_an_older_lineage_is_read_where_it_alone_covers_the_range_and_a_person_i
     elected: CataloguedTopic,
 ) -> None:
     catalogue, wanted = elected.recover(), ReadRange(60, 120)
-    with pytest.raises(CatalogueError, match=f"an older one does.*--lineage {segment_id(3)}"):
+    with pytest.raises(CatalogueError, match=f'an older one does.*"lineages": "{segment_id(3)}"'):
         offsets_in(elected.open(catalogue), wanted)
     log = elected.open(catalogue, or_doubtful=True)
     assert offsets_in(log, wanted) == list(range(60, 120))
-    assert f"--lineage {segment_id(3)}" in log.problems[0]
+    assert f'"lineages": "{segment_id(3)}"' in log.problems[0]
     named = elected.open(catalogue, lineages=[segment_id(3)])
     assert offsets_in(named, wanted) == list(range(60, 120))
     assert offsets_in(named) == list(range(120))
@@ -324,7 +324,9 @@ def test_a_newest_lineage_that_cannot_be_read_is_passed_over_by_name_only(electe
     broken.indexes[IndexType.LEADER_EPOCH] = b"0\n1\nnone"
     elected.put(broken)
     catalogue = elected.recover()
-    with pytest.raises(CatalogueError, match=f"cannot be read, the one that segment {segment_id(5)}.*--lineage ID"):
+    with pytest.raises(
+        CatalogueError, match=f"cannot be read, the one that segment {segment_id(5)}.*by the argument .lineages."
+    ):
         offsets_in(elected.open(catalogue))
     # Its records can be read by what another segment of its lineage keeps.
     assert offsets_in(elected.open(catalogue, lineages=[segment_id(4)])) == list(range(120))
@@ -337,7 +339,7 @@ def test_copies_between_which_nothing_decides_are_said(topic: CataloguedTopic) -
         offsets_in(topic.open(catalogue))
     log = topic.open(catalogue, or_doubtful=True)
     assert offsets_in(log) == list(range(90))
-    assert "the file of --deleted" in log.problems[0]
+    assert 'by the argument "deleted" of the operator' in log.problems[0]
     assert offsets_in(topic.open(catalogue), ReadRange(0, 30)) == list(range(30))
     (topic.folder / "erased").write_text(segment_id(3))
     assert offsets_in(topic.open(catalogue, deleted=str(topic.folder / "erased"))) == list(range(90))
@@ -359,7 +361,7 @@ def test_what_was_not_listed_is_said(topic: CataloguedTopic, monkeypatch: pytest
     monkeypatch.setattr(made, "document", replace(made.document, incomplete=(folder,)))
     monkeypatch.setattr(catalogue_steps, "CatalogueFiles", lambda _: made)
     log = topic.open(catalogue)
-    with pytest.raises(OffsetNotInRemoteLogError, match="1 folders were not listed whole"):
+    with pytest.raises(OffsetNotInRemoteLogError, match="1 folder was not listed whole"):
         offsets_in(log)
     assert offsets_in(log, ReadRange(0, 90)) == list(range(90))
     assert offsets_in(log, allow_incomplete=True) == list(range(90))

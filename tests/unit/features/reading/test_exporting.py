@@ -36,9 +36,7 @@ def export_all(export: Export) -> None:
 def test_a_folder_with_other_files_is_refused(exported: Exported) -> None:
     (exported.folder / "out").mkdir()
     (exported.folder / "out" / "partition-0-of-yesterday.parquet").touch()
-    with pytest.raises(
-        RemoteLogError, match=r"1 files that are not of this export, such as \['partition-0-of-yesterday"
-    ):
+    with pytest.raises(RemoteLogError, match=r"1 file that is not of this export, such as \['partition-0-of-yesterday"):
         exported.plan().begin()
 
 

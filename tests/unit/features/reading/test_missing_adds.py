@@ -22,7 +22,7 @@ ENDS = pytest.mark.parametrize(
 def test_an_export_is_refused(tmp_path: Path, segments: int, number: int) -> None:
     exported = Exported(tmp_path)
     exported.world = TieredOrders(exported.storage, segments=segments, without_add={(1, number)})
-    with pytest.raises(TopicInDoubtError, match=r"1 segments of .*orders-1 have an incomplete history"):
+    with pytest.raises(TopicInDoubtError, match=r"1 segment of .*orders-1 has an incomplete history"):
         exported.plan(allow_incomplete=True)
     assert [piece.tip for piece in exported.plan(partitions=[0]).pieces] == [ORDERS[0]] * segments
 
@@ -37,7 +37,7 @@ def test_a_reader_is_refused(segments: int, number: int) -> None:
 @ENDS
 def test_an_archive_is_refused(tmp_path: Path, segments: int, number: int) -> None:
     world = TieredOrders(segments=segments, without_add={(1, number)})
-    with pytest.raises(ArchiveError, match="1 segments have an incomplete history, see offset"):
+    with pytest.raises(ArchiveError, match="1 segment has an incomplete history, see offset"):
         archive_user_partitions(
             world.log, world.storage, str(tmp_path), ORDERS, {}, cluster_id="cluster-1", name="a",
             clock=lambda: START_MS, allowed_quarantine=frozenset(),

@@ -321,7 +321,7 @@ def test_what_lies_below_a_folder_that_was_not_listed_whole_cannot_be_told() -> 
     # Of the second one only the log was seen before the listing broke off: it is not called unfinished.
     assert (seen.rows, seen.objects, seen.bytes) == (2, 4, rows[1].stored_bytes + rows[2].stored_bytes)
     assert [problem.partition(":")[0] for problem in made.problems()][:1] == ["2 CANNOT_TELL"]
-    assert any(problem.startswith("1 folders were not listed whole") for problem in made.problems())
+    assert any(problem.startswith("1 folder was not listed whole") for problem in made.problems())
 
 
 def test_where_not_all_of_a_user_partition_was_seen_no_hole_is_claimed() -> None:

@@ -100,7 +100,7 @@ def refused(part: GenerationPart, *explained: HistoryGap, era: LogEra = PLAIN_ER
 def test_a_gap_is_refused_until_somebody_has_said_why_it_is_there() -> None:
     both = GenerationPart(30, holes=(GAP, OTHER))
     assert refused(EMPTY.parts[0]) == []
-    assert refused(both) == [(RefusalKind.LOST_RECORDS, f"{GAP.why}; 1 more such gaps are there")]
+    assert refused(both) == [(RefusalKind.LOST_RECORDS, f"{GAP.why}; 1 more such gap is there")]
     assert refused(both, GAP) == [(RefusalKind.LOST_RECORDS, OTHER.why)]
     assert refused(both, HistoryGap(1, 0, 30)) == refused(both), "said of another metadata partition"
     assert refused(both, HistoryGap(0, 7, 8), OTHER) == [(RefusalKind.LOST_RECORDS, GAP.why)]

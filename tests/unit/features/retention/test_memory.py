@@ -82,15 +82,18 @@ def test_the_metadata_partition_that_needs_most_decides() -> None:
     found = TaskMemory.of(begin, end, KNOWN)
     assert (found.metadata_partition, found.why) == (
         1,
-        "500000 segments lived in generation 4, and 0 offsets are new",
+        "500,000 segments lived in generation 4, and 0 offsets are new",
     )
     assert found.bytes == PYTHON_BYTES + round(2.75 * 60 * MIB) + 50_000_000
     later = TaskMemory.of(begin, end | {2: 4_000_005}, KNOWN)
-    assert (later.metadata_partition, later.why) == (2, "0 segments lived in generation 4, and 4000000 offsets are new")
+    assert (later.metadata_partition, later.why) == (
+        2,
+        "0 segments lived in generation 4, and 4,000,000 offsets are new",
+    )
     first = TaskMemory.of(begin | {1: 8_000}, end, None)
     assert (first.metadata_partition, first.why) == (
         0,
-        "at most: as if its 1000 offsets were 500 segments that all live",
+        "at most: as if its 1,000 offsets were 500 segments that all live",
     )
     assert TaskMemory.of({0: 0, 7: 0}, {0: 1_000, 7: 10}, KNOWN).metadata_partition == 0, "a partition that is new"
 

@@ -845,7 +845,7 @@ def test_what_a_scrub_cannot_write_down_stays(scrubs: Scrubs) -> None:
 
     scrubs.audit = InMemoryAuditLog(fail_after)
     report = scrubs.delete()
-    assert [(r.kind, r.what) for r in report.left] == [(RefusalKind.AUDIT, "outcomes of batch batch-1, 1 segments")]
+    assert [(r.kind, r.what) for r in report.left] == [(RefusalKind.AUDIT, "outcomes of batch batch-1, 1 segment")]
     assert [problem.kind for problem in report.problems()] == ["AUDIT"]
 
 

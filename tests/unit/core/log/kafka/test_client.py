@@ -82,7 +82,7 @@ class TestNobodyAnswers:
     def test_an_answer_that_never_comes_is_late(self, monkeypatch):
         monkeypatch.setattr("airflow_provider_rlmm.core.log.kafka.client._SLACK_S", 0.0)
 
-        with pytest.raises(EventLogUnavailableError, match=r"waiting for godot.*1 answers are late"):
+        with pytest.raises(EventLogUnavailableError, match=r"waiting for godot.*1 answer is late"):
             KafkaAdmin(CONFIG, 0.1).results("waiting for godot", lambda client: {"it": Future()})
 
 

@@ -12,7 +12,7 @@ from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
 
 ANSWER = SimpleNamespace(topic_partitions=[])
-LATE = EventLogUnavailableError("1 answers are late")
+LATE = EventLogUnavailableError("1 answer is late")
 
 
 @pytest.fixture

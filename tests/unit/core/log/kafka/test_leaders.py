@@ -205,7 +205,7 @@ def test_a_login_that_is_refused_ends_it(cluster: AskedCluster, monkeypatch: pyt
         raise EventLogAccessError(what)
 
     monkeypatch.setattr(cluster.leaders._watch, "raise_if_denied", refuse)
-    with pytest.raises(EventLogAccessError, match="reading one record of each of 1 user partitions"):
+    with pytest.raises(EventLogAccessError, match="reading one record of each of 1 user partition"):
         cluster.leaders.first_records({ORDERS[0]: 7})
 
 
