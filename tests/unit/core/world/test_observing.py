@@ -62,4 +62,4 @@ def test_a_listed_topic_that_may_not_be_described_is_left_out_and_named(caplog: 
     topics.denied.add("orders")
     state = observe_cluster(topics, METADATA_TOPIC, lambda: 17)
     assert [topic.name for topic in state.topics] == [METADATA_TOPIC, "local"]
-    assert "1 listed topics may not be described: ['orders']" in caplog.text
+    assert "1 listed topic may not be described: ['orders']" in caplog.text
