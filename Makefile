@@ -201,7 +201,7 @@ bench-records: setup ## Record batches as Arrow columns beside Kafka's own class
 bench-contents: setup ## rlmm verify of a segment beside sha256sum of it, with its budgets (2 minutes)
 	$(BIN)/python -m benchmarks.contents
 
-bench-roads: setup ## How long the commands of docs/getting-started.md take to a finding and to the first deletion (5 minutes)
+bench-roads: setup ## How long the commands of docs/getting-started.md take to a finding and to the first deletion, in a terminal and in Airflow (a quarter of an hour)
 	$(BIN)/python -m benchmarks.roads
 
 bench-publish: setup ## Measure publishing in a batch beside one by one, on a real broker
