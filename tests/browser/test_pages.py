@@ -236,7 +236,7 @@ def test_why_something_was_refused_and_when_a_topic_is_deleted_is_on_the_first_s
     expect(goes).to_be_in_viewport(ratio=1)
     expect(goes).to_contain_text("may go now: with the next real run")
     page.goto(scene.cluster, wait_until="networkidle")
-    page.locator(".tiles div", has_text="Orphaned").get_by_role("link").first.click()
+    page.locator(".tiles div", has=page.locator("dt", has_text=re.compile("^Orphaned$"))).get_by_role("link").click()
     row = page.locator("tbody tr", has_text="carts")
     expect(row).to_be_in_viewport(ratio=1)
     expect(row).to_contain_text("may go now")
