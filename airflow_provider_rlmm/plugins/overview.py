@@ -165,7 +165,11 @@ def _stock(
         figure = f"{human_bytes(totals.orphaned.bytes)} + {human_bytes(totals.unseen.bytes)} cannot tell"
         figure += _unsized(unsized.orphaned + unsized.unseen)
         unseen = f"{orphaned}; cannot tell of {_of(totals.unseen, totals.unseen_topics)}"
-        yield Tile("Orphaned", figure, topics("UNSEEN"), unseen, "bad")
+        yield Tile("Orphaned", figure, topics(GONE), unseen, "bad")
+        of_unseen = _of(totals.unseen, totals.unseen_topics)
+        yield Tile(
+            "Unseen", human_bytes(totals.unseen.bytes), topics("UNSEEN"), f"{of_unseen}: the list says why", "bad"
+        )
     else:
         lacking = unsized.orphaned + unsized.unseen
         figure = f"{human_bytes(totals.orphaned.bytes)}{_unsized(lacking)}"

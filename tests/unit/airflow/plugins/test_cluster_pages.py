@@ -151,6 +151,8 @@ def test_what_needs_a_person_stands_before_the_figures(client: TestClient, sampl
     assert f"{human_bytes(totals.unseen.bytes)} cannot tell + 3 segments of unknown size" in html
     assert f"{human_bytes(totals.stored.bytes)} + 7 segments of unknown size" in html
     assert "It cannot be told whether these are orphaned" in html
+    links = dict(re.findall(r'<dt>(Orphaned|Unseen)</dt><dd[^>]*><a href="[^"?]*\?state=(\w+)"', html))
+    assert links == {"Orphaned": "GONE", "Unseen": "UNSEEN"}
     assert "Metadata partitions out of service: 0" in alert
 
 
