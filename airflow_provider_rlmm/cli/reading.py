@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -42,6 +43,8 @@ _EVENT_COLUMNS = {
     "metadata_partition": "part", "offset": "offset", "time": "time", "what": "topic id, partition", "segment_id": "segment",
     "state": "state", "broker_id": "broker", "error": "error",
 }  # fmt: skip
+_TRAIL_COLUMNS = {field: heading for field, heading in _EVENT_COLUMNS.items() if field != "what"}
+"""Of one user partition: it is named above them."""
 
 
 @contextmanager
@@ -166,7 +169,7 @@ def trail(invocation: Invocation, topic: str, partition: int | None, segment: st
     wanted = _kafka_id("--segment", segment) if segment else None
     with opened_session(invocation) as session:
         rows = _rows(session.log, _ranges(session.log, None, None, None), topic, partition, wanted)
-        _print_events(invocation, session, rows, topic)
+        _print_events(invocation, session, rows, topic, of_one=partition is not None)
 
 
 @command()
@@ -280,9 +283,14 @@ def _of_topic(table: pa.Table | pa.RecordBatch, topic: str | None) -> Any:
 
 
 def _print_events(
-    invocation: Invocation, session: CleanerSession, rows: Iterator[dict[str, Any]], topic: str | None
+    invocation: Invocation,
+    session: CleanerSession,
+    rows: Iterator[dict[str, Any]],
+    topic: str | None,
+    *,
+    of_one: bool = False,
 ) -> None:
-    """Print records; where there are none of a topic, refuse a name that nothing has."""
+    """Print records, of one user partition or of many; where there are none of a topic, refuse a name that nothing has."""
     from airflow_provider_rlmm.core.runs.holding import require_known_topic
 
     first = next(rows, None)
@@ -293,7 +301,12 @@ def _print_events(
     if invocation.output.as_json:
         invocation.output.rows(found, {})
         return
-    invocation.output.rows(map(_event_for_people, found), _EVENT_COLUMNS, "events")
+    if not of_one or first is None:
+        invocation.output.rows(map(_event_for_people, found), _EVENT_COLUMNS, "events")
+        return
+    # Topics that had the name one after the other have ids of their own.
+    for what, events in groupby(map(_event_for_people, found), key=itemgetter("what")):
+        invocation.output.rows(events, _TRAIL_COLUMNS, f"events of {what}")
 
 
 def _event_for_people(row: dict[str, Any]) -> dict[str, Any]:

@@ -155,3 +155,22 @@ def test_a_survey_prints_topics_and_not_only_sums(
     assert out.splitlines()[2].startswith("hidden")
     assert out.splitlines()[3] == "and 2 more topics"
     assert "topics, the largest first" not in run(capsys, "survey", "--json")[1]
+
+
+def test_a_trail_names_its_user_partition_above_the_events_and_fits_a_terminal(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = tip(GONE.topic, GONE.partition, 9)
+    cluster.segments(again, 1)
+    code, out, _ = run(capsys, "trail", GONE.topic, str(GONE.partition))
+    lines = out.splitlines()
+    named = [line for line in lines if line.startswith("events of ")]
+    assert code == 0
+    assert sorted(named) == sorted(
+        f"events of {one.topic} {kafka_uuid_str(one.topic_id)}, {one.partition}" for one in (GONE, again)
+    )
+    assert len([line for line in lines if " COPY_SEGMENT_FINISHED " in line]) == 3
+    assert max(map(len, lines)) <= 110
+    code, out, _ = run(capsys, "trail", GONE.topic)
+    assert (code, out.splitlines()[0]) == (0, "events")
+    assert f"{GONE.topic} {kafka_uuid_str(GONE.topic_id)}, {GONE.partition}" in out
