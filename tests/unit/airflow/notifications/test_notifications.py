@@ -168,7 +168,11 @@ def test_a_group_whose_summary_cannot_be_read_is_said(work: Path) -> None:
     assert "\nNot all that it kept of itself can be read: " in text
 
 
-def test_a_task_of_a_group_notes_its_failure_in_the_folder_of_the_group(work: Path) -> None:
+def test_a_task_of_a_group_notes_its_failure_in_the_folder_of_the_group(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter(range(10))
+    monkeypatch.setattr(failures, "system_clock", lambda: next(ticks))
     dag = grouped()
     for task_id in ("west.check", "before"):
         ti = SimpleNamespace(dag_id="own_dag", task_id=task_id, map_index=-1)
