@@ -73,8 +73,8 @@ def show_dag_run(request: Request, rights: RightsDep, dag_id: _Id, run_id: _Id) 
     artifact = artifact_name_of(dag_id, run_id)
     if not rights.may_see_run(dag_id, artifact):
         raise HTTPException(HTTPStatus.FORBIDDEN, "this DAG may not be read")
-    _, values = _values(request, rights, artifact)
-    return HTMLResponse(render("run.html", **values | {"groups": _groups(dag_id, run_id)}))
+    _, values = _values(request, rights, artifact, (dag_id, run_id))
+    return HTMLResponse(render("run.html", **values))
 
 
 def _groups(dag_id: str, run_id: str) -> list[tuple[str, str]]:
@@ -92,9 +92,13 @@ def _check(rights: Rights, artifact: str) -> None:
         raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG of this run may not be read")
 
 
-def _values(request: Request, rights: Rights, artifact: str) -> tuple[RunView, dict[str, Any]]:
-    """Return a run, and what its templates show."""
+def _values(
+    request: Request, rights: Rights, artifact: str, ids: tuple[str, str] | None = None
+) -> tuple[RunView, dict[str, Any]]:
+    """Return a run, and what its templates show; its groups where Airflow's ids of it are given, or it is under way."""
     airflows = dag_runs.run_under_way(artifact)
+    if ids is None and airflows is not None and airflows.group_id is None:
+        ids = airflows.dag_id, airflows.run_id
     airflow_root = shell_of(request).root.removesuffix(URL_PREFIX)
     run = run_view(
         work_uri(), artifact, under_way=airflows is not None, now_ms=system_clock(), airflow_root=airflow_root
@@ -104,6 +108,6 @@ def _values(request: Request, rights: Rights, artifact: str) -> tuple[RunView, d
     cluster_id = run.summary.cluster_id if run.summary else cluster_of_run(artifact)
     shell = shell_of_run(request, artifact, cluster_id, "runs")
     asked = run.asked_plan.in_words if run.asked_plan is not None else ""
-    groups = [] if airflows is None or airflows.group_id is not None else _groups(airflows.dag_id, airflows.run_id)
+    groups = [] if ids is None else _groups(*ids)
     actions = of_run(airflows, asked, rights, shell)
     return run, {"shell": shell, "run": run, "actions": actions, "groups": groups}

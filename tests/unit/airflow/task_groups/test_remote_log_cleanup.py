@@ -103,7 +103,8 @@ def test_the_report_of_a_group_says_what_tasks_of_its_own_and_of_groups_before_i
     for group in ("a", "b"):
         task = dag.get_task(f"{group}.survey")
         ti = SimpleNamespace(dag_id="dag", task_id=task.task_id, map_index=-1)
-        note_failure({"ti": ti, "task": task, "run_id": "run", "exception": StorageRootError(f"{group} has no root")})  # type: ignore[typeddict-item]
+        failed: Any = {"ti": ti, "task": task, "run_id": "run", "exception": StorageRootError(f"{group} has no root")}
+        note_failure(failed)
     report: Any = dag.get_task("b.report")
     ctx = context_of(report)
     ctx["ti"].get_ti_count = lambda **_: 1
