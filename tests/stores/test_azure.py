@@ -153,7 +153,7 @@ def test_a_blob_with_a_snapshot_is_foretold_and_stays_with_what_to_do(azurite: A
         assert inspector.is_flat(), "the emulator has no folders"
         blob.create_snapshot()
         effect = opened().deletion_effect()
-        assert f"1 of {len(KEYS)} blobs have snapshots" in effect.why
+        assert f"1 of {len(KEYS)} blobs has snapshots" in effect.why
         assert f"such as {KEYS[1]}" in effect.refused
         deletion = opened().delete_log_segment_data(segment(1))
         assert deletion.outcome is DeleteOutcome.PRESENT
