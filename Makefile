@@ -189,7 +189,7 @@ bench-memory: setup ## What a task of the Spark job takes for a metadata partiti
 bench-deletion: setup ## The cleaner beside the broker's own deletion, with its budgets, and on S3 beside a boto3 loop (20 minutes)
 	$(BIN)/python -m benchmarks.deletion; deletion=$$?; $(BIN)/python -m benchmarks.deletion_s3 && exit $$deletion
 
-bench-scrub: setup ## How often a scrub's deletion lists, in a simulated store of either kind, with its budget (5 minutes)
+bench-scrub: setup ## How often a scrub's deletion lists, in a simulated store of either kind, with its budget (40 minutes)
 	$(BIN)/python -m benchmarks.scrub
 
 bench-survey: setup ## What a survey costs beside the plan of the same topic, with its budgets (3 minutes)

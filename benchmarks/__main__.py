@@ -42,7 +42,7 @@ TRIES: Mapping[str, Sequence[str]] = {
     "deletion": ("--segments", "100", "--small", "8", "--large", "300", "--runs", "1"),
     "remote_log": ("--megabytes", "64", "--runs", "1"),
     "executor_memory": ("--events", "300000", "--runs", "1"),
-    "scrub": ("--leaked", "2000", "--living", "8000", "--objects", "3000"),
+    "scrub": ("--leaked", "2000", "--living", "8000", "--objects", "3000", "--runs", "1"),
     "survey": ("--segments", "20000", "--runs", "1"),
     "record_batches": ("--megabytes", "8", "--runs", "1"),
     "contents": ("--megabytes", "8", "--runs", "1"),

@@ -105,32 +105,36 @@ def main() -> int:
     parser.add_argument("--leaked", type=int, default=100_000, help="segments that go (default: %(default)s)")
     parser.add_argument("--living", type=int, default=900_000, help="segments behind them (default: %(default)s)")
     parser.add_argument("--objects", type=int, nargs="*", default=[1_000_000, 10_000_000], help="of scrubs, about")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each (default: %(default)s)")
     add_option(parser)
     arguments = parser.parse_args()
-    budgets = chain(_counted(arguments.leaked, arguments.living), map(_memory, arguments.objects))
+    memory = (_memory(objects, arguments.runs) for objects in arguments.objects)
+    budgets = chain(_counted(arguments.leaked, arguments.living, arguments.runs), memory)
     return report(budgets, arguments.figures)
 
 
-def _memory(objects: int) -> Budget:
-    """Measure the peak of a process that scrubs, from its start to its end."""
-    taken = taken_by([sys.executable, "-m", "benchmarks.scrub_memory", str(objects)])
+def _memory(objects: int, runs: int) -> Budget:
+    """Measure the peak of processes that scrub, from their start to their end."""
+    taken = [taken_by([sys.executable, "-m", "benchmarks.scrub_memory", str(objects)]) for _ in range(runs)]
+    peaks = [each.rss_bytes for each in taken]
     allowed = ALLOWED_BYTES + ALLOWED_OF_SEGMENT * living(objects) + ALLOWED_OF_OBJECT * objects_of_folder(objects)
     told = [
-        f"{taken.rss_bytes / 1e6:,.0f} MB of {allowed / 1e6:,.0f}, {living(objects):,} living segments",
-        f"{taken.cpu_seconds:,.0f} s of CPU time, the making up of store and log included",
+        f"{max(peaks) / 1e6:,.0f} MB of {allowed / 1e6:,.0f}, {living(objects):,} living segments",
+        f"{taken[-1].cpu_seconds:,.0f} s of CPU time, the making up of store and log included",
     ]
     name = f"P11 peak memory of a scrub of {objects:,} objects"
-    return Budget(name, taken.rss_bytes / allowed, 1.0, False, told, [taken.rss_bytes], unit="B")
+    return Budget(name, max(peaks) / allowed, 1.0, False, told, peaks, unit="B")
 
 
-def _counted(leaked: int, living: int) -> Iterator[Budget | str]:
+def _counted(leaked: int, living: int, runs: int) -> Iterator[Budget | str]:
     what = f"{leaked:,} leaked segments before {living:,} living ones"
     elsewhere = _listings(leaked, living, Location("s3", "http://minio:9000", "bucket"))
     yield f"{what}, a store of one's own: {elsewhere:,} listings"
-    found = _listings(leaked, living, Location("s3", bucket="bucket"))
+    counts = [_listings(leaked, living, Location("s3", bucket="bucket")) for _ in range(runs)]
+    found = max(counts)
     allowed = MOST_LISTINGS * leaked / 100_000
     told = f"{found:,} listings, where a store of one's own takes {elsewhere:,}"
-    yield Budget("scrub, listings of a documented store", found / allowed, 1.0, False, [told], [found], unit="LIST")
+    yield Budget("scrub, listings of a documented store", found / allowed, 1.0, False, [told], counts, unit="LIST")
 
 
 def _listings(leaked: int, living: int, location: Location) -> int:

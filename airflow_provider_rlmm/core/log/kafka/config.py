@@ -33,8 +33,14 @@ _CONSUMER_FIXED: dict[str, Any] = {
     "isolation.level": "read_uncommitted",
 }
 # Reads are short and bounded. The broker holds a fetch at the end of a partition for its whole wait, and a client's next
-# fetch queues behind it; a full queue makes the client sleep.
-_CONSUMER_DEFAULTS: dict[str, Any] = {"fetch.queue.backoff.ms": 10, "fetch.wait.max.ms": 10}
+# fetch queues behind it; a full queue makes the client sleep. What is fetched ahead takes four times its bytes in memory, as
+# each small record has an object of its own: librdkafka would take 64 MiB of records, and fetch 1 MiB of each partition at
+# once. It fetches no more at once than this, or than message.max.bytes where that is more.
+_CONSUMER_DEFAULTS: dict[str, Any] = {
+    "fetch.queue.backoff.ms": 10,
+    "fetch.wait.max.ms": 10,
+    "queued.max.messages.kbytes": 4_096,
+}
 _FIXED = {**_PRODUCER_FIXED, **_CONSUMER_FIXED}
 # Another name of a property → the one that is used here.
 ALIASES = {

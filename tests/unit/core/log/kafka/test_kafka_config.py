@@ -4,6 +4,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from confluent_kafka import Consumer
 
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.log.kafka.client import open_client
@@ -179,15 +180,32 @@ def test_each_client_gets_what_it_needs():
         "isolation.level": "read_uncommitted",
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 10,
+        "queued.max.messages.kbytes": 4096,
     }
     assert config.admin() == {**BROKERS, "client.id": "__remote_log_metadata_client_blue_admin"}
 
 
 def test_tuning_is_left_to_the_user():
-    config = KafkaClientConfig({**BROKERS, "linger.ms": 50, "fetch.wait.max.ms": 100})
+    given = {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": 65_536}
+    config = KafkaClientConfig({**BROKERS, "linger.ms": 50, **given})
 
     assert config.producer(1)["linger.ms"] == 50
-    assert config.consumer("g")["fetch.wait.max.ms"] == 100
+    assert given.items() <= config.consumer("g").items()
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"message.max.bytes": 20_000_000},
+        {"fetch.max.bytes": 52_428_800},
+        {"receive.message.max.bytes": 5_000_000},
+        {"queued.min.messages": 1_000_000},
+    ],
+    ids=str,
+)
+def test_what_is_queued_fits_sizes_that_a_user_gives(sizes: dict[str, int]):
+    consumer = Consumer(KafkaClientConfig({**BROKERS, **sizes}).consumer("g"))
+    consumer.close()
 
 
 def test_what_is_meant_for_one_client_wins_there_and_nowhere_else():
