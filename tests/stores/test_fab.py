@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from airflow_provider_rlmm.plugins import web
 from tests.sample_work_folder import Sample, sample_work_folder
-from tests.unit.airflow.auth import log_in
+from tests.unit.airflow.auth import log_in, without_database
 from tests.unit.airflow.plugins.test_page_rights import DOCUMENTS, PAGES, RUN
 
 pytestmark = pytest.mark.stores
@@ -26,8 +26,7 @@ READ = "can_read"
 @pytest.fixture
 def app(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._of", lambda _: [])
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.switches._value_of", lambda _: None)
+    without_database(monkeypatch)
     made: Sample = sample_work_folder(tmp_path / "work", topics=5)
     assert made.work.is_dir()
     return web.create_app()

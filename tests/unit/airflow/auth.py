@@ -93,3 +93,15 @@ def log_in(app: FastAPI, monkeypatch: pytest.MonkeyPatch, manager: Callable[[], 
     monkeypatch.setattr("airflow_provider_rlmm.plugins.rights.known_dags", lambda ids: {*ids} & {*dags})
     monkeypatch.setattr("airflow.api_fastapi.core_api.security.get_auth_manager", manager)
     monkeypatch.setattr("airflow.models.dag.DagModel.get_team_name", lambda *_, **__: None)
+
+
+def without_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Have Airflow's database tell the pages of no run, task, schedule and variable, so that they need none.
+
+    :param monkeypatch: undoes it.
+    """
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._of", lambda _: [])
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._task_ids", lambda *_: [])
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._scheduled", lambda _: None)
+    monkeypatch.setattr("airflow_provider_rlmm.plugins.switches._value_of", lambda _: None)

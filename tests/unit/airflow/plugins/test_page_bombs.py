@@ -38,15 +38,12 @@ PROGRAM = """
     import tests.airflow_home
     from fastapi.testclient import TestClient
     from airflow_provider_rlmm.plugins import web
-    from tests.unit.airflow.auth import Everybody, log_in
+    from tests.unit.airflow.auth import Everybody, log_in, without_database
 
     monkeypatch = pytest.MonkeyPatch()
     for module in ("cluster_routes", "topic_routes", "run_routes"):
         monkeypatch.setattr(f"airflow_provider_rlmm.plugins.{module}.system_clock", lambda: int(sys.argv[1]))
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._of", lambda _: [])
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._task_ids", lambda *_: [])
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._scheduled", lambda _: None)
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.switches._value_of", lambda _: None)
+    without_database(monkeypatch)
     app = web.create_app()
     log_in(app, monkeypatch, Everybody)
     client = TestClient(app, raise_server_exceptions=False)

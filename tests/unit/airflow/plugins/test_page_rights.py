@@ -19,7 +19,7 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.plugins import dag_runs
 from airflow_provider_rlmm.settings import artifact_name_of
 from tests.sample_work_folder import CLUSTER, Sample, sample_work_folder, topic_id
-from tests.unit.airflow.auth import log_in, pages, reads_as_fab
+from tests.unit.airflow.auth import log_in, pages, reads_as_fab, without_database
 
 RUN = "remote_log_cleaner.manual__running"
 PAGES = {
@@ -46,9 +46,7 @@ DOCUMENTS = {
 @pytest.fixture
 def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sample:
     monkeypatch.setenv("AIRFLOW__RLMM__WORK_URI", str(tmp_path / "work"))
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._of", lambda _: [])
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._task_ids", lambda *_: [])
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.switches._value_of", lambda _: None)
+    without_database(monkeypatch)
     return sample_work_folder(tmp_path / "work", topics=5)
 
 
