@@ -159,13 +159,25 @@ class LocalKafkaCluster:
         assignment = [list(nodes) for nodes in replicas]
         settings = tiering.TIERED_TOPIC_CONFIG | config
         topic = NewTopic(name, len(assignment), replica_assignment=assignment, config=settings)
-        admin = self._admin()
-        admin.create_topics([topic])[name].result(30)
+        self._create(topic)
         for partition, nodes in enumerate(assignment):
             self.await_leader(name, partition, nodes[0])
         # One node may have told of it before another one knows.
         ids = [self._await_topic_id(node, name) for node in self.nodes if node.alive]
         return ids[0]
+
+    def _create(self, topic: Any) -> None:
+        """Create a topic, by a second request where the client forgot the node of the first, as it does while nodes start."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            self._admin().create_topics([topic])[topic.topic].result(30)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._DESTROY_BROKER:
+                raise
+            again = self._admin().create_topics([topic])[topic.topic].exception(30)
+            if again is not None and again.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise again from error
 
     def _await_topic_id(self, node: ClusterNode, name: str) -> UUID:
         return await_condition(lambda: tiering.topic_ids(node).get(name), f"node {node.node_id} knows topic {name}", 60)

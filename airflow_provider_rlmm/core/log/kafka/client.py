@@ -41,6 +41,8 @@ _POLL_S = 0.05
 # librdkafka times a request out by itself; ours is the net below it, for a client that is stuck.
 _SLACK_S = 2.0
 _RETRY_S = 0.1
+# librdkafka drops a broker that another broker's answer does not name, as while brokers restart, with what it was asked.
+_FORGOTTEN = "_DESTROY_BROKER"
 # Between two leaders: brokers restart, and a moment later there is one.
 _LEADERLESS = (
     "_NOENT", "FENCED_LEADER_EPOCH", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE",
@@ -135,14 +137,20 @@ class KafkaAdmin:
 
     def results(self, what: str, start: Callable[[AdminClient], Mapping[K, Future[Any]]]) -> dict[K, Any]:
         """
-        Run one call and wait for all its futures.
+        Run one call and wait for all its futures; run it once more where the client has forgotten a broker that it asked.
 
         :param what: the call, for messages.
-        :param start: starts it and returns its futures.
+        :param start: starts it and returns its futures; it may be called twice.
         :return: per key the result, or the ``KafkaError`` where that one failed.
         :raises EventLogAccessError: as soon as authentication fails.
         :raises EventLogUnavailableError: if the call takes longer than the request timeout.
         """
+        outcomes = self._outcomes(what, start)
+        if any(is_error(outcome, _FORGOTTEN) for outcome in outcomes.values()):
+            outcomes = self._outcomes(what, start)
+        return outcomes
+
+    def _outcomes(self, what: str, start: Callable[[AdminClient], Mapping[K, Future[Any]]]) -> dict[K, Any]:
         client = self.client
         self.watch.forget()
         futures, started, said = start(client), time.monotonic(), False

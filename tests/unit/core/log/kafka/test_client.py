@@ -86,6 +86,39 @@ class TestNobodyAnswers:
             KafkaAdmin(CONFIG, 0.1).results("waiting for godot", lambda client: {"it": Future()})
 
 
+def answered(code: int | None) -> Future[str]:
+    future: Future[str] = Future()
+    if code is None:
+        future.set_result("answer")
+    else:
+        future.set_exception(KafkaException(KafkaError(code)))
+    return future
+
+
+@pytest.mark.parametrize(
+    ("codes", "calls", "name"),
+    [
+        ([KafkaError._DESTROY_BROKER, None], 2, None),
+        ([KafkaError._DESTROY_BROKER, KafkaError._DESTROY_BROKER], 2, "_DESTROY_BROKER"),
+        ([KafkaError._TRANSPORT], 1, "_TRANSPORT"),
+        ([None], 1, None),
+    ],
+    ids=str,
+)
+def test_what_was_asked_of_a_forgotten_broker_is_asked_once_more(codes, calls, name):
+    made: list[Future[str]] = []
+
+    def start(client):
+        made.append(answered(codes[len(made)]))
+        return {"one": made[-1], "other": answered(None)}
+
+    outcomes = KafkaAdmin(CONFIG, 60).results("asking", start)
+
+    assert len(made) == calls
+    assert outcomes["other"] == "answer"
+    assert outcomes["one"] == "answer" if name is None else outcomes["one"].name() == name
+
+
 def test_a_refusal_holds_no_frame_with_its_clients():
     # librdkafka's threads do not survive a fork: a client that is collected in the child of one waits for them there. So does
     # OpenLineage's child at the end of each task, for ten seconds, and is then killed without having told anything.
