@@ -37,7 +37,7 @@ from airflow_provider_rlmm.operators.survey import SurveyRemoteLogOperator
 from airflow_provider_rlmm.overview import housekeeping  # noqa: F401  # its clock is turned, too
 from airflow_provider_rlmm.overview.history import keep_run_summary  # noqa: F401  # likewise
 from airflow_provider_rlmm.plugins import web
-from tests.unit.airflow.auth import Everybody, log_in
+from tests.unit.airflow.auth import Everybody, log_in, without_database
 from tests.unit.airflow.operators.test_operators import OutletEvents, TaskInstance, put_behind_the_hooks
 from tests.week.cluster import CLUSTER_ID, SEGMENTS, USER_PARTITIONS, Week
 
@@ -182,8 +182,7 @@ def test_a_week_of_hourly_runs(week: Week, tmp_path: Path, monkeypatch: pytest.M
     work, deleted, seconds, days = tmp_path / "work", 0, [], []
     app = web.create_app()
     log_in(app, monkeypatch, Everybody)
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.dag_runs._of", lambda dag_ids: [])
-    monkeypatch.setattr("airflow_provider_rlmm.plugins.switches._value_of", lambda name: None)
+    without_database(monkeypatch)
     topic_id = kafka_uuid_str(next(iter(sorted(week.kept))))
     living = None
     with TestClient(app, raise_server_exceptions=False) as client:
