@@ -205,6 +205,7 @@ def test_tuning_is_left_to_the_user():
 )
 def test_what_is_queued_fits_sizes_that_a_user_gives(sizes: dict[str, int]):
     consumer = Consumer(KafkaClientConfig({**BROKERS, **sizes}).consumer("g"))
+    assert consumer.assignment() == []
     consumer.close()
 
 
