@@ -99,7 +99,9 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
                 session, artifact_uri(name), name, read.rlmm_conn_id, limits=read.limits, price=price_of(session)
             )
             uri = f"{survey_folder(session, artifact_uri(name))}/{inventory.generation}"
-        send_survey_metrics(inventory)
+        if Only(read.only).is_all:
+            # The gauges are the cluster's: those of some topics would say 0 of all that was not looked at.
+            send_survey_metrics(inventory)
         totals = inventory.totals
         counts = {
             f"{what}_{unit}": getattr(getattr(totals, what), unit)

@@ -2,8 +2,8 @@
 """
 The alarm for what does not happen: no run of the cleaner has ended green for some time.
 
-It goes by the summaries that runs keep. What cannot be read, is another connection's or comes from the future counts as
-no run: a doubt rings the alarm, and never silences it.
+It goes by the summaries that runs keep. What cannot be read, is another connection's, is for some topics only or comes
+from the future counts as no run: a doubt rings the alarm, and never silences it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def last_success(runs: Iterable[RunSummary], watch: Watch, *, real: bool, now_ms
         # One from the future would keep the alarm silent until then.
         believed = run.ended_at_ms <= now_ms + MAX_CLOCK_SKEW_MS
         counts = run.kind is RunKind.CLEANER and run.outcome is RunOutcome.SUCCESS and not (real and run.dry_run)
-        if ours and believed and counts:
+        # One for some topics says nothing of the others.
+        if ours and believed and counts and not run.only:
             return run
     return None
 

@@ -81,10 +81,13 @@ METRICS: Mapping[str, Description] = {
     "run_dry": _gauge(_RUN, "1 where the last run was a dry run, 0 where it was not"),
     "run_ended_timestamp_seconds": _gauge(_RUN, "When the last run ended, in seconds since the epoch"),
     "last_success_timestamp_seconds": _gauge(
-        _RUN, "When a run last ended green, dry or not, in seconds since the epoch; a red run leaves it as it was"
+        _RUN,
+        "When a run last ended green, dry or not, in seconds since the epoch; a red run, and one for some topics only, "
+        "leave it as it was",
     ),
     "last_real_success_timestamp_seconds": _gauge(
-        _RUN, "When a run that was no dry run last ended green, in seconds since the epoch"
+        _RUN,
+        "When a run that was no dry run last ended green, in seconds since the epoch; one for some topics only is none",
     ),
     "step_seconds": _gauge(_STEP, "How long a step of the last run took, in seconds"),
     "step_segments_per_second": _gauge(
@@ -199,7 +202,7 @@ def _of_the_run(summary: RunSummary) -> Iterator[tuple[str, float]]:
     yield "run_succeeded", int(green)
     yield "run_dry", int(summary.dry_run)
     yield "run_ended_timestamp_seconds", ended
-    if green:
+    if green and not summary.only:
         yield "last_success_timestamp_seconds", ended
         if not summary.dry_run:
             yield "last_real_success_timestamp_seconds", ended

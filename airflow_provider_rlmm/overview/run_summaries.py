@@ -87,11 +87,13 @@ def cleaner_summary(
         f"{number_of(deleted.segments, 'segment')}, {human_bytes(deleted.bytes)} "
         f"{'would be' if dry_run else 'were'} deleted"
     )
+    only = plan.only if plan else ()
     found = inventory.totals if inventory else None
     topics = touched_topics(report)
     return RunSummary(
         **_common(facts, cluster_id, RunKind.CLEANER, judgement, done, dry_run=dry_run),
         **_answered(answer),
+        only=only,
         topics=tuple(topics[:MAX_TOUCHED]),
         more_topics=len(topics[MAX_TOUCHED:]),
         deleted=deleted,
@@ -163,6 +165,7 @@ def scrub_summary(
     return RunSummary(
         **_common(facts, scrub.cluster_id, RunKind.SCRUB, judgement, done, dry_run=deletion.dry_run),
         **_answered(answer),
+        only=plan.only if plan else (),
         deleted=Deleted(0, objects, size),
         planned=plan.planned if plan else Count(0, 0),
         refusals=deletion.left_objects,

@@ -117,6 +117,8 @@ class RunSummary:
     :param approved: ``Approve`` or ``Reject``, where a person was asked; else ``None``. Earlier releases did not
         say it.
     :param approved_by: who has answered, ``None`` where no answer came in time.
+    :param only: the topics that it was for, as a person wrote them; empty where it was for all, ``None`` where the run
+        does not say it: it was for all, or is of an earlier release.
     """
 
     cluster_id: Text
@@ -150,6 +152,7 @@ class RunSummary:
     more_topics: Annotated[int | None, AbsentAs(None)] = None
     approved: Annotated[Text | None, AbsentAs(None)] = None
     approved_by: Annotated[Text | None, AbsentAs(None)] = None
+    only: Annotated[tuple[Text, ...] | None, AbsentAs(None)] = None
 
     @property
     def has_deleted(self) -> bool:

@@ -23,6 +23,22 @@ NARROWED = [
     ),
     Mutation(
         "only",
+        "a pattern chooses a topic whose id happens to fit it",
+        "core/world/topic_entries.py",
+        "any(entry == topic_id or any(fnmatchcase(name, entry) for name in known) for entry in entries)",
+        "any(any(fnmatchcase(name, entry) for name in (topic_id, *known)) for entry in entries)",
+        f"{_ONLY}::test_names_patterns_and_ids_choose",
+    ),
+    Mutation(
+        "only",
+        "a pattern that fits no name is taken for one that does, by an id",
+        "core/world/topic_entries.py",
+        "any(fnmatchcase(name, entry) for name in self.names)",
+        "any(fnmatchcase(name, entry) for name in self.names | self.ids)",
+        f"{_ONLY}::test_entries_that_no_topic_answers_to_are_named_with_what_may_be_meant",
+    ),
+    Mutation(
+        "only",
         "a plan takes what is named by it or by the run",
         ONLY,
         "return named and self.only.chooses(tip, names)",

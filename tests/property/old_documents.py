@@ -456,9 +456,10 @@ _RUN: Readers = {
     "topics": strict.optional(strict.array(_TOUCHED)),
     "more_topics": strict.optional(strict.integer),
     **_each(strict.optional(strict.string), "approved", "approved_by"),
+    "only": strict.optional(strict.array(strict.string)),
 }
 _RUN_DEFAULTS = {
-    "unseen": None, "unsized": None, "topics": None, "more_topics": None, "approved": None, "approved_by": None,
+    "unseen": None, "unsized": None, "topics": None, "more_topics": None, "approved": None, "approved_by": None, "only": None,
 }  # fmt: skip
 _CONTENTS_AMOUNT = _record(ContentsAmount, _each(strict.integer, "segments", "bytes"))
 _CONTENTS: Readers = {

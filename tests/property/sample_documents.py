@@ -222,7 +222,7 @@ SAMPLES: Final[Mapping[type, Plain]] = {
         "critical": None, "out_of_service": 0, "quarantined": 0, "unsized": 3, "steps": {"clean": 0.5, "plan": 3},
         "documents": {"report": "dag.run"},
         "topics": [{"topic": "gone", "topic_id": _ID, "done": "deleted", "segments": 1, "bytes": 3}], "more_topics": 2,
-        "approved": "Approve", "approved_by": "ada",
+        "approved": "Approve", "approved_by": "ada", "only": ["orders*"],
     },
     Watch: {**_OF_CLUSTER, "since_ms": 1},
     ContentsReport: {

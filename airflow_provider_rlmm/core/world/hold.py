@@ -93,6 +93,7 @@ class Hold:
         :param tip: the user partition.
         :param names: every name that its topic was seen under.
         """
+        # Patterns may fit an id, too: a hold may be too wide, never too narrow.
         known = (kafka_uuid_str(tip.topic_id), tip.topic, *names)
         if (entry := first_match(self.entries, known)) is None:
             return None

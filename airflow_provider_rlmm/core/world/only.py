@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.world.topic_entries import (
     KnownTopics,
     UnknownTopic,
     entries_of,
-    first_match,
+    names_topic,
     require_entries,
 )
 
@@ -68,8 +68,7 @@ class Only:
         :param tip: the user partition.
         :param names: every name that its topic was seen under.
         """
-        known = (kafka_uuid_str(tip.topic_id), tip.topic, *names)
-        return self.is_all or first_match(self.entries, known) is not None
+        return self.is_all or names_topic(self.entries, (tip.topic, *names), kafka_uuid_str(tip.topic_id))
 
     def among(self, topic_ids: Iterable[UUID], names_of: Callable[[UUID], Iterable[str]]) -> frozenset[UUID]:
         """
@@ -80,7 +79,7 @@ class Only:
         """
         if self.is_all:
             return frozenset(topic_ids)
-        return frozenset(i for i in topic_ids if first_match(self.entries, (kafka_uuid_str(i), *names_of(i))))
+        return frozenset(i for i in topic_ids if names_topic(self.entries, names_of(i), kafka_uuid_str(i)))
 
     def unmatched(self, topics: KnownTopics) -> list[UnknownTopic]:
         """

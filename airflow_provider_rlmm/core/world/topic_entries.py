@@ -60,7 +60,7 @@ class KnownTopics:
         """
         if not is_pattern(entry):
             return self.unknown(entry)
-        matched = any(fnmatchcase(name, entry) for name in self.names | self.ids)
+        matched = any(fnmatchcase(name, entry) for name in self.names)
         return None if matched else UnknownTopic(entry, ())
 
 
@@ -99,6 +99,18 @@ def first_match(entries: Iterable[str], names: Sequence[str]) -> str | None:
     :param names: every name of the topic, and its id in Kafka's form.
     """
     return next((entry for entry in entries if any(fnmatchcase(name, entry) for name in names)), None)
+
+
+def names_topic(entries: Iterable[str], names: Iterable[str], topic_id: str) -> bool:
+    """
+    Tell whether an entry names a topic. Patterns are of names: an id that happens to fit one is not meant.
+
+    :param entries: of a list.
+    :param names: every name of the topic.
+    :param topic_id: its id in Kafka's form.
+    """
+    known = tuple(names)
+    return any(entry == topic_id or any(fnmatchcase(name, entry) for name in known) for entry in entries)
 
 
 def is_pattern(entry: str) -> bool:

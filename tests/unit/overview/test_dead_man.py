@@ -52,8 +52,9 @@ def test_it_rings_a_moment_later_and_says_which_was_the_last() -> None:
         run(1, connection="rlmm_other"),
         run(1, cluster_id="another"),
         run(-1),
+        run(1, only=("orders*",)),
     ],
-    ids=["red", "dry", "doctor", "connection", "cluster", "future"],
+    ids=["red", "dry", "doctor", "connection", "cluster", "future", "some topics"],
 )
 def test_what_is_no_green_real_run_of_this_cleaner_does_not_count(other: RunSummary) -> None:
     assert alarm(other, run(3)).rings

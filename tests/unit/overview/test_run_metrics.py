@@ -95,6 +95,12 @@ def test_a_red_run_leaves_the_time_of_the_last_success() -> None:
     assert not [name for name in told if "success_timestamp" in name or name.startswith("runs_succeeded")]
 
 
+def test_a_run_for_some_topics_leaves_it_too() -> None:
+    told = values(replace(RUN, only=("orders*",)))
+    assert told["run_succeeded.cleaner"] == told["runs_succeeded_total.cleaner"] == 1
+    assert not [name for name in told if "success_timestamp" in name]
+
+
 def test_what_a_run_does_not_know_is_left_out() -> None:
     of_a_survey = ("stored", "orphaned", "waiting", "deleting", "unseen", "oldest_orphan_ms")
     unknown = dict.fromkeys((*of_a_survey, "critical", "out_of_service", "quarantined", "unsized"))

@@ -104,6 +104,24 @@ def test_what_another_run_surveyed_is_not_said_to_be_of_this_one(cluster: Cluste
     assert (summary.stored, summary.orphaned, summary.oldest_orphan_ms, summary.out_of_service) == (None,) * 4
 
 
+def test_a_run_for_some_topics_says_so(cluster: Cluster, work: Path) -> None:
+    for metadata_partition in mark_and_plan(only=["gone"]):
+        clean(metadata_partition)
+    ReportRemoteLogCleanupOperator(task_id="report").execute(context())
+    (summary,) = kept(work)
+    assert (summary.only, summary.deleted.segments) == (("gone",), 6)
+
+
+@pytest.mark.parametrize(("only", "told"), [(["gone"], False), (["*"], True)])
+def test_a_survey_of_some_topics_tells_no_number_of_the_cluster(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, only: list[str], told: bool
+) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr("airflow_provider_rlmm.operators.survey.send_survey_metrics", sent.append)
+    counts = SurveyRemoteLogOperator(task_id="survey", limits=NOW, only=only).execute(context())
+    assert (counts["orphaned_segments"], bool(sent)) == (6, told)
+
+
 def test_a_dry_run_says_what_it_would_have_deleted(cluster: Cluster, work: Path) -> None:
     metadata_partitions = mark_and_plan()
     become_dry(work)

@@ -27,6 +27,8 @@ NAMES = {ID: ("orders",), OTHER_ID: ("billing",)}
         ("eu.*", True),
         (kafka_uuid_str(ID), True),
         (kafka_uuid_str(OTHER_ID), False),
+        (f"{kafka_uuid_str(ID)[:2]}*", False),  # a pattern is of names: an id that happens to fit it is not meant
+        (f"?{kafka_uuid_str(ID)[1:]}", False),
     ],
 )
 def test_names_patterns_and_ids_choose(entry: str, chosen: bool) -> None:
@@ -57,8 +59,10 @@ def test_an_entry_that_can_name_no_topic_is_refused(entry: object) -> None:
 
 
 def test_entries_that_no_topic_answers_to_are_named_with_what_may_be_meant() -> None:
-    found = Only(("orders", "bil*", kafka_uuid_str(ID), "odrers", "audit-*", kafka_uuid_str(OTHER_ID))).unmatched(KNOWN)
-    assert [topic.entry for topic in found] == ["odrers", "audit-*", kafka_uuid_str(OTHER_ID)]
+    like_an_id = f"{kafka_uuid_str(ID)[:3]}*"
+    entries = ("orders", "bil*", kafka_uuid_str(ID), "odrers", "audit-*", kafka_uuid_str(OTHER_ID), like_an_id)
+    found = Only(entries).unmatched(KNOWN)
+    assert [topic.entry for topic in found] == ["odrers", "audit-*", kafka_uuid_str(OTHER_ID), like_an_id]
     assert found[0].meant == "; did you mean 'orders'?"
 
 
