@@ -12,7 +12,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.agreement import number_of
-from airflow_provider_rlmm.core.base.clock import Clock
+from airflow_provider_rlmm.core.base.clock import Clock, duration_in_words
 from airflow_provider_rlmm.core.base.errors import EventLogError
 from airflow_provider_rlmm.core.log.protocol import Acked, MetadataLogReader, OffsetStore, PublishOutcome
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, WritableEvent, check_events
@@ -38,6 +38,9 @@ from airflow_provider_rlmm.core.world.replay import Belief, MetadataPartitionRep
 __all__ = ["DryRunEffects", "RealEffects"]
 
 logger = logging.getLogger(__name__)
+
+_TOLD_RESTS_S = 5.0
+"""A rest that is longer is a line in the log."""
 
 
 @dataclass(slots=True)
@@ -82,6 +85,10 @@ class RealEffects:
 
     def rest(self, seconds: float) -> None:
         """Rest after a batch."""
+        if seconds > _TOLD_RESTS_S:
+            logger.info(
+                "rests for %s: no more objects may be deleted in a second", duration_in_words(round(seconds * 1000))
+            )
         if seconds > 0:
             self.sleep(seconds)
 

@@ -127,10 +127,8 @@ class BatchCleaner:
         """
         total = sum(len(work.eligibility.segments) for work in self._works)
         effects, gate = self._context.effects, self._context.gate
-        began, objects = monotonic_clock(), 0
         self._on_batch()
         for batch in batches_of(self._works, self._context.limits.batch_segments):
-            effects.rest(gate.rest_s(self._objects - objects, (monotonic_clock() - began) / 1000))
             if (stopped := gate.why_stopped()) is not None:
                 self._stop_all(stopped, STOPPED_ADVICE, RefusalKind.STOPPED)
                 break
@@ -151,6 +149,8 @@ class BatchCleaner:
                 number_of(len(self._works), "user partition"),
             )
             self._on_batch()
+            # Behind the last batch, too: the next metadata partition begins at once, here or in another process.
+            effects.rest(gate.rest_s(self._objects - objects, (monotonic_clock() - began) / 1000))
 
     def _stop_all(self, why: str, what_to_do: str = NEXT_RUN, kind: RefusalKind = RefusalKind.NEXT_RUN) -> None:
         """Leave everything that is not finished to the next run."""

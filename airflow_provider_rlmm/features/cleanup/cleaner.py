@@ -27,7 +27,9 @@ from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.read_tail import ReadTail
 from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManager
 from airflow_provider_rlmm.core.storage.root import UNKNOWN_ROOT, RootExpectation
+from airflow_provider_rlmm.core.world.absence import refusal_of
 from airflow_provider_rlmm.core.world.audit_log import AuditLog
+from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.core.world.current_root import NOTHING_RECORDED, PlaceLedger
 from airflow_provider_rlmm.core.world.earlier_deletions import EarlierDeletions
 from airflow_provider_rlmm.core.world.effects import Effects
@@ -173,8 +175,7 @@ class RemoteLogCleaner:
             return report(_stopped(history, metadata_partition, why) for history in histories)
         if histories and (why := gate.why_over()) is not None:
             # Storage is not even asked: that takes its time for each user partition.
-            left = [_left(history, metadata_partition, why) for history in histories]
-            return report(left, out_of_time=why)
+            return report(self._left(histories, replay, gate, why), out_of_time=why)
         works: list[UserPartitionWork] = []
         out_of_time: str | None = None
         if histories:
@@ -195,6 +196,24 @@ class RemoteLogCleaner:
         under_way = [h for h in replay.histories.values() if h.deletion_under_way()]
         names = replay.names({h.topic_id_partition.topic_id for h in under_way})
         return [h for h in under_way if self.only.chooses(h.topic_id_partition, names[h.topic_id_partition.topic_id])]
+
+    def _left(
+        self, histories: Sequence[UserPartitionHistory], replay: MetadataPartitionReplay, gate: Gate, why: str
+    ) -> list[UserPartitionReport]:
+        """Leave to the next run what this one has no time for; what waits or is held is not left for want of time."""
+        seen = look(self.topics, self.log, replay.names({h.topic_id_partition.topic_id for h in histories}))
+        hold, now_ms = gate.hold(), self.clock()
+
+        def left(history: UserPartitionHistory) -> UserPartitionReport:
+            tip = history.topic_id_partition
+            refusal = (
+                hold.refusal_of(tip, seen.names[tip.topic_id])
+                or refusal_of(history, seen.observations[tip.topic_id], now_ms, self.limits)
+                or Refusal(str(tip), why, NEXT_RUN, RefusalKind.NEXT_RUN, replay.metadata_partition, topic=tip.topic)
+            )
+            return UserPartitionReport.refused(tip, len(history.unfinished()), refusal)
+
+        return list(map(left, histories))
 
     def _lost_end(self, replay: MetadataPartitionReplay) -> tuple[Refusal, ...]:
         """Say that the log ends before the offset at which earlier runs have left off (KIP-405: the committed offset)."""
@@ -275,12 +294,6 @@ class RemoteLogCleaner:
 def _stopped(history: UserPartitionHistory, metadata_partition: int, why: str) -> UserPartitionReport:
     tip = history.topic_id_partition
     refusal = Refusal(str(tip), why, STOPPED_ADVICE, RefusalKind.STOPPED, metadata_partition, topic=tip.topic)
-    return UserPartitionReport.refused(tip, len(history.unfinished()), refusal)
-
-
-def _left(history: UserPartitionHistory, metadata_partition: int, why: str) -> UserPartitionReport:
-    tip = history.topic_id_partition
-    refusal = Refusal(str(tip), why, NEXT_RUN, RefusalKind.NEXT_RUN, metadata_partition, topic=tip.topic)
     return UserPartitionReport.refused(tip, len(history.unfinished()), refusal)
 
 

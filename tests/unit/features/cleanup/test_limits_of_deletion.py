@@ -6,7 +6,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.features.cleanup import batches
+from airflow_provider_rlmm.features.cleanup.reports import Totals
 from tests.builders import START_MS, Cluster, reasons, tip
 
 GONE = tip()
@@ -84,6 +86,17 @@ def test_once_its_time_is_over_a_run_begins_no_other_metadata_partition(cluster:
     assert (cluster.keys_of(GONE), cluster.ours()) == (before, written)
 
 
+def test_what_waits_or_is_held_is_not_left_for_want_of_time(cluster: Cluster) -> None:
+    waiting, held = tip("waiting"), tip("held")
+    for other in (waiting, held):
+        cluster.segments(other, 2)
+    cluster.mark()
+    report = cluster.clean(max_minutes=1, began_ms=cluster.now_ms - 60_000, hold=lambda: Hold(("held",)))
+    kinds = {partition.topic: partition.refusals[0].kind for partition in report.partitions}
+    assert kinds == {GONE.topic: RefusalKind.NEXT_RUN, "waiting": RefusalKind.WAITING, "held": RefusalKind.HELD}
+    assert Totals.of([report]).partitions_waiting == 1
+
+
 def test_a_run_that_ends_in_time_has_no_more_to_say(cluster: Cluster) -> None:
     report = cluster.clean(max_minutes=30, began_ms=cluster.now_ms)
     assert (report.partitions[0].outcome, report.out_of_time) == ("FINISHED", None)
@@ -105,8 +118,19 @@ def test_between_batches_it_rests_so_that_the_rate_is_kept(cluster: Cluster, mon
     per_segment = len(cluster.keys_of(GONE)) // 6
     cluster.sleep = slept.append
     cluster.clean(batch_segments=2, objects_per_second=10)
-    assert slept == [2 * per_segment / 10] * 2
+    assert slept == [2 * per_segment / 10] * 3
     assert cluster.keys_of(GONE) == set()
+
+
+def test_a_metadata_partition_of_one_batch_is_paid_for_before_the_next_one_begins(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "monotonic_clock", lambda: 0)
+    slept: list[float] = []
+    objects = len(cluster.keys_of(GONE))
+    cluster.sleep = slept.append
+    cluster.clean(objects_per_second=10)
+    assert slept == [objects / 10]
 
 
 def test_cleaners_that_work_at_once_share_the_rate_of_their_run(
@@ -117,4 +141,4 @@ def test_cleaners_that_work_at_once_share_the_rate_of_their_run(
     per_segment = len(cluster.keys_of(GONE)) // 6
     cluster.sleep = slept.append
     cluster.clean(batch_segments=2, objects_per_second=10, at_once=4)
-    assert slept == [2 * per_segment * 4 / 10] * 2
+    assert slept == [2 * per_segment * 4 / 10] * 3
