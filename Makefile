@@ -81,7 +81,7 @@ test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
 	$(BIN)/python -m dev.class_archive
 	$(BIN)/python -m dev.lanes --side-by-side $(SIDE_BY_SIDE) $(LANES)
 
-simulate: setup ## Deterministic simulation of cleaner and copier (SEEDS=n for more, FIRST=seed repeats a run)
+simulate: setup ## Deterministic simulation of cleaner, copier, scrub and work folder (SEEDS=n for more, FIRST=seed repeats a run)
 	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS)) $(if $(FIRST),--first-seed=$(FIRST))
 
 differential: setup ## 200,000 random events, 10,000 expirations: the same as Kafka's own classes in a JVM (SEED=n repeats a run, EVENTS=n makes more)

@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +53,9 @@ TRIES: Mapping[str, Sequence[str]] = {
 _SUBREAPER = 36
 """Linux's PR_SET_CHILD_SUBREAPER: who loses its parent becomes a child of this process, so that its time is not of others."""
 
+_ENDING_S = 60.0
+"""What a benchmark has left behind has ended by then."""
+
 
 def main() -> int:
     """Measure, print and write."""
@@ -81,12 +85,19 @@ def _measured(name: str, arguments: Sequence[str]) -> tuple[list[Figure], int]:
         with Load() as load:
             command = [sys.executable, "-m", f"benchmarks.{name}", *arguments, "--figures", str(file)]
             code = subprocess.run(command, check=False).returncode
-            with suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                    """Whoever has ended since."""
+            _await_orphans()
         figures = read_figures(file) if file.exists() else []
     print(f"{name}: exit code {code}, others kept {load.cores:.2f} cores busy", flush=True)
     return under_load(figures, load.cores), code
+
+
+def _await_orphans() -> None:
+    """Wait for what a benchmark has left behind, such as Spark's JVM, which ends after it: its time would be of others."""
+    until = time.monotonic() + _ENDING_S
+    with suppress(ChildProcessError):
+        while time.monotonic() < until:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(0.1)
 
 
 def _told(figures: Sequence[Figure], failed: Sequence[str]) -> int:

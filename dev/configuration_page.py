@@ -169,10 +169,18 @@ def _limits() -> Iterator[str]:
         (
             CleanerLimits,
             limits.CLEANER,
-            "The argument `limits` of the operators that check, mark, plan, clean and publish.",
+            "The argument `limits` of the operators that check, survey, mark, plan, archive, clean and publish.",
         ),
-        (BlastRadius, limits.BLAST_RADIUS, "The argument `blast_radius` of the operators that check and plan."),
-        (ApprovalLimits, limits.APPROVAL, "The argument `approve_above` of the operators that approve and clean."),
+        (
+            BlastRadius,
+            limits.BLAST_RADIUS,
+            "The argument `blast_radius` of the operators that check and plan, for a cleanup and for a scrub.",
+        ),
+        (
+            ApprovalLimits,
+            limits.APPROVAL,
+            "The argument `approve_above` of the operators that approve, clean and delete what a scrub has found.",
+        ),
         (ScrubLimits, limits.SCRUB, "The argument `limits` of the operators that plan and delete after a scrub."),
     ):
         meanings = _meanings(declared, kind)

@@ -128,7 +128,7 @@ def _lines(
         yield ""
         yield "[store]"
     for name, value in sorted(store_options.items()):
-        if is_public_option(name):
+        if is_public_option(name, value):
             yield f"{name} = {json.dumps(value)}"
         else:
             yield f"# {printable(name)}: may be a secret. Put it into the environment, or here yourself"

@@ -8,7 +8,7 @@ Looks whether all is well, and changes nothing. Its five tasks wait for nothing,
 - **doctor** reads the metadata topic and says what is wrong with its records, before a broker or a cleaner stumbles over it.
 - **survey** writes down what there is, living and gone, for the pages and the metrics.
 - **leaders** asks which segments of living topics their leaders delete next, and fails where a leader is stuck: segments that
-  were due hours ago, in an earlier run, are still there.
+  were due hours ago, in an earlier run, are still there, or it has stopped copying.
 - **alarm** fails where no run of the cleaner has ended green for `[rlmm] alarm_after_days` (2). Where the connection's
   `scheduled_runs` is `real`, dry runs do not count.
 

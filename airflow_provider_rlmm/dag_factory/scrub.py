@@ -86,6 +86,9 @@ def _tasks() -> None:
         only="{{ params.only }}",
         max_segments_this_run="{{ params.max_segments_this_run }}",
         dry_run_only="{{ params.dry_run }}",
+        # The first task is always a dry run, which records no confirmation: this one does.
+        confirm_lost_records="{{ params.confirm_lost_records }}",
+        confirm_metadata_topic_id="{{ params.confirm_metadata_topic_id }}",
         execution_timeout=timedelta(hours=6),
     )
     approve = ApproveRemoteStorageScrubOperator(

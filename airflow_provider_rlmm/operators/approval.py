@@ -26,6 +26,7 @@ from airflow_provider_rlmm.features.scrub.scrub_approval import scrub_body_of, s
 from airflow_provider_rlmm.features.scrub.scrub_plan import ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_planner import open_scrub_plan, topics_of
 from airflow_provider_rlmm.links.artifacts import ArtifactLink, PlanLink, ScrubPlanLink, page_address
+from airflow_provider_rlmm.observability.lineage import Touched
 from airflow_provider_rlmm.operators import arguments as given
 from airflow_provider_rlmm.operators.checked import CheckedOperator
 from airflow_provider_rlmm.operators.decision import flag_or_as_checked, mode_of
@@ -62,6 +63,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
     arguments = ApprovalArguments
     link: ClassVar[type[ArtifactLink]]
     ui_color = "#f7e7a9"
+    touched = Touched()
 
     @abstractmethod
     def read_plan(self, uri: str) -> Plan:

@@ -123,8 +123,9 @@ class SegmentRetentionOperator(CheckedOperator[_RetentionArguments], SparkSubmit
     :param yarn_queue: queue of YARN; empty: that of the Spark connection.
     :param what_if: other retention settings, evaluated over what the job has read, beside those that topics have: a list of
         texts such as ``orders-*:retention.ms=86400000``, or one as JSON, which a template can render; at most 20. What
-        leaders would delete of each topic, and what that saves by ``[rlmm] price_per_gb_month``, is in ``what-if.json`` in
-        the folder of the run; of all topics together it is in the XCom ``what_if``.
+        leaders would delete of each topic, and what that saves by the connection's ``prices``, else by
+        ``[rlmm] price_per_gb_month``, is in ``what-if.json`` in the folder of the run; of all topics together it is in the
+        XCom ``what_if``.
     :param kwargs: what :class:`SparkSubmitOperator` takes: ``conn_id``, ``conf``, resources, further ``packages``. Properties
         in ``conf`` that are empty are left out.
     :raises ConfigurationError: before Spark is started, if ``what_if`` names a topic that the cluster lacks; before anything

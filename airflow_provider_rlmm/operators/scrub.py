@@ -153,6 +153,8 @@ class _PlanArguments:
     only: tuple[str, ...] = given.declared_as(run_parameters.ONLY)
     max_segments_this_run: int | None = given.declared_as(MAX_SEGMENTS_THIS_RUN)
     dry_run_only: bool | None = given.read_by(given.flag_or_unsaid, None)
+    confirm_lost_records: tuple[str, ...] = given.declared_as(run_parameters.CONFIRM_LOST_RECORDS)
+    confirm_metadata_topic_id: UUID | None = given.declared_as(run_parameters.CONFIRM_METADATA_TOPIC_ID)
     expires_in_ms: int = given.read_by(given.expiry, DAY_MS, templated=False)
 
 
@@ -170,6 +172,10 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
     :param max_segments_this_run: plan the objects of no more segments than these, ``None`` for all: a canary.
     :param dry_run_only: whether the run is a dry run, for the tasks that come after; a plan changes nothing. ``None``: what
         the tasks that write and come after this one say.
+    :param confirm_lost_records: names of lost records that a person confirms, as the refusal names them, such as ``3@24``:
+        the run goes on, and their metadata partitions are in doubt from then on.
+    :param confirm_metadata_topic_id: id of the metadata topic, in Kafka's form, where it was deleted and made anew and a
+        person confirms that; ``None`` confirms none.
     :param expires_in_ms: for how long the plan may be applied, ms; at most 30 days.
     :return: ``objects``, ``segments`` and ``bytes`` that are planned, ``waiting``, ``barred``, ``held``, ``elsewhere`` and
         ``left_for_later`` objects.
@@ -179,6 +185,7 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
 
     template_fields: Sequence[str] = (
         "rlmm_conn_id", "limits", "blast_radius", "hold", "only", "max_segments_this_run", "dry_run_only",
+        "confirm_lost_records", "confirm_metadata_topic_id",
     )  # fmt: skip
     arguments = _PlanArguments
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
@@ -194,6 +201,8 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
         only: Sequence[str] = ALL_TOPICS.entries,
         max_segments_this_run: int | str | None = None,
         dry_run_only: bool | str | None = None,
+        confirm_lost_records: Sequence[str] | None = None,
+        confirm_metadata_topic_id: str | None = None,
         expires_in_ms: int = DAY_MS,
         **kwargs: Any,
     ) -> None:
@@ -205,6 +214,8 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
         self.only = only
         self.max_segments_this_run = max_segments_this_run
         self.dry_run_only = dry_run_only
+        self.confirm_lost_records = confirm_lost_records
+        self.confirm_metadata_topic_id = confirm_metadata_topic_id
         self.expires_in_ms = expires_in_ms
         self.check_literals()
 
@@ -215,7 +226,14 @@ class PlanRemoteStorageScrubOperator(CheckedOperator[_PlanArguments]):
         limits, dry_run = read.limits, mode_of(self, context, read.rlmm_conn_id, read.dry_run_only).dry_run
         narrowed = Only(read.only)
         opened = session_of(
-            context, read.rlmm_conn_id, limits.of_the_cleaner, dry_run=dry_run, hold=read.hold, only=narrowed
+            context,
+            read.rlmm_conn_id,
+            limits.of_the_cleaner,
+            dry_run=dry_run,
+            hold=read.hold,
+            only=narrowed,
+            confirm=read.confirm_lost_records,
+            confirm_topic_id=read.confirm_metadata_topic_id,
         )
         with opened as session:
             made = plan(
@@ -350,6 +368,7 @@ class ReportRemoteStorageScrubOperator(CheckedOperator[_ReportArguments]):
     arguments = _ReportArguments
     operator_extra_links = (ScrubLink(), ScrubPlanLink())
     ui_color = "#c8e6c9"
+    touched = Touched()
 
     def __init__(self, *, rlmm_conn_id: str = "rlmm_default", **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -57,7 +57,7 @@ class Found:
     :param trail: what happened to it, where it is a segment.
     :param named: topics of whose names the text is a part, the largest first, :data:`MAX_NAMED` at most.
     :param named_total: how many there are.
-    :param why_not: why it could not be looked for, empty where it was.
+    :param why_not: why there is no answer though it was named, or why it could not be looked for; empty where there is one.
     """
 
     answer: rules.Answer | None = None
@@ -204,10 +204,16 @@ def _deleted(place: Place, asked: bytes, topic_id: bytes | None = None) -> Found
         return None
     told = rows.rows.to_pylist()
     newest, deletion = told[0], deletion_of_row(told[0])
-    if newest["outcome"] != _GONE:
+    by_scrub = newest["metadata_partition"] is None
+    if newest["outcome"] != _GONE or (newest["finished_offset"] is None and not by_scrub):
         # The segment is not finished, so the newest survey names it, and judges it.
         return None
     shown = kafka_uuid_str(UUID(bytes=newest["topic_id"]))
     what = f"segment {deletion.segment_id} of topic id {shown}, partition {newest['partition']}"
     steps = [one.step for one in map(deletion_of_row, reversed(told))]
+    if by_scrub:
+        # It writes no event: the log may call the segment finished, or never have named it.
+        when = deletion.step.when
+        why = f"a scrub has deleted objects of {what}, {when}; what the log says of the segment is not known here"
+        return Found(topic_id=shown, partition=newest["partition"], trail=steps, why_not=why)
     return Found(rules.answer_of_finished(what, deletion.step.when, ""), shown, newest["partition"], trail=steps)

@@ -38,6 +38,12 @@ from airflow_provider_rlmm.features.contents.report_document import CONTENTS_DOC
 from airflow_provider_rlmm.features.scrub.scrub_files import LATEST
 from airflow_provider_rlmm.features.scrub.scrub_plan import SCRUB_PLAN_DOCUMENT, ScrubPlan
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_DOCUMENT, ScrubSummary
+from airflow_provider_rlmm.features.survey.inventory import (
+    INVENTORY_DOCUMENT,
+    SURVEY_FOLDER,
+    generation_time,
+    is_file_of_generation,
+)
 from airflow_provider_rlmm.overview.pruning import RunFolder, cutoff_ms, group_of, is_file_of_run
 from airflow_provider_rlmm.overview.run_summary import MAX_RUN_SUMMARY_BYTES, RUNS_FOLDER, RunSummary, run_of_file
 
@@ -184,8 +190,10 @@ def _latest_scrub(cluster_uri: str) -> str:
 
 def _run_folder(uri: str, name: str) -> RunFolder | None:
     """Return what the documents of a folder say; ``None`` where they do not say that it is this very run's."""
-    files = list_files(uri)
-    if list_folders(uri) or not files or not all(map(is_file_of_run, files)):
+    files, folders = list_files(uri), list_folders(uri)
+    if not files or not all(map(is_file_of_run, files)):
+        return None
+    if folders and not (folders == [SURVEY_FOLDER] and _is_survey(f"{uri}/{SURVEY_FOLDER}")):
         return None
     clusters: set[str] = set()
     newest, expires = 0, None
@@ -196,6 +204,16 @@ def _run_folder(uri: str, name: str) -> RunFolder | None:
     if not newest or len(clusters) > 1:
         return None
     return RunFolder(name, next(iter(clusters), None), newest, expires)
+
+
+def _is_survey(uri: str) -> bool:
+    """Tell whether a folder has the inventory of a survey of some topics, and nothing else."""
+    return set(list_files(uri)) <= {INVENTORY_DOCUMENT} and all(
+        generation_time(name) is not None
+        and not list_folders(f"{uri}/{name}")
+        and all(map(is_file_of_generation, list_files(f"{uri}/{name}")))
+        for name in list_folders(uri)
+    )
 
 
 def _identities(uri: str, name: str, files: list[str]) -> Iterator[tuple[str, str | None, int | None]]:

@@ -12,7 +12,7 @@ from airflow_provider_rlmm.core.base.clock import DAY_MS
 _NUMBER = r"(?:0|[1-9][0-9]{0,9})"
 _FILE_OF_RUN = re.compile(
     r"(?:summary|check|mark|doctor|report|approval|approval-request|scrub|scrub-plan|scrub-deletion"
-    r"|leader-retention|contents)\.json"
+    r"|leader-retention|contents|cleaning)\.json"
     r"|(?:scrub|scrub-plan)\.parquet"
     rf"|metadata-partition-{_NUMBER}\.parquet|\.metadata-partition-{_NUMBER}\.parquet\.crc|\.summary\.json\.crc"
     rf"|(?:clean|progress)-{_NUMBER}\.json"

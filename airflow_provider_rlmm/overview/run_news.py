@@ -124,14 +124,17 @@ def _lines(news: RunNews, state: str) -> Iterator[str]:
     if news.summary and news.unread:
         yield f"Not all that it kept of itself can be read: {_foreign(news.unread)}"
     yield ""
-    for page in _PAGES:
-        if news.summary and page in news.summary.documents:
-            yield f"Page: {news.base_url}/rlmm/{page}/{news.summary.documents[page]}"
-            break
+    if news.summary and (page := _page(news.summary)) is not None:
+        yield f"Page: {news.base_url}/rlmm/{page}/{news.summary.documents[page]}"
     if news.run_url:
         yield f"Run: {news.run_url}"
     if news.red:
         yield STOP
+
+
+def _page(summary: RunSummary) -> str | None:
+    """Return which page says most about a run, ``None`` where it has none."""
+    return next((page for page in _PAGES if page in summary.documents), None)
 
 
 def _what(news: RunNews) -> str:
@@ -156,7 +159,7 @@ def _why_it_failed(news: RunNews) -> str:
 
 
 def _what_to_do(news: RunNews) -> str:
-    if news.summary and news.summary.needs_person:
+    if news.summary and news.summary.needs_person and _page(news.summary) is not None:
         return (
             "open the page below: it names each problem, why it is one, and what helps. What is refused stays as it is"
         )

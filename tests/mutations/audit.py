@@ -153,8 +153,16 @@ AUDIT = [
         OLD,
         "a folder with files of others goes",
         HOUSEKEEPING,
-        "    if list_folders(uri) or not files or not all(map(is_file_of_run, files)):",
+        "    if not files or not all(map(is_file_of_run, files)):",
         "    if not files:",
+        f"{KEEPING}::test_what_is_not_recognised_stays",
+    ),
+    Mutation(
+        OLD,
+        "a folder with an inventory goes, whatever else lies beside it",
+        HOUSEKEEPING,
+        '        and all(map(is_file_of_generation, list_files(f"{uri}/{name}")))\n',
+        "",
         f"{KEEPING}::test_what_is_not_recognised_stays",
     ),
     switched_off(

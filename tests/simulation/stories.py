@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-The three kinds of stories, and what has to happen in them however many are played.
+The kinds of stories, and what has to happen in them however many are played.
 
 ``recorded_seeds.json`` names a seed for each trouble, so that a few stories suffice to see them all. It is a shortcut and no
 more: in a world that has changed, seeds tell other stories, and others are looked for.

@@ -16,6 +16,7 @@ import promql_parser
 import pytest
 import yaml
 
+from airflow_provider_rlmm.core.base.metric import Metric
 from airflow_provider_rlmm.core.segments import remote_log_metrics
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetric
 from airflow_provider_rlmm.observability.stats import plain_name
@@ -99,3 +100,9 @@ def test_the_mapping_makes_of_each_plain_name_the_metric_with_its_labels(outcome
     for metric in metrics_of(replace(RUN, outcome=outcome)):
         expected = (f"{PROMETHEUS}{metric.name}", dict(metric.labels))
         assert mapped(f"airflow.{plain_name(metric)}") == expected
+
+
+@pytest.mark.parametrize("name", remote_log_metrics.REMOTE_LOG_METRICS)
+def test_the_mapping_knows_that_reading_and_copying_are_told_by_topic(name: str) -> None:
+    metric = Metric(name, 1, {"connection": "rlmm_default", "topic": "orders"})
+    assert mapped(f"airflow.{plain_name(metric)}") == (f"{PROMETHEUS}{name}", dict(metric.labels))

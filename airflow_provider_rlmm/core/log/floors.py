@@ -215,7 +215,18 @@ class FloorFiles:
 
     def floors(self, topic_id: UUID) -> list[Floor]:
         """See :class:`FloorStore`."""
-        return [self._floor(name) for name in _highest(self._names()) if name.topic_id == str(topic_id)]
+        names = self._counting(topic_id)
+        while True:
+            try:
+                return [self._floor(name) for name in names]
+            except FloorError as e:
+                # The last task of another run may have removed it since it was listed, as there is a higher one now.
+                before, names = names, self._counting(topic_id)
+                if not isinstance(e.__cause__, FileNotFoundError) or names == before:
+                    raise
+
+    def _counting(self, topic_id: UUID) -> list[_FloorName]:
+        return [name for name in _highest(self._names()) if name.topic_id == str(topic_id)]
 
     def confirmed(self, topic_id: UUID) -> list[ConfirmedLoss]:
         """See :class:`FloorStore`."""

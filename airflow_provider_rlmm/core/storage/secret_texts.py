@@ -22,13 +22,14 @@ _PUBLIC_OPTION: Final = re.compile(
 )
 
 
-def is_public_option(name: str) -> bool:
+def is_public_option(name: str, value: str) -> bool:
     """
     Tell whether the value of a store's option may be shown.
 
     :param name: of the option.
+    :param value: an address that holds a login may not.
     """
-    return _PUBLIC_OPTION.search(name) is not None
+    return _PUBLIC_OPTION.search(name) is not None and _USER_INFO.search(value) is None
 
 
 def secrets_in(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -39,7 +40,7 @@ def secrets_in(options: Mapping[str, str]) -> tuple[str, ...]:
     """
     # Very short ones are settings, and would garble every message. Of a value with a structure of its own, such as a key
     # file, any part may be quoted.
-    values = [value for key, value in options.items() if not is_public_option(key)]
+    values = [value for key, value in options.items() if not is_public_option(key, value)]
     parts = {part for value in values for part in (value, *_STRUCTURED.findall(value)) if len(part) > 5}
     return tuple(parts)
 

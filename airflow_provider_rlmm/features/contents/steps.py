@@ -102,9 +102,9 @@ def verify_contents(
         )
         looks = read_last_looks(session.cluster_uri)
         work, settings = _Work(topic, request, looks), session.access.get_connection_settings()
-        for name in work.segments.not_found() if not work.sizes else ():
+        for unknown in work.segments.not_found() if not work.sizes else ():
             # To say "nothing" of what was misspelt would be an answer.
-            require_known_topic(topic, name)
+            require_known_topic(topic, unknown)
         foretold = foretell(work.sizes, manifests=manager.layout.name == AivenLayout.name, price=settings.read_price())
         logger.info("%s", foretold.in_words)
         on_foretold(foretold)

@@ -192,8 +192,12 @@ def _snapshot(
     wanted = [p for p in there if partitions is None or p.partition in partitions]
     missing = sorted(set(partitions or ()) - {p.partition for p in there})
     if missing or not wanted:
-        which = f"partitions {missing} of topic {topic!r}" if missing else f"no partition of topic {topic!r}"
-        raise LogDirectoryError(f"{log_dir} has {'not ' if missing else ''}{which}: name another one of the log.dirs")
+        marked = disk.marked(topic, missing or None)
+        lacks = f"partition {', '.join(map(str, missing))} of topic {topic!r}" if missing else f"topic {topic!r}"
+        raise LogDirectoryError(
+            f"{log_dir} has no directory of {lacks}"
+            + (f", only such a one: {'; '.join(marked)}" if marked else ": name another one of the log.dirs")
+        )
     parent = log_dir.resolve().parent if snapshot_in is None else snapshot_in
     try:
         folder = Path(mkdtemp(prefix=_SNAPSHOT_PREFIX, dir=parent))

@@ -31,6 +31,8 @@ INVENTORY_FORMAT = 2
 """Version of the document; one of another version is not read."""
 
 INVENTORY_DOCUMENT = "inventory.json"
+SURVEY_FOLDER = "survey"
+"""Where the inventory of some topics lies, in the folder of its run."""
 MAX_INVENTORY_BYTES = 4 * 2**20
 TOPICS_FILE = "topics.parquet"
 PARTITIONS_FILE = "partitions.parquet"
@@ -143,6 +145,11 @@ def generation_time(name: str) -> int | None:
     """Return when the survey of a generation looked, ms since the epoch; ``None`` where a folder is no generation."""
     found = _GENERATION.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def is_file_of_generation(name: str) -> bool:
+    """Tell whether a generation has a file of this name in its folder."""
+    return name == INVENTORY_DOCUMENT or _FILE_NAME.fullmatch(name) is not None
 
 
 def segments_file(metadata_partition: int) -> str:

@@ -12,7 +12,7 @@ from airflow_provider_rlmm.core.plans.prices import StoragePrice
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
 from airflow_provider_rlmm.core.runs.holding import require_known_only
 from airflow_provider_rlmm.core.runs.steps import step
-from airflow_provider_rlmm.features.survey.inventory import Inventory
+from airflow_provider_rlmm.features.survey.inventory import SURVEY_FOLDER, Inventory
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ def survey_folder(session: CleanerSession, uri: str) -> str:
     :param session: of the run.
     :param uri: of the folder of the run.
     """
-    return f"{uri}/survey" if not session.only.is_all else session.cluster_uri
+    return f"{uri}/{SURVEY_FOLDER}" if not session.only.is_all else session.cluster_uri
 
 
 def survey(

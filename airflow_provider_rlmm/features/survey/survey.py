@@ -2,9 +2,9 @@
 """
 A survey: what the whole metadata topic says is stored, judged by one look at the cluster, as tables for people.
 
-The state of a user partition is decided by the rules of planner and cleaner (:func:`~.eligibility.refusal_of`), in one place:
-:func:`_of_marked`. Segments stay columns from the log to the files; there are objects only for user partitions whose deletion
-is under way.
+The state of a user partition is decided by the rules of planner and cleaner
+(:func:`~airflow_provider_rlmm.core.world.absence.refusal_of`), in one place: :func:`_of_marked`. Segments stay columns from
+the log to the files; there are objects only for user partitions whose deletion is under way.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
 def test_the_file_says_what_was_given_and_what_was_seen_and_no_secret(world: World, tmp_path: Path) -> None:
     file = tmp_path / "config" / "rlmm" / "config.toml"
     secrets = ("--store-option", "region=eu-west-1", "--store-option", "aws_secret_access_key=s3cr3t-s3cr3t")
-    assert command.run(["init", *OPTIONS, *secrets]) == 0
+    login = ("--store-option", "endpoint=https://ann:s3cr3t-s3cr3t@minio:9000")
+    assert command.run(["init", *OPTIONS, *secrets, *login]) == 0
     text = file.read_text()
     assert tomllib.loads(text) == {
         "bootstrap_server": "a:1", "storage_uri": "s3://bucket/prefix", "layout": "aiven", "hold": 'a"b',
@@ -60,6 +61,7 @@ def test_the_file_says_what_was_given_and_what_was_seen_and_no_secret(world: Wor
     }  # fmt: skip
     assert '# expected_cluster_id = "lkc-1"\n# expected_root = "s3://bucket/prefix?id=1"\n' in text
     assert "# aws_secret_access_key: may be a secret" in text
+    assert "# endpoint: may be a secret" in text
     assert "s3cr3t" not in text
     assert file.stat().st_mode & 0o777 == 0o600
     assert command.run(["init", *OPTIONS]) == 1, "nothing is written over a file"

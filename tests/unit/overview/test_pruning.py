@@ -43,6 +43,7 @@ def test_days() -> None:
     [
         ("summary.json", True), ("metadata-partition-0.parquet", True), ("clean-17.json", True), ("step-clean-3.json", True),
         ("step-plan.json", True), ("progress-3.json", True), ("scrub.parquet", True), ("approval.json", True),
+        ("cleaning.json", True),
         ("metadata-partition-01.parquet", False), ("summary.json.bak", False), ("notes.txt", False), ("clean-.json", False),
     ],
 )  # fmt: skip

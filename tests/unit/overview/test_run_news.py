@@ -74,6 +74,12 @@ def test_a_dry_run_has_deleted_nothing() -> None:
     assert "Deleted: nothing, it was a dry run; it would have deleted 12 segments, 11.7 KiB" in text
 
 
+def test_a_run_without_a_page_leads_to_the_log_of_its_task() -> None:
+    text = message_of(replace(NEWS, summary=replace(RED, documents={}), task_id="verify")).text
+    assert "What to do first: open the log of the task verify: its error says what is wrong and what helps" in text
+    assert "page" not in text.lower()
+
+
 def test_a_run_that_kept_nothing_names_its_task_and_its_error() -> None:
     news = replace(NEWS, summary=None, task_id="evaluate", error="Java 17 is missing")
     text = message_of(news).text

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -93,15 +93,25 @@ class LogDisk:
         """
         if partition in self.partitions:
             return self.path / f"{partition.topic}-{partition.partition}"
-        marked = [
-            why
-            for name, why in self.passed_over.items()
-            if name.startswith(f"{partition.topic}-{partition.partition}.")
-        ]
+        marked = self.marked(partition.topic, [partition.partition])
         raise LogDirectoryError(
             f"{self.path} has no directory of {partition}"
             + (f", only such a one: {'; '.join(marked)}" if marked else ": name one of the broker's other log.dirs")
         )
+
+    def marked(self, topic: str, partitions: Collection[int] | None = None) -> list[str]:
+        """
+        Say which directories of a topic a broker has marked, and what for: they are never copied.
+
+        :param topic: its name.
+        :param partitions: of it, ``None`` for all.
+        """
+        of_topic = re.compile(rf"{re.escape(topic)}-([0-9]+)\..*")
+        return [
+            why
+            for name, why in self.passed_over.items()
+            if (found := of_topic.fullmatch(name)) and (partitions is None or int(found[1]) in partitions)
+        ]
 
 
 def read_disk(path: Path) -> LogDisk:

@@ -376,6 +376,8 @@ OPERATORS: list[tuple[Callable[..., BaseOperator], dict[str, Any], dict[str, lis
             "only": ONLY,
             "max_segments_this_run": CANARIES,
             "dry_run_only": SAID,
+            "confirm_lost_records": LOSSES,
+            "confirm_metadata_topic_id": TOPIC_IDS,
             "expires_in_ms": [*INTEGERS, None, 0, 31 * 86_400_000],
         },
     ),

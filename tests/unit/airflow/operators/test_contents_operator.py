@@ -50,6 +50,13 @@ def test_a_share_is_looked_at(world: TieredOrders) -> None:
         VerifyRemoteSegmentsOperator(task_id="verify", share=0.0).execute(context())
 
 
+def test_the_report_of_a_topic_without_segments_is_that_of_its_run(world: TieredOrders) -> None:
+    world.topics.create("quiet")
+    told = VerifyRemoteSegmentsOperator(task_id="verify", topic="quiet", fail_on_damage=False).execute(context())
+    report = ContentsReport.from_json(Path(told["report"]).read_text())
+    assert (report.artifact, report.not_found, told["copied"]) == ("dag.run", ("quiet",), 0)
+
+
 def test_damage_fails_the_task_after_the_report(world: TieredOrders, tmp_path: Path) -> None:
     key = world.storage.layout.object_key(world.segments[3], IndexType.TIMESTAMP)
     world.storage.put_object(key, flipped(world.storage.fetch_object(key), 3))

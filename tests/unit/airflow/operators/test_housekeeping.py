@@ -113,6 +113,15 @@ def test_old_runs_go_and_young_ones_stay(run: Path, work: Path) -> None:
     assert pruned(work) == (0, 0, 0)
 
 
+def test_an_old_run_goes_with_its_time_and_the_inventory_of_its_topics(run: Path, work: Path) -> None:
+    folder = aged(run, "dag.old", 100)
+    (folder / "cleaning.json").write_text("{}")
+    survey_of_some(folder)
+    at_age(folder, 100)
+    assert pruned(work) == (1, 0, 0)
+    assert not folder.exists()
+
+
 def test_without_a_limit_all_stays(run: Path, work: Path) -> None:
     aged(run, "dag.old", 3_000)
     assert pruned(work, keep_runs_days=0) == (0, 0, 0)
@@ -149,6 +158,20 @@ def strange_folder(folder: Path) -> None:
     (folder / "sub").mkdir()
 
 
+def strange_survey(folder: Path) -> None:
+    survey_of_some(folder)
+    (folder / "survey" / "inventory-1" / "notes.txt").write_text("mine")
+
+
+def survey_of_some(folder: Path) -> None:
+    """What a survey of some topics leaves in the folder of its run."""
+    generation = folder / "survey" / "inventory-1"
+    generation.mkdir(parents=True)
+    for name in ("inventory.json", "topics.parquet", "partitions.parquet", "segments-0.parquet"):
+        (generation / name).write_text("its")
+    (folder / "survey" / "inventory.json").write_text("its")
+
+
 def another_plan(folder: Path) -> None:
     plan = replace(read_plan(str(folder)), plan_id="dag.another")
     (folder / "summary.json").write_text(plan.to_json())
@@ -180,8 +203,8 @@ def empty(folder: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        strange_file, strange_folder, another_plan, another_report, broken_plan, nothing_that_says_whose, two_clusters,
-        empty,
+        strange_file, strange_folder, strange_survey, another_plan, another_report, broken_plan, nothing_that_says_whose,
+        two_clusters, empty,
     ],
 )  # fmt: skip
 def test_what_is_not_recognised_stays(run: Path, work: Path, change: Any) -> None:

@@ -21,6 +21,7 @@ from airflow_provider_rlmm.core.base.errors import (
     BlastRadiusError,
     ConfigurationError,
     HiddenCopiesError,
+    MetadataTopicReplacedError,
     NotApprovedError,
     PlanError,
     StorageError,
@@ -233,6 +234,19 @@ def test_the_four_steps_delete_what_is_finished_and_nothing_else(cluster: Cluste
     assert "finished" in DOCUMENT_PAGES["scrubs"].show("dag.run", document)
     plan = json.loads((work / "dag.run" / "scrub-plan.json").read_text())
     assert "Objects to delete" in DOCUMENT_PAGES["scrub-plans"].show("dag.run", plan)
+
+
+def test_a_metadata_topic_that_was_made_anew_is_confirmed_by_the_run_of_a_scrub(cluster: Cluster) -> None:
+    first, second = Run("first"), Run("second")
+    first.scrub()
+    first.plan(dry_run_only=False)
+    cluster.log.topic_id = cluster.topics.metadata_topic_id = UUID(int=99)
+    anew = {"confirm_metadata_topic_id": kafka_uuid_str(UUID(int=99))}
+    second.scrub(**anew)
+    with pytest.raises(MetadataTopicReplacedError, match="made anew"):
+        second.plan(dry_run_only=False)
+    assert second.plan(dry_run_only=False, **anew)["objects"] == 3
+    assert second.delete(**anew)["deleted"] == FINISHED
 
 
 def test_two_scrubs_of_two_runs_make_a_plan(cluster: Cluster) -> None:

@@ -454,14 +454,14 @@ def test_topics_and_partitions_that_nobody_knows(client: TestClient, path: str, 
     assert client.get(path).status_code == status
 
 
-def audited(sample: Sample, segment_id: bytes, when_ms: int, outcomes: dict[str, Any] | None) -> None:
+def audited(sample: Sample, segment_id: bytes, when_ms: int, outcomes: dict[str, Any] | None, **others: Any) -> None:
     """Have the audit log say that a run deleted a segment of the user partition of TOPIC."""
     run = RunIdentity("remote_log_cleaner", "manual__7", "remote_log_cleaner.manual__7", "ada", approved_by="grace")
     log = AuditFiles(str(sample.cluster), CLUSTER, run, 1, lambda: when_ms)
     segment = {
         "metadata_partition": 1, "topic": "topic-000247", "topic_id": [topic_id(247).bytes], "partition": 1,
         "segment_id": [segment_id], "start_offset": 0, "end_offset": 99, "segment_bytes": 1_000, "started_offset": 5,
-    }  # fmt: skip
+    } | others  # fmt: skip
     batch = log.before(segment)
     if outcomes is not None:
         log.after(batch, outcomes)
@@ -669,11 +669,25 @@ def test_a_part_of_a_name_lists_topics(client: TestClient) -> None:
 
 def test_what_a_run_has_deleted_is_found(client: TestClient, sample: Sample) -> None:
     gone = b"g" * 16
-    audited(sample, gone, NOW_MS, {"outcome": "GONE", "objects": 6, "bytes": 2**20})
+    audited(sample, gone, NOW_MS, {"outcome": "GONE", "objects": 6, "bytes": 2**20, "finished_offset": 6})
     for text in (kafka_uuid_str(UUID(bytes=gone)), f"t-{name_of(247)}/1/0-{kafka_uuid_str(UUID(bytes=gone))}.log"):
         html = found(client, text)
         for words in (">finished</span>", "approved by grace", "its deletion finished, since 2026-05-28 20:26:40 UTC"):
             assert words in html, (text, words)
+
+
+def test_what_the_audit_log_alone_has_deleted_is_not_called_finished_by_the_log(
+    client: TestClient, sample: Sample
+) -> None:
+    """DELETE_SEGMENT_FINISHED was not acknowledged, or a scrub has deleted an object, which writes no event."""
+    unfinished, scrubbed = b"u" * 16, b"s" * 16
+    deleted = {"outcome": "GONE", "objects": 6, "bytes": 2**20}
+    audited(sample, unfinished, NOW_MS, deleted)
+    audited(sample, scrubbed, NOW_MS, deleted, metadata_partition=None, started_offset=None)
+    for segment, said in ((unfinished, "rlmm why "), (scrubbed, "A scrub has deleted objects of segment")):
+        html = found(client, kafka_uuid_str(UUID(bytes=segment)))
+        assert said in html
+        assert ">finished</span>" not in html
 
 
 def test_among_too_many_segments_none_is_looked_for_by_its_id(

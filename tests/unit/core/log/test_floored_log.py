@@ -82,6 +82,35 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+def test_a_floor_that_another_run_removes_for_a_higher_one_is_not_damaged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run()
+    listed = world.store._names
+
+    def listed_late() -> list[str]:
+        found = listed()
+        monkeypatch.undo()
+        world.append(1)
+        world.run()
+        assert world.store.prune()
+        return found
+
+    monkeypatch.setattr(FloorFiles, "_names", lambda _: listed_late())
+    [floor] = [floor for floor in world.store.floors(world.log.topic_id) if floor.metadata_partition == 1]
+    assert floor.end == 25
+
+
+def test_a_floor_that_is_listed_and_gone_is_damaged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.run()
+    names = world.store._names()
+    for name in names:
+        (world.folder / "floors" / name).unlink()
+    monkeypatch.setattr(FloorFiles, "_names", lambda _: names)
+    with pytest.raises(FloorError, match="cannot be read"):
+        world.store.floors(world.log.topic_id)
+
+
 POLICY = frozenset({"compact", "delete"})
 
 

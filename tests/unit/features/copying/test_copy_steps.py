@@ -160,6 +160,14 @@ def test_nothing_is_copied_under_the_kill_switch(copy: Run) -> None:
     assert copy(dry_run=True).segments == 6
 
 
+def test_a_directory_that_a_broker_has_marked_is_named_with_what_for(world: Decommissioned, copy: Run) -> None:
+    (world.log_dir / "living-0").rename(world.log_dir / f"living-0.{'0' * 32}-delete")
+    only = r"has no directory of partition 0 of topic 'living', only such a one: .*living-0\.0{32}-delete"
+    with pytest.raises(LogDirectoryError, match=only):
+        copy(partitions=[0])
+    assert copy().segments == 3
+
+
 def test_a_run_may_be_a_canary(world: Decommissioned, copy: Run) -> None:
     assert copy(partitions=[0], limits=CopyLimits(max_segments=1, bytes_per_second=10**9)).segments == 1
     assert world.copied(0) == list(range(30))
@@ -168,8 +176,8 @@ def test_a_run_may_be_a_canary(world: Decommissioned, copy: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"topic": "orders"}, "has no partition of topic 'orders'"),
-        ({"partitions": [1, 4]}, r"has not partitions \[4\] of topic 'living'"),
+        ({"topic": "orders"}, "has no directory of topic 'orders': name another one of the log.dirs"),
+        ({"partitions": [1, 4]}, r"has no directory of partition 4 of topic 'living': name another one"),
         ({"log_dir": "/nowhere"}, "/nowhere"),
         ({"snapshot_in": Path("/nowhere")}, "no snapshot can be made in /nowhere"),
     ],
