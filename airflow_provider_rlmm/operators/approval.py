@@ -17,7 +17,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import duration_in_words, system_clock
 from airflow_provider_rlmm.core.base.errors import PlanError
-from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, ApprovalLimits
+from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, SHOWN_PLAN, ApprovalLimits
 from airflow_provider_rlmm.core.plans.plan import PlanSummary
 from airflow_provider_rlmm.core.plans.plan_files import planned_topics, read_plan
 from airflow_provider_rlmm.core.runs.approving import body_of, keep_approval, keep_request, read_request, subject_of
@@ -149,6 +149,7 @@ class ApprovePlanOperator(CheckedOperator[ApprovalArguments], ApprovalOperator, 
             self.process_trigger_event_error(event)
         chosen, user = event["chosen_options"], _name_of(event.get("responded_by_user"))
         self.validate_chosen_options(chosen)
+        request.check_shown((event.get("params_input") or {}).get(SHOWN_PLAN))
         decision = APPROVE if chosen == [APPROVE] else REJECT
         summary = self.read_plan(uri)
         answer = keep_approval(uri, request, decision, user, _ms_of(event.get("responded_at")))

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from airflow_provider_rlmm.connection_ids import of_connection
-from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT
+from airflow_provider_rlmm.core.plans.approval import APPROVE, REJECT, SHOWN_PLAN
 from airflow_provider_rlmm.hooks.kill_switch import stop_variables
 from airflow_provider_rlmm.links.artifacts import URL_PREFIX
 from airflow_provider_rlmm.plugins.dag_ids import CLEANER, RETENTION
@@ -94,12 +94,13 @@ def of_cluster(connection: str, switches: Collection[str], rights: Rights, shell
     return [start("Start a dry run", dag_id, {"dry_run": True}, shell), *go_on, *([] if is_stopped else [stop])]
 
 
-def of_run(run: DagRunUnderWay | None, asked: str, rights: Rights, shell: Shell) -> list[Action]:
+def of_run(run: DagRunUnderWay | None, asked: str, plan_sha256: str, rights: Rights, shell: Shell) -> list[Action]:
     """
     Return the buttons of a run: the answer to its request for approval. One is to be seen, and says what goes.
 
     :param run: as Airflow has it, ``None`` if it is not under way.
     :param asked: how much would be deleted, in words; empty where it waits for no answer, or that cannot be shown.
+    :param plan_sha256: of the plan that is shown; empty likewise.
     :param rights: of the user; who may not answer for its DAG gets none.
     :param shell: leads to other pages.
     """
@@ -108,8 +109,10 @@ def of_run(run: DagRunUnderWay | None, asked: str, rights: Rights, shell: Shell)
     task_id = "approve" if run.group_id is None else f"{run.group_id}.approve"
     steps = ("dags", run.dag_id, "dagRuns", run.run_id, "taskInstances", task_id, "-1", "hitlDetails")
     address = "/".join([_api(shell), *(quote(step, safe="") for step in steps)])
-    approve = {"chosen_options": [APPROVE], "params_input": {}}
-    reject = {"chosen_options": [REJECT], "params_input": {}}
+    # The run may have been planned anew since the page was opened: the answer says which plan it is for.
+    approve, reject = (
+        {"chosen_options": [option], "params_input": {SHOWN_PLAN: plan_sha256}} for option in (APPROVE, REJECT)
+    )
     return [
         Action(f"{APPROVE}: delete {asked}", address, approve, method="PATCH", is_dangerous=True),
         Action(REJECT, address, reject, method="PATCH", is_folded=True),

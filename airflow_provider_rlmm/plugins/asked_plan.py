@@ -32,6 +32,7 @@ class AskedPlan:
     What would go if a person approves.
 
     :param page: kind of the page of the plan.
+    :param sha256: of the plan, as its summary says.
     :param planned: what it would delete.
     :param objects: of a scrub's plan, how many objects it names; ``None`` of a cleaner's.
     :param classes: of a scrub's plan, the objects of each class; none of a cleaner's.
@@ -44,6 +45,7 @@ class AskedPlan:
     """
 
     page: str
+    sha256: str
     planned: Count
     objects: int | None
     classes: Mapping[str, int]
@@ -88,6 +90,7 @@ def asked_plan(work_uri: str, artifact: str, names: set[str], asked: ApprovalReq
     of_scrub = isinstance(plan, ScrubPlan)
     return AskedPlan(
         page=kind,
+        sha256=plan.sha256,
         planned=plan.planned,
         objects=plan.file.rows if of_scrub else None,
         classes={kind: amount.objects for kind, amount in plan.classes.items()} if of_scrub else {},

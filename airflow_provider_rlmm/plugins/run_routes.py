@@ -107,7 +107,7 @@ def _values(
         raise HTTPException(HTTPStatus.FORBIDDEN, "the DAG that wrote the summary of this run may not be read")
     cluster_id = run.summary.cluster_id if run.summary else cluster_of_run(artifact)
     shell = shell_of_run(request, artifact, cluster_id, "runs")
-    asked = run.asked_plan.in_words if run.asked_plan is not None else ""
     groups = [] if ids is None else _groups(*ids)
-    actions = of_run(airflows, asked, rights, shell)
+    asked, sha256 = (run.asked_plan.in_words, run.asked_plan.sha256) if run.asked_plan is not None else ("", "")
+    actions = of_run(airflows, asked, sha256, rights, shell)
     return run, {"shell": shell, "run": run, "actions": actions, "groups": groups}

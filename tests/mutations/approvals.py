@@ -239,6 +239,13 @@ APPROVALS = [
     switched_off(
         APPROVAL,
         "approval",
+        "the answer of a page that showed another plan approves this one",
+        "        if sha256 not in (None, self.plan_sha256):",
+        f"{_APPROVED}::test_an_answer_by_a_page_that_showed_an_earlier_plan_is_refused",
+    ),
+    switched_off(
+        APPROVAL,
+        "approval",
         "a rejection approves",
         "    if not answer.approved:",
         f"{_APPROVED}::test_what_was_not_approved_is_left_and_the_report_says_who_rejected_it",

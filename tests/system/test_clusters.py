@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -334,10 +335,14 @@ def test_a_dag_with_a_group_for_each_cluster_is_approved_group_by_group_on_the_p
     address = {group: f"/rlmm/runs/{folder}" for folder, group in folders.items()}
     with airflow.client() as admin:
         buttons = {
-            group: re.findall(r'data-ask="([^"]+hitlDetails)"', admin.get(at).text) for group, at in address.items()
+            group: re.findall(
+                r'data-ask="([^"]+hitlDetails)" data-method="PATCH" data-body="([^"]+)"', admin.get(at).text
+            )
+            for group, at in address.items()
         }
         assert buttons["east"] == []
-        answer = admin.patch(buttons["west"][0], json={"chosen_options": ["Approve"], "params_input": {}})
+        address_of_answer, body = buttons["west"][0]
+        answer = admin.patch(address_of_answer, json=json.loads(unescape(body)))
     assert answer.status_code == httpx.codes.OK, answer.text
     assert airflow.wait("nightly", run_id) == "success"
     assert west.objects == set()

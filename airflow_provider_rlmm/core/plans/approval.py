@@ -25,6 +25,8 @@ from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
 
 APPROVE: Final = "Approve"
 REJECT: Final = "Reject"
+SHOWN_PLAN: Final = "plan_sha256"
+"""By this name the pages say in an answer which plan they showed."""
 
 NOT_APPROVED_ADVICE: Final = (
     "nothing, if that is what was meant: the next run plans them again; to keep a topic for good, put it on hold"
@@ -88,6 +90,19 @@ class ApprovalRequest:
             raise NotApprovedError(
                 f"plan {summary.plan_id} has changed since a person was asked to approve it (its checksum was "
                 f"{self.plan_sha256[:12]}…, now it is {summary.sha256[:12]}…): nothing is approved; {_ASK_AGAIN}"
+            )
+
+    def check_shown(self, sha256: object) -> None:
+        """
+        Refuse an answer by a page that showed another plan: it may have been open since an earlier request.
+
+        :param sha256: of the plan that was shown, ``None`` where the answer does not say it.
+        :raises NotApprovedError: if it is another one.
+        """
+        if sha256 not in (None, self.plan_sha256):
+            raise NotApprovedError(
+                f"the page on which a person has answered showed another plan (its checksum was {str(sha256)[:12]}…, that of "
+                f"plan {self.plan_id} is {self.plan_sha256[:12]}…): nothing is approved; {_ASK_AGAIN}"
             )
 
     def to_dict(self) -> dict[str, Any]:

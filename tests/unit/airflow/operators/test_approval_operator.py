@@ -68,9 +68,9 @@ def ask(**arguments: Any) -> TaskAwaitingInput:
     return waiting.value
 
 
-def answer(*chosen: str, user: Any = ADA) -> Any:
+def answer(*chosen: str, user: Any = ADA, shown: Any = None) -> Any:
     event = {
-        "chosen_options": list(chosen), "params_input": {}, "responded_by_user": user,
+        "chosen_options": list(chosen), "params_input": {"plan_sha256": shown} if shown else {}, "responded_by_user": user,
         "responded_at": datetime(2026, 3, 1, tzinfo=UTC), "timedout": user is None,
     }  # fmt: skip
     return ApproveRemoteLogCleanupOperator(task_id="approve").execute_complete(context(), event)
@@ -247,6 +247,22 @@ def test_a_plan_that_was_made_anew_needs_an_answer_of_its_own(
     answer("Approve")
     plan()
     refused(cluster, parts, "the recorded answer is for another plan")
+
+
+def test_an_answer_by_a_page_that_showed_an_earlier_plan_is_refused(
+    cluster: Cluster, work: Path, asked: list[dict[str, Any]]
+) -> None:
+    """It was open since the first request; the run was planned anew and asks again."""
+    mark_and_plan()
+    ask()
+    shown = read_plan(str(work / "dag.run")).sha256
+    parts = plan(max_segments_this_run=2)
+    ask()
+    for other in (shown, 7, ["x"]):
+        with pytest.raises(NotApprovedError, match="answered showed another plan"):
+            answer("Approve", shown=other)
+        refused(cluster, parts, "no answer is recorded")
+    assert answer("Approve", shown=read_plan(str(work / "dag.run")).sha256)["decision"] == "Approve"
 
 
 def test_an_answer_for_a_plan_that_has_changed_meanwhile_is_refused(

@@ -831,7 +831,8 @@ def test_an_approval_shows_topics_segments_bytes_and_one_button(
         ">gone-22", '<td class="n">4</td><td class="n">89.8 KiB</td>', "and 2 topics besides",
         "Most segments: 250,000 in the place of 100,000", "Largest share: 75 % in the place of 50 %",
         f">Approve: delete 92 segments, {human_bytes(plan.planned.bytes)}</button>",
-        "{&#34;chosen_options&#34;: [&#34;Approve&#34;], &#34;params_input&#34;: {}}",
+        "{&#34;chosen_options&#34;: [&#34;Approve&#34;], &#34;params_input&#34;: ",
+        f"{{&#34;plan_sha256&#34;: &#34;{plan.sha256}&#34;}}}}",
     ):  # fmt: skip
         assert words in request, words
     # What is not deleted by the package is no part of the question; one button is to be seen, the other is folded away.
