@@ -89,11 +89,16 @@ class SparkMaster:
         Return the state of a driver, one of Spark's names or :data:`NOT_FOUND`.
 
         :param driver_id: what :meth:`submit` returned.
-        :raises SparkMasterError: if no master answers.
+        :raises SparkMasterError: if no master that leads answers: one that stands by, or recovers, knows no driver.
         """
         answer = self._ask("GET", f"status/{quote(driver_id, safe='')}")
         state = answer.get("driverState")
-        return state if answer.get("success") is True and isinstance(state, str) else NOT_FOUND
+        if answer.get("success") is True and isinstance(state, str):
+            return state
+        if answer.get("message"):
+            # A master that leads and does not know the driver gives no reason.
+            raise SparkMasterError(f"no Spark master says what became of driver {driver_id}: {_said(answer)}")
+        return NOT_FOUND
 
     def kill(self, driver_id: str) -> None:
         """
@@ -120,7 +125,9 @@ class SparkMaster:
                 f"no Spark master answers ({'; '.join(failures)}): its REST server must be on (spark.master.rest.enabled), "
                 "and the connection's extra rest-port name its port where that is not 6066"
             )
-        return answers[-1]
+        return next(
+            (answer for answer in answers if answer.get("success") is True or not answer.get("message")), answers[-1]
+        )
 
 
 def _answer(method: str, url: str, document: Mapping[str, Any] | None) -> Mapping[str, Any]:

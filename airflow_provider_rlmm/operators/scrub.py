@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from airflow.providers.common.compat.sdk import AirflowFailException
@@ -41,6 +41,9 @@ __all__ = [
     "RemoteStorageScrubOperator",
     "ReportRemoteStorageScrubOperator",
 ]
+
+
+_TASK_FAILED: Final = RunProblem.TASK_FAILED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,15 +390,21 @@ class ReportRemoteStorageScrubOperator(CheckedOperator[_ReportArguments]):
             found = problems_of(summary, rows)
         ScrubLink.persist(context, name)
         ScrubPlanLink.persist(context, name)
-        deletion = deletion_of(uri)
+        plan = _plan_if_any(uri)
+        is_real = plan is not None and plan.dry_run is False
+        deletion = deletion_of(uri, dry_run=not is_real)
         found += deletion.problems()
         rejected = rejection_of(uri)
         if rejected is not None:
             found.append(rejected)
         elif failed := failed_before(self, context):
             why, todo = f"{number_of(failed, 'task')} before this one failed", "look at their logs, then run again"
-            kind = RunProblem.TASK_FAILED.value
-            found.append(Attention(kind, "the run", why, todo, acknowledgeable=False))
+            found.append(Attention(_TASK_FAILED, "the run", why, todo, acknowledgeable=False))
+        elif plan is not None and is_real and plan.file.rows and deletion.plan_sha256 != plan.sha256:
+            # No task failed, and what was planned is still there.
+            why = f"{number_of(plan.file.rows, 'object')} planned and not deleted: the task was skipped, or marked by hand"
+            todo = "clear the task that deletes, or scrub again"
+            found.append(Attention(_TASK_FAILED, "the deletion", why, todo, acknowledgeable=False))
         judgement = judged(self.log, found, summary.cluster_id)
         if deletion.dry_run and not judgement.failing:
             amounts = deletion.deleted.values()

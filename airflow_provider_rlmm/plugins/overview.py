@@ -365,9 +365,9 @@ def charts_of(runs: Sequence[RunSummary]) -> list[Chart]:
         points = [Point(run.ended_at_ms, count.bytes) for run in runs if (count := getattr(run, field)) is not None]
         return Chart(name, _bytes(points[-1].value) if points else "", trend(points, _bytes))
 
-    real = [
-        Point(run.ended_at_ms, run.deleted.bytes) for run in runs if run.kind is RunKind.CLEANER and not run.dry_run
-    ]
+    # Of several tries of the last task of a run the last one counts all.
+    cleanups = {run.artifact: run for run in runs if run.kind is RunKind.CLEANER and not run.dry_run}
+    real = [Point(run.ended_at_ms, run.deleted.bytes) for run in cleanups.values()]
     ages = [
         Point(run.ended_at_ms, run.ended_at_ms - run.oldest_orphan_ms)
         for run in runs

@@ -115,6 +115,8 @@ def run_view(work_uri: str, artifact: str, *, under_way: bool, now_ms: int, airf
     try:
         asked = _read_asked(work_uri, artifact) if REQUEST_DOCUMENT in names else None
         answer = _read_answer(work_uri, artifact) if APPROVAL_DOCUMENT in names else None
+        if asked and answer and (answer.plan_sha256, answer.asked_at_ms) != (asked.plan_sha256, asked.asked_at_ms):
+            answer = None  # to an earlier request: the task was cleared, and asks again
     except (DocumentError, ValueError) as e:
         problems.append(
             Problem("The approval of the plan cannot be read", str(e), "clear the task approve to ask again")

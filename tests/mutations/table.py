@@ -36,6 +36,7 @@ from tests.mutations.remote_log import REMOTE_LOG
 from tests.mutations.restoring import RESTORED
 from tests.mutations.rules import RULES
 from tests.mutations.scrub import SCRUBS
+from tests.mutations.second_tries import SECOND_TRIES
 from tests.mutations.secrets import SECRETS
 from tests.mutations.segment_storage import SEGMENT_STORAGE
 from tests.mutations.spark import SPARK
@@ -81,6 +82,7 @@ MUTATIONS = [
     *WATCHING,
     *APPROVALS,
     *NARROWED,
+    *SECOND_TRIES,
     *ALARMS,
     *WATCHED_RUNS,
     *COPYING,

@@ -148,7 +148,8 @@ class RemoteLogCleaner:
             require_tail(self.log, metadata_partition, tail)
         effects = replace(self.effects)  # nothing is counted yet: what this call does is one report
         topic, replay = self._replayed(metadata_partition)
-        refusals = [*self._lost_end(replay)]
+        lost_end = self._lost_end(replay)
+        refusals = [*lost_end]
         histories = self._work(replay)
         logger.info("metadata partition %d: %d user partitions to clean", metadata_partition, len(histories))
 
@@ -188,7 +189,9 @@ class RemoteLogCleaner:
             except RlmmError as e:
                 on_interrupted(report(work.report(interrupted_by=e) for work in works))
                 raise
-        committed = effects.commit(metadata_partition, replay.first_unsettled_offset())
+        # Where earlier runs have left off is the evidence of the loss: it stays until a person has confirmed that.
+        knows_loss = lost is not None or not lost_end
+        committed = effects.commit(metadata_partition, replay.first_unsettled_offset()) if knows_loss else None
         return report((work.report() for work in works), committed, out_of_time)
 
     def _work(self, replay: MetadataPartitionReplay) -> list[UserPartitionHistory]:

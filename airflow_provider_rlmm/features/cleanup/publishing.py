@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.base.quoting import list_in_quotes, printable
 from airflow_provider_rlmm.core.base.values import refused, spelled_integer
-from airflow_provider_rlmm.core.log.protocol import Acked, ClusterTopics, MetadataLogReader, Unknown
+from airflow_provider_rlmm.core.log.protocol import Acked, ClusterTopics, MetadataLogReader, ProvenLook, Unknown
 from airflow_provider_rlmm.core.log.snapshot import SnapshotStore
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher, WritableEvent
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, check_cluster
@@ -139,6 +140,9 @@ class _Standing:
     held: Refusal | None  # why it must not be touched, ``None`` where nothing holds it
     doubt: Doubt | None  # why more may have been said about it than was read, ``None`` where nothing suggests it
     storage: _StorageWitness  # remote storage, asked where that is needed
+    listed: Callable[
+        [], frozenset[UUID]
+    ]  # the segments of which storage lists an object; one listing, however often asked
     copied_is_known: bool  # whether no record is missing that may have said that a segment was copied
 
     def check(self, event: WritableEvent) -> None:
@@ -176,15 +180,14 @@ class _Standing:
         if self.doubt is None:
             return None
         tip = self.history.topic_id_partition
-        listed, root_shown = self.storage.listed(tip), self.storage.root_shown(tip)
-        return incompleteness(self.history, listed, self.doubt, root_shown=root_shown)
+        return incompleteness(self.history, self.listed(), self.doubt, root_shown=self.storage.root_shown(tip))
 
     def _obstacle_to_finish(self) -> str | None:
         obstacle = self.history.obstacle_to_finish()
         if obstacle is not None:
             return obstacle
         unfinished = {segment.remote_log_segment_id.id for segment in self.history.unfinished()}
-        left = self.storage.listed(self.history.topic_id_partition) - (self.history.known_segments - unfinished)
+        left = self.listed() - (self.history.known_segments - unfinished)
         if left:
             return (
                 f"storage lists objects of {number_of(len(left), 'segment')} that the log does not call finished, one "
@@ -193,7 +196,7 @@ class _Standing:
         return None
 
     def _obstacle_of_segment(self, event: RemoteLogSegmentMetadataUpdate) -> str | None:
-        listed = event.remote_log_segment_id.id in self.storage.listed(self.history.topic_id_partition)
+        listed = event.remote_log_segment_id.id in self.listed()
         if event.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
             unseen = "storage lists no object of it; let the remote log cleaner decide what that means"
             return None if listed else unseen
@@ -207,6 +210,65 @@ class _Standing:
             return None
         override = f"; the override {decision.override!r} settles it" if decision.override else ""
         return f"{decision.why}{override}; the remote log cleaner finishes what it deletes itself"
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Judges each event by what log, cluster and storage say right before it is written."""
+
+    log: MetadataLogReader
+    topics: ClusterTopics
+    limits: CleanerLimits
+    hold: HoldSource
+    clock: Clock
+    witness: _StorageWitness
+
+    def allowed(
+        self, given: WritableEvent, replay: MetadataPartitionReplay
+    ) -> tuple[WritableEvent, Belief[MetadataPartitionReplay]]:
+        """
+        Return an event as it may be written now, and what that rests on.
+
+        :param given: the event, with any time.
+        :param replay: of its metadata partition; it is brought up to the high watermark.
+        :raises EventByHandRefusedError: if marker or cleaner would not write it now.
+        """
+        tip = topic_id_partition_of(given)
+        listed = cache(partial(self.witness.listed, tip))
+        event, proof = self._judged(given, replay, listed)
+        if event.state is not RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+            return event, Belief(replay, proof)
+        # Listed first, read on then: what an object belongs to was in the log before the object was there.
+        read_until = replay.end
+        event, proof = self._judged(given, replay, listed)
+        if (news := replay.first_quarantined(tip, self.limits.allowed_quarantine, read_until)) is not None:
+            raise EventByHandRefusedError(
+                f"{event.state.name} of {subject_of(event)} is not written: {news} cannot be applied, and came after storage "
+                "was listed; try again"
+            )
+        return event, Belief(replay, proof, frozenset({tip}))
+
+    def _judged(
+        self, given: WritableEvent, replay: MetadataPartitionReplay, listed: Callable[[], frozenset[UUID]]
+    ) -> tuple[WritableEvent, ProvenLook]:
+        tip = topic_id_partition_of(given)
+        replay.advance()
+        names = replay.names({tip.topic_id})[tip.topic_id] | {tip.topic}
+        seen = look(self.topics, self.log, {tip.topic_id: names})
+        # The time is taken after the look: an observation must not claim to be older than it is.
+        event = replace(given, event_timestamp_ms=self.clock())
+        _Standing(
+            replay.histories.get(tip) or UserPartitionHistory(tip),
+            seen.observations[tip.topic_id],
+            event.event_timestamp_ms,
+            self.limits,
+            self.hold().refusal_of(tip, names),
+            replay.doubt_about(tip, self.limits.allowed_quarantine),
+            self.witness,
+            listed,
+            replay.copied_is_known,
+        ).check(event)
+        return event, seen.proof
 
 
 MAX_PARTITION = 2**31 - 1
@@ -310,6 +372,7 @@ def publish_events(
         )
 
     witness = _StorageWitness(storage, prove, limits.overrides, EarlierDeletions(deletions))
+    judge = _Judge(log, topics, limits, hold, clock, witness)
     replays: dict[int, MetadataPartitionReplay] = {}
     offsets = []
     for given in events:
@@ -318,24 +381,7 @@ def publish_events(
         if metadata_partition not in replays:
             wanted = frozenset(topic_id_partition_of(e).topic_id for e in events)
             replays[metadata_partition] = MetadataPartitionReplay(log, metadata_partition, wanted)
-        replay = replays[metadata_partition]
-        replay.advance()
-        names = replay.names({tip.topic_id})[tip.topic_id] | {tip.topic}
-        seen = look(topics, log, {tip.topic_id: names})
-        # The time is taken after the look: an observation must not claim to be older than it is.
-        event = replace(given, event_timestamp_ms=clock())
-        _Standing(
-            replay.histories.get(tip) or UserPartitionHistory(tip),
-            seen.observations[tip.topic_id],
-            event.event_timestamp_ms,
-            limits,
-            hold().refusal_of(tip, names),
-            replay.doubt_about(tip, limits.allowed_quarantine),
-            witness,
-            replay.copied_is_known,
-        ).check(event)
-        # What is to be finished was listed just now, and the log names all that is there.
-        belief = Belief(replay, seen.proof, frozenset({tip}))
+        event, belief = judge.allowed(given, replays[metadata_partition])
         (outcome,) = publisher.publish([event], belief)
         if isinstance(outcome, Unknown):
             raise PublishOutcomeUnknownError(f"{describe_event(event)}: {outcome.reason}; read the topic back first")

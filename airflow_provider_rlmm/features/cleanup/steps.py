@@ -302,7 +302,8 @@ def _keep(uri: str, report: MetadataPartitionReport) -> MetadataPartitionReport:
         kind, what_to_do = RefusalKind.REPORT, "look at the log of that try"
         kept = replace(report, refusals=(*report.refusals, Refusal(what, why, what_to_do, kind, number)))
     else:
-        kept = report.with_earlier_try(earlier) if earlier else report
+        # What a dry pass of the same run would have done is nothing that was done.
+        kept = report.with_earlier_try(earlier) if earlier and not earlier.dry_run else report
     try:
         write_document(uri, name, json.dumps(plain_of(kept)))
     except OSError:

@@ -116,7 +116,8 @@ def verify_contents(
         try:
             for look in found:
                 work.tally.note(look)
-                if look.outcome.was_looked_at:
+                if look.outcome is not Outcome.GONE:
+                    # What cannot be judged had its turn, too: else it would come first for ever, and nothing else be seen.
                     looks[look.metadata.remote_log_segment_id.id] = began_at_ms
         finally:
             keep_last_looks(session.cluster_uri, looks, work.all_copied())
@@ -232,11 +233,15 @@ def _copied_now(topic: TopicReplay) -> frozenset[UUID]:
 
 def _doubt(topic: TopicReplay) -> str:
     """Say why the log may lack segments; nothing where it does not."""
-    log, numbers = topic.log, range(topic.log.partition_count)
-    quarantined = sum(len(topic.view(number, (), with_segments=False).quarantined) for number in numbers)
+    log = topic.log
+    views = [topic.view(number, (), with_segments=False) for number in range(log.partition_count)]
+    quarantined = sum(len(view.quarantined) for view in views)
+    lost = bool(log.losses) or any(view.lost_beginning is not None for view in views)
+    hole = next((view.holes[0].why for view in views if view.holes), "")
     unknown = topic.without_size().total()
     said = (
-        (bool(log.losses), "the metadata topic has lost records"),
+        (lost, "the metadata topic has lost records"),
+        (bool(hole), hole),
         (log.era.era is Era.COMPACTED, f"the metadata topic is {log.era}"),
         (quarantined > 0, f"{number_of(quarantined, 'record')} of the metadata topic cannot be applied"),
         (unknown > 0, f"{number_of(unknown, 'segment is', 'segments are')} named whose contents are not known"),

@@ -17,7 +17,11 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.log.known_segments import AdvancingSegments, RemoteLogSegments
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, is_remote_segment_within_leader_epochs
+from airflow_provider_rlmm.core.segments.lineage import (
+    LeaderEpochCheckpoint,
+    is_remote_segment_within_leader_epochs,
+    last_shared_offset,
+)
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
@@ -206,7 +210,8 @@ class RemoteLogReader:
         Return the first record that is as new as a time, ``None`` where the remote log has none.
 
         Kafka's own search ends at the first segment that is new enough, even if only its records below the starting offset
-        are; this one goes on.
+        are; this one goes on. Kafka's passes over a segment of which a later leader has written a part anew; this one
+        searches what is left of it, which :meth:`read` serves.
 
         :param topic_id_partition: the user partition.
         :param timestamp_ms: the time, ms since the epoch.
@@ -221,7 +226,7 @@ class RemoteLogReader:
         """
         missing: RemoteLogSegmentMetadata | None = None
         while True:
-            for metadata in self._candidates(
+            for metadata, offsets in self._candidates(
                 topic_id_partition, timestamp_ms, starting_offset, leader_epochs, log_end_offset
             ):
                 if local_log_start_offset is not None and metadata.start_offset >= local_log_start_offset:
@@ -232,7 +237,7 @@ class RemoteLogReader:
                         metadata,
                         leader_epochs,
                         timestamp_ms,
-                        starting_offset,
+                        offsets,
                         self._max_decompressed_bytes,
                     )
                 except RemoteObjectNotFoundError as e:
@@ -345,12 +350,15 @@ class RemoteLogReader:
         starting_offset: int,
         leader_epochs: LeaderEpochCheckpoint,
         log_end_offset: int,
-    ) -> Iterator[RemoteLogSegmentMetadata]:
-        """Yield the segments that may hold a record as new as a time, by leader epoch and start offset."""
+    ) -> Iterator[tuple[RemoteLogSegmentMetadata, OffsetRange]]:
+        """
+        Yield the segments that may hold a record as new as a time, by leader epoch and start offset, and which of their
+        offsets are of the lineage: a later leader may have written the end of one anew.
+        """
         begin = leader_epochs.epoch_for_offset(starting_offset)
         if begin is None:
             return
-        for leader_epoch, _ in leader_epochs.entries:
+        for leader_epoch, epoch_start in leader_epochs.entries:
             if leader_epoch < begin:
                 continue
             for metadata in self._segments.list_remote_log_segments(topic_id_partition, leader_epoch):
@@ -358,9 +366,14 @@ class RemoteLogReader:
                     metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
                     and metadata.max_timestamp_ms >= timestamp_ms
                     and metadata.end_offset >= starting_offset
-                    and is_remote_segment_within_leader_epochs(metadata, log_end_offset, leader_epochs)
                 ):
-                    yield metadata
+                    if is_remote_segment_within_leader_epochs(metadata, log_end_offset, leader_epochs):
+                        start, end = metadata.start_offset, metadata.end_offset + 1
+                    else:
+                        start = max(dict(metadata.segment_leader_epochs)[leader_epoch], epoch_start)
+                        end = min(last_shared_offset(metadata, leader_epoch, leader_epochs) + 1, log_end_offset)
+                    if max(start, starting_offset) < end:
+                        yield metadata, OffsetRange(max(start, starting_offset), end)
 
     def _is_deleted(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Tell whether the metadata says by now that a segment, whose objects are not all there, is deleted."""

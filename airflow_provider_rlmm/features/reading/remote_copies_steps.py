@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.clock import time_text
-from airflow_provider_rlmm.core.base.errors import RemoteLogError
+from airflow_provider_rlmm.core.base.errors import EventLogUnavailableError, RemoteLogError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.log.answers import OffsetsByTime
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
@@ -53,6 +53,11 @@ def look_for_copies(
     if not isinstance(topic_id, UUID):
         raise RemoteLogError(f"the cluster has no topic {in_quotes(topic)}, or this login may not describe it")
     offsets = session.access.get_cluster_topics().offsets_by_time(topic, up_to_ms)
+    if not offsets:
+        # Deleted at this moment, or a broker with old metadata was asked: nothing of it is no "all is there".
+        raise EventLogUnavailableError(
+            f"brokers do not say where the partitions of topic {in_quotes(topic)} begin and end"
+        )
     if strangers := sorted(set(partitions or ()) - offsets.keys()):
         raise RemoteLogError(f"topic {in_quotes(topic)} has no partitions {strangers}")
     wanted = {p: o for p, o in offsets.items() if partitions is None or p in partitions}

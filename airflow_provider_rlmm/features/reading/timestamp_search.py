@@ -44,7 +44,7 @@ def find_in_segment(
     metadata: RemoteLogSegmentMetadata,
     lineage: LeaderEpochCheckpoint,
     timestamp_ms: int,
-    starting_offset: int,
+    offsets: OffsetRange,
     max_decompressed_bytes: int,
 ) -> FoundOffset | None:
     """
@@ -54,21 +54,21 @@ def find_in_segment(
     is used; else the segment is searched from its beginning.
 
     :param access: reads segments.
-    :param metadata: the segment, all of it in the lineage.
+    :param metadata: the segment.
     :param lineage: the leader epochs of the log.
     :param timestamp_ms: the time, ms since the epoch.
-    :param starting_offset: first offset that may be the answer, inclusive.
+    :param offsets: what may be the answer, all of it in the lineage.
     :param max_decompressed_bytes: most bytes that a batch may decompress to.
     """
-    first = max(starting_offset, metadata.start_offset)
+    first = offsets.start
     entry = access.time_index(metadata).lookup(timestamp_ms)
-    begins = [(entry.offset, entry), (first, None)] if entry.offset > first else [(first, None)]
+    begins = [(entry.offset, entry), (first, None)] if first < entry.offset < offsets.end else [(first, None)]
     for begin, checked in begins:
         try:
-            for part in access.parts(metadata, lineage, OffsetRange(begin, metadata.end_offset + 1)):
+            for part in access.parts(metadata, lineage, OffsetRange(begin, offsets.end)):
                 if checked is not None:
                     _require_entry(part, checked)
-                found = _find_in_part(part, timestamp_ms, first, max_decompressed_bytes)
+                found = _find_in_part(part, timestamp_ms, offsets, max_decompressed_bytes)
                 if found is not None:
                     return found
         except _IndexLedAstrayError:
@@ -90,14 +90,14 @@ def _require_entry(part: SegmentPart, entry: TimestampOffset) -> None:
 
 
 def _find_in_part(
-    part: SegmentPart, timestamp_ms: int, starting_offset: int, max_decompressed_bytes: int
+    part: SegmentPart, timestamp_ms: int, wanted: OffsetRange, max_decompressed_bytes: int
 ) -> FoundOffset | None:
     headers = part.headers
-    candidates = (headers.max_timestamp_ms >= timestamp_ms) & (headers.last_offset >= starting_offset)
+    candidates = (headers.max_timestamp_ms >= timestamp_ms) & (headers.last_offset >= wanted.start)
     for row in np.flatnonzero(candidates).tolist():
         records = to_arrow(part.data, headers[row : row + 1], max_decompressed_bytes=max_decompressed_bytes)
         offset, time_ms = (records.column(name).to_numpy() for name in ("offset", "timestamp"))
-        found = np.flatnonzero((time_ms >= timestamp_ms) & (offset >= starting_offset))
+        found = np.flatnonzero((time_ms >= timestamp_ms) & (offset >= wanted.start) & (offset < wanted.end))
         if found.size:
             first = int(found[0])
             return FoundOffset(int(offset[first]), int(time_ms[first]), int(headers.leader_epoch[row]))

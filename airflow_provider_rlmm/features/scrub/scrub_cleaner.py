@@ -20,7 +20,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.arrow_ids import IdSet
 from airflow_provider_rlmm.core.base.clock import Clock, monotonic_clock
-from airflow_provider_rlmm.core.base.errors import PlanError, RlmmError, StorageRootError
+from airflow_provider_rlmm.core.base.errors import PlanError, StorageRootError
 from airflow_provider_rlmm.core.base.file_systems import read_file
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
@@ -72,6 +72,7 @@ class ScrubDeletion:
     left_objects: int = 0  # all of them
     folders_removed: int = 0  # folders of deleted topics that had become empty
     duration_ms: int = 0  # ms
+    plan_sha256: str = ""  # of the plan; empty where this try did not come to it, or an earlier release has written it
 
     def note_deleted(self, kind: str, size: int) -> None:
         """
@@ -162,6 +163,24 @@ class ScrubDeletion:
         if refusal is not None:
             self.left.append(refusal)
 
+    def add_earlier_try(self, earlier: ScrubDeletion) -> None:
+        """
+        Add what an earlier try of the same run has deleted; what is left is as of this one.
+
+        :param earlier: the earlier try's report, of the same plan.
+        """
+        for kind, amount in earlier.deleted.items():
+            mine = self.deleted.get(kind, Amount(0, 0))
+            self.deleted[kind] = Amount(mine.objects + amount.objects, mine.bytes + amount.bytes)
+        # What that one has deleted was gone for this one.
+        self.gone_before = max(0, self.gone_before - sum(amount.objects for amount in earlier.deleted.values()))
+        self.folders_removed += earlier.folders_removed
+        self.duration_ms += earlier.duration_ms
+        # That the report of a still earlier try is lost, or the audit log lacks something of it, stays true.
+        self.left += [
+            r for r in earlier.left if r.kind in (RefusalKind.REPORT, RefusalKind.AUDIT) and r not in self.left
+        ]
+
     def counts(self) -> dict[str, Any]:
         """Return how much was deleted and left, for logs and XComs."""
         deleted = {kind: asdict(amount) for kind, amount in sorted(self.deleted.items())}
@@ -181,11 +200,12 @@ class ScrubDeletion:
         return plain
 
 
-def deletion_of(uri: str) -> ScrubDeletion:
+def deletion_of(uri: str, *, dry_run: bool = True) -> ScrubDeletion:
     """
     Read what a run has deleted; nothing where it did not come to that.
 
     :param uri: of the run's folder.
+    :param dry_run: whether the run was a dry run, for where it did not.
     :raises PlanError: if it cannot be understood.
     """
     try:
@@ -194,7 +214,7 @@ def deletion_of(uri: str) -> ScrubDeletion:
         left = [Refusal(**{**entry, "kind": RefusalKind(entry["kind"])}) for entry in plain.pop("left")]
         return ScrubDeletion(**plain, deleted=deleted, left=left)
     except FileNotFoundError:
-        return ScrubDeletion(dry_run=True)
+        return ScrubDeletion(dry_run)
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as e:
         raise PlanError(
             f"{uri}/{DELETION_DOCUMENT} cannot be read ({e}); look at the log of the task that deleted"
@@ -267,7 +287,8 @@ class ScrubCleaner:
         guard.begin(planned)
         try:
             is_whole = self._clean_batches(planned, reading, report, guard)
-        except RlmmError:
+        except BaseException:
+            # Whatever ends it, such as the time of its task: what is gone is written down.
             self._confirm(report)
             raise
         self._confirm(report)

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.core.base.errors import PlanError
 from airflow_provider_rlmm.core.base.quoting import human_bytes
 from airflow_provider_rlmm.core.plans.approval import NOT_APPROVED_ADVICE
 from airflow_provider_rlmm.core.plans.guards import BlastRadius, CleanerLimits
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import Attention, RunProblem
 from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
@@ -191,6 +192,8 @@ def delete(
         # Said first: where the report cannot be written, the log is the only place left.
         logger.info("objects of the scrub: %s", report.counts())
         report.duration_ms = monotonic_clock() - began
+        if not dry_run:
+            _add_earlier_try(report, uri)
         write_document(uri, DELETION_DOCUMENT, json.dumps(report.to_dict(), indent=2))
 
     try:
@@ -203,6 +206,22 @@ def delete(
         raise
     keep()
     return report
+
+
+def _add_earlier_try(report: ScrubDeletion, uri: str) -> None:
+    """Add what an earlier try of the task has deleted: it tries again what may pass, and a person may clear it."""
+    from airflow_provider_rlmm.features.scrub.scrub_cleaner import deletion_of
+
+    try:
+        earlier = deletion_of(uri)
+    except PlanError as e:
+        why = f"what an earlier try of its task did is not in this report: {e}"
+        what_to_do = "look at the log of that try"
+        report.note_problem(Refusal("the deletion of the scrub", why, what_to_do, RefusalKind.REPORT))
+        return
+    if not earlier.dry_run and report.plan_sha256 in ("", earlier.plan_sha256):
+        report.add_earlier_try(earlier)
+        report.plan_sha256 = earlier.plan_sha256
 
 
 def rejection_of(uri: str) -> Attention | None:
@@ -244,6 +263,7 @@ def _delete(
 
     limits = session.paced(limits)
     with open_scrub_plan(uri) as (plan, rows):
+        report.plan_sha256 = plan.sha256
         plan.check_valid(session.cluster_id, kafka_uuid_str(session.log.topic_id), session.clock())
         plan.check_blast_radius()
         if approve_above is not None:

@@ -15,6 +15,7 @@ from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.log.event_decoding import counted
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits, ScrubLimits
+from airflow_provider_rlmm.core.records.era import Era
 from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.storage.layout import Layout
+    from airflow_provider_rlmm.core.world.replay import MetadataPartitionView
     from airflow_provider_rlmm.core.world.topic_view import TopicReplay
 
 _FINISHED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
@@ -181,18 +183,29 @@ def _doubt(topic: TopicReplay, topic_id: UUID | None, tip: TopicIdPartition | No
     """
     count = topic.log.partition_count
     homes = range(count) if tip is None else (metadata_partition_for(tip, count),)
-    lost = any(found.is_open for number, found in topic.log.losses.items() if number in homes)
+    doubts = list(
+        dict.fromkeys(why for number in homes for why in _incomplete(topic.view(number, (), with_segments=False)))
+    )
     unread = [
         record
         for number in range(count)
         for record in topic.view(number, (), with_segments=False).quarantined
         if ErrorCode[record.code] not in APPLIED_CODES and _may_be_of(record, homes, topic_id, tip)
     ]
-    doubts = ["the log has lost records"] if lost else []
     if unread:
         many = counted(unread)
         doubts.append(f"{number_of(many, 'record')} cannot be applied (the first: {unread[0]})")
     return " and ".join(doubts)
+
+
+def _incomplete(view: MetadataPartitionView) -> Iterator[str]:
+    """Yield why a metadata partition may not tell all that was said, confirmed losses and compaction among it."""
+    if view.lost is not None or view.lost_beginning is not None:
+        yield "the log has lost records"
+    if view.holes:
+        yield view.holes[0].why
+    if view.era.era is Era.COMPACTED:
+        yield f"records may be gone from anywhere, as the metadata topic is {view.era}"
 
 
 def _may_be_of(

@@ -137,6 +137,22 @@ def test_a_record_that_cannot_be_read_may_say_something_else(cluster: Cluster, a
     assert (told["needs_person"], told["stored"]) == (True, None)
 
 
+@pytest.mark.parametrize("asked", ["finished", "nothing left", "unnamed"])
+def test_a_log_without_its_beginning_may_have_said_something_else(cluster: Cluster, ask: Asking, asked: str) -> None:
+    other = Cluster(3)
+    other.segment(GONE, 7)
+    asked_of = {"finished": key_of(cluster, GONE), "nothing left": "gone", "unnamed": key_of(other, GONE)}[asked]
+    cluster.mark_and_wait()
+    for number in range(3):
+        cluster.clean(number)
+    home = cluster.metadata_partition_of(GONE)
+    # The first copy's announcement is lost; what came after it is there.
+    cluster.log.truncate(home, 1)
+    told = ask.json(asked_of, code=4)
+    assert "the log has lost records" in told["why"]
+    assert (told["needs_person"], told["stored"]) == (True, None)
+
+
 def test_what_no_record_names_says_so(cluster: Cluster, ask: Asking) -> None:
     other = Cluster(3)
     other.segment(tip("gone", 1), 7)

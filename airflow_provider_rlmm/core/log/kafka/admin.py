@@ -250,10 +250,14 @@ class KafkaClusterTopics:
         reached = self._offsets(partitions, admin_api.OffsetSpec.for_timestamp(timestamp_ms), "offset by time")
         starts = self._offsets(partitions, admin_api.OffsetSpec.earliest(), "log start offset")
         ends = self._offsets(partitions, admin_api.OffsetSpec.latest(), "log end offset")
+        told = reached.keys() & starts.keys() & ends.keys()
+        if silent := [partition for _, partition in partitions if (topic, partition) not in told]:
+            raise EventLogUnavailableError(
+                f"brokers do not say where partitions {silent} of topic {topic!r} begin and end"
+            )
         return {
             key[1]: OffsetsByTime(starts[key], None if reached[key] < 0 else reached[key], ends[key])
             for key in partitions
-            if key in reached and key in starts and key in ends
         }
 
     def _offsets(self, partitions: Sequence[tuple[str, int]], spec: Any, what: str) -> dict[tuple[str, int], int]:

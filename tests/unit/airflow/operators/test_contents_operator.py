@@ -16,6 +16,7 @@ from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.runs.attention import iso_time
 from airflow_provider_rlmm.core.storage.index_type import IndexType
 from airflow_provider_rlmm.features.contents.criticals import criticals_of
+from airflow_provider_rlmm.features.contents.last_looks import read_last_looks
 from airflow_provider_rlmm.features.contents.report_document import ContentsAmount, ContentsReport
 from airflow_provider_rlmm.features.contents.rules import Outcome
 from airflow_provider_rlmm.operators.contents import VerifyRemoteSegmentsOperator
@@ -48,6 +49,27 @@ def test_a_share_is_looked_at(world: TieredOrders) -> None:
     assert (told["copied"], told["looked_at"]) == (6, 3)
     with pytest.raises(ConfigurationError, match="share"):
         VerifyRemoteSegmentsOperator(task_id="verify", share=0.0).execute(context())
+
+
+def test_what_cannot_be_judged_has_its_turn_in_samples_too(
+    world: TieredOrders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else it would come first for ever, and nothing else be looked at."""
+    connect(monkeypatch, allow_writes=False, expected_cluster_id=None, storage_class="GLACIER")
+    told = VerifyRemoteSegmentsOperator(task_id="verify", share="0.5", fail_on_damage=False).execute(context())
+    assert (told["chosen"], told["looked_at"]) == (3, 0)
+    assert len(read_last_looks(str(tmp_path / "work" / "cluster-cluster-1"))) == 3
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+def test_a_log_without_its_beginning_needs_a_person_though_all_that_it_names_is_right(
+    world: TieredOrders, lost: int
+) -> None:
+    """Both records of a segment may be gone, so that nothing names it."""
+    for number in range(world.log.partition_count):
+        if world.log.high_water_marks()[number] > lost:
+            world.log.truncate(number, lost)
+    assert "the metadata topic has lost records" in verified().log_in_doubt
 
 
 def test_the_report_of_a_topic_without_segments_is_that_of_its_run(world: TieredOrders) -> None:

@@ -306,6 +306,18 @@ def test_a_dry_run_does_nothing_at_any_step(cluster: Cluster, work: Path) -> Non
     assert cluster.offsets.committed() == {}
 
 
+def test_what_a_dry_pass_of_a_run_would_have_deleted_is_not_added_to_the_real_one(cluster: Cluster, work: Path) -> None:
+    """The run was cleared after its dry run was over, and decides anew."""
+    parts = mark_and_plan()
+    plan_of_it = (work / "dag.run" / "summary.json").read_text()
+    become_dry(work)
+    for part in parts:
+        assert clean(part, dry_run_only=True)["dry_run"] is True
+    (work / "dag.run" / "summary.json").write_text(plan_of_it)
+    counts = [clean(part) for part in parts]
+    assert sum(count["segments_deleted"] for count in counts) == 6
+
+
 def test_only_what_the_source_plan_names_is_worked_on(cluster: Cluster, work: Path) -> None:
     mark_and_plan()
     source = str(work / "dag.run")

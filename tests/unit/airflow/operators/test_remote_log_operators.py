@@ -280,6 +280,13 @@ def test_a_topic_that_is_not_there_is_not_waited_for(world: TieredOrders) -> Non
         sensor(partitions=[3]).execute(context())
 
 
+def test_a_topic_of_which_brokers_tell_no_partition_is_waited_for(world: TieredOrders) -> None:
+    """It is deleted at this moment, or a broker with old metadata was asked: nothing of it is no "all is there"."""
+    reach(world)
+    with pytest.raises(AirflowSensorTimeout, match="cluster or storage did not answer"):
+        sensor(deferrable=True, timeout=0).execute(context())
+
+
 def test_a_store_that_does_not_answer_is_waited_for(world: TieredOrders, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Any) -> Any:
         raise StorageUnavailableError("no answer")

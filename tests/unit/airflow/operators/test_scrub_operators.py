@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from airflow_provider_rlmm.core.base.errors import (
 )
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
 from airflow_provider_rlmm.core.plans.prices import StorageClass, StoragePrice
+from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.runs.attention import SUGGESTED_MS, iso_time
@@ -236,6 +238,39 @@ def test_the_four_steps_delete_what_is_finished_and_nothing_else(cluster: Cluste
     assert "Objects to delete" in DOCUMENT_PAGES["scrub-plans"].show("dag.run", plan)
 
 
+def test_a_second_try_adds_up_with_the_first_and_keeps_what_the_audit_log_lacks(cluster: Cluster, work: Path) -> None:
+    run = Run()
+    run.scrub()
+    run.plan(dry_run_only=False)
+    assert run.delete()["deleted"] == FINISHED
+    document = work / "dag.run" / "scrub-deletion.json"
+    told = json.loads(document.read_text())
+    told["left"] = [asdict(Refusal("a batch", "it has no end in the audit log", "look", RefusalKind.AUDIT))]
+    document.write_text(json.dumps(told))
+    again = run.delete()
+    assert (again["deleted"], again["gone_before"]) == (FINISHED, 0)
+    with pytest.raises(AirflowFailException, match="it has no end in the audit log"):
+        run.report()
+    document.write_text("{")
+    assert run.delete()["gone_before"] == 3
+    with pytest.raises(AirflowFailException, match="what an earlier try of its task did is not in this report"):
+        run.report()
+
+
+def test_a_deletion_that_was_skipped_or_marked_by_hand_is_red_and_no_dry_run(cluster: Cluster, work: Path) -> None:
+    run = Run()
+    run.scrub()
+    run.plan(dry_run_only=False)
+    with pytest.raises(
+        AirflowFailException, match="3 objects planned and not deleted: the task was skipped, or marked"
+    ):
+        run.report()
+    (file,) = (work / "cluster-cluster-1" / "runs").glob("*.json")
+    assert json.loads(file.read_text())["dry_run"] is False
+    assert run.delete()["deleted"] == FINISHED
+    assert run.report()["deleted"] == FINISHED
+
+
 def test_a_metadata_topic_that_was_made_anew_is_confirmed_by_the_run_of_a_scrub(cluster: Cluster) -> None:
     first, second = Run("first"), Run("second")
     first.scrub()
@@ -261,7 +296,7 @@ def test_two_scrubs_of_two_runs_make_a_plan(cluster: Cluster) -> None:
     assert run.plan(limits={"min_absence_ms": "74 h"})["objects"] == 3
     assert run.plan()["objects"] == 6
     assert run.delete(limits={"min_absence_ms": "74 h"})["left"] == 3
-    assert run.delete()["deleted"].keys() == {"UNREFERENCED"}
+    assert run.delete()["deleted"].keys() == {"FINISHED", "UNREFERENCED"}, "with what the try before has deleted"
 
 
 def test_what_no_record_names_under_a_living_topic_fails_the_run_until_somebody_has_seen_it(

@@ -273,6 +273,18 @@ def test_of_several_masters_the_one_that_leads_answers(master: Master) -> None:
     assert both.state(DRIVER) == "FINISHED"
 
 
+def test_a_master_that_stands_by_or_recovers_tells_nothing_of_a_driver(master: Master) -> None:
+    """The one that leads does not answer: that the other knows no driver is no "it is not there"."""
+    leads = Master()
+    both = SparkMaster(tuple(f"http://127.0.0.1:{m.port}" for m in (leads, master)))
+    leads.states = [NOT_FOUND]
+    master.refusal = "Current state is not alive: STANDBY"
+    assert both.state(DRIVER) == NOT_FOUND
+    leads.close()
+    with pytest.raises(SparkMasterError, match=r"what became of driver .*: Current state is not alive: STANDBY"):
+        both.state(DRIVER)
+
+
 def ended(event: str, **given: Any) -> Any:
     task, ctx = operator(), context()
     folder = JobFolder.below(str(given["work"] / "dag.run"))

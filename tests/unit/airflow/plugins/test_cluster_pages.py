@@ -819,6 +819,23 @@ def ask(sample: Sample, radius: BlastRadius | None = None, artifact: str | None 
     return written
 
 
+def test_an_answer_to_an_earlier_request_hides_no_request(
+    client: TestClient, sample: Sample, running: list[DagRunUnderWay]
+) -> None:
+    """The task was cleared, to ask again."""
+    running.append(RUNNING)
+    plan = ask(sample)
+    answered = Approval(plan.plan_id, plan.sha256, "Reject", "ada", NOW_MS, NOW_MS - 1)
+    write_document(sample.work, sample.running, "approval.json", answered.to_dict())
+    html = client.get(f"/runs/{sample.running}").text
+    assert "A person is asked to approve the plan" in html
+    assert "not approved" not in html
+    write_document(sample.work, sample.running, "approval.json", replace(answered, asked_at_ms=NOW_MS).to_dict())
+    html = client.get(f"/runs/{sample.running}").text
+    assert "A person is asked to approve the plan" not in html
+    assert "not approved" in html
+
+
 def test_an_approval_shows_topics_segments_bytes_and_one_button(
     client: TestClient, sample: Sample, running: list[DagRunUnderWay]
 ) -> None:

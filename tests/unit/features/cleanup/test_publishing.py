@@ -202,6 +202,26 @@ def test_a_held_topic_is_not_touched(cluster: Cluster) -> None:
     assert cluster.states() == []
 
 
+@pytest.mark.parametrize("comes", [serialize(add(GONE, 5)), None], ids=["a copy", "a record that cannot be applied"])
+def test_what_comes_while_storage_is_listed_is_read_before_a_partition_is_finished(
+    settled: Cluster, comes: bytes | None
+) -> None:
+    """A leader that is late announces a copy: its objects come behind the listing, and its record before the end."""
+    publish(settled, event(P.DELETE_PARTITION_STARTED), event(S.DELETE_SEGMENT_STARTED))
+    settled.foreign(update(GONE, 0, S.DELETE_SEGMENT_FINISHED, broker_id=OWN_BROKER_ID))
+    take_away(settled, 0)
+
+    def announce(name: str, _: object) -> None:
+        if name == "list":
+            settled.storage.after_effect = None
+            settled.log.append(0, comes)
+
+    settled.storage.after_effect = announce
+    with pytest.raises(EventByHandRefusedError, match="DELETE_PARTITION_FINISHED of"):
+        publish(settled, event(P.DELETE_PARTITION_FINISHED))
+    assert "DELETE_PARTITION_FINISHED" not in settled.states()
+
+
 def test_a_record_that_cannot_be_applied_leaves_what_log_and_storage_show_to_be_whole(settled: Cluster) -> None:
     settled.log.append(0, None)
     publish(settled, event(P.DELETE_PARTITION_STARTED), event(S.DELETE_SEGMENT_STARTED))

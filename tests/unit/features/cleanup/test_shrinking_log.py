@@ -57,6 +57,17 @@ def test_a_log_that_ends_before_where_earlier_runs_left_off_is_said_in_red(clust
     assert f"up to offset {left_off}, and it ends at {left_off - 2}" in refusal.why
 
 
+def test_it_stays_red_until_the_log_has_grown_again(cluster: Cluster) -> None:
+    """Where earlier runs left off is all that shows it: no run may lower that by itself."""
+    cluster.clean()
+    left_off = cluster.offsets.committed()[0]
+    cluster.log.cut_off(0, 1)
+    for _ in range(2):
+        report = cluster.clean()
+        assert [refusal.kind for refusal in report.refusals] == [RefusalKind.LOST_RECORDS]
+        assert (report.committed_offset, cluster.offsets.committed()) == (None, {0: left_off})
+
+
 def test_another_run_that_goes_on_meanwhile_is_no_loss(cluster: Cluster) -> None:
     def goes_on() -> None:
         assert [p.outcome for p in cluster.clean().partitions] == ["FINISHED", "FINISHED"]

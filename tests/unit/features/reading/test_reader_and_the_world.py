@@ -197,6 +197,21 @@ def test_a_part_of_a_segment_that_a_later_leader_wrote_anew_is_not_read(world: R
     assert stable.end <= last.start_offset
 
 
+def test_a_time_is_looked_for_in_what_a_later_leader_has_left_of_a_segment_and_no_further(
+    world: RemoteLogWorld,
+) -> None:
+    """Wherever that one begins, in the middle of a batch too."""
+    last, reader = world.segments[-1].metadata, RemoteLogReader(world.known(), world.storage())
+    epoch = world.lineage.entries[-1][0] + 1
+    records = [record for batch in world.batches for record in batch.as_read() if record.offset >= last.start_offset]
+    for anew in range(last.start_offset + 1, last.end_offset + 1):
+        lineage = LeaderEpochCheckpoint((*world.lineage.truncate_from_end(anew).entries, (epoch, anew)))
+        for time_ms in sorted({record.timestamp for record in records}):
+            expected = world.found(time_ms, last.start_offset)
+            found = reader.find_offset_by_timestamp(TIP, time_ms, last.start_offset, lineage, anew + 1_000)
+            assert found == (expected if expected and expected[0] < anew else None), (anew, time_ms)
+
+
 @pytest.mark.parametrize("whole_range", [True, False])
 def test_committed_records_need_the_segment_that_tells_which_transactions_are_open(
     world: RemoteLogWorld, whole_range: bool
