@@ -288,7 +288,7 @@ class ScrubCleaner:
         try:
             is_whole = self._clean_batches(planned, reading, report, guard)
         except BaseException:
-            # Whatever ends it, such as the time of its task: what is gone is written down.
+            # What is gone is written down, even if the time of the task is over.
             self._confirm(report)
             raise
         self._confirm(report)

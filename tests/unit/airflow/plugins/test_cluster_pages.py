@@ -1055,10 +1055,10 @@ def test_a_dry_run_with_raised_limits_leads_to_a_real_run_that_asks(
 
 
 def test_a_request_for_approval_stands_first(client: TestClient, sample: Sample) -> None:
-    ask(sample)
+    plan = ask(sample)
     html = client.get(f"/runs/{sample.running}").text
     assert "A person is asked to approve the plan" in html
-    answer = Approval("plan-1", "0" * 64, "Reject", EVIL, NOW_MS, NOW_MS)
+    answer = Approval(plan.plan_id, plan.sha256, "Reject", EVIL, NOW_MS, NOW_MS)
     write_document(sample.work, sample.running, "approval.json", answer.to_dict())
     html = client.get(f"/runs/{sample.running}").text
     assert "A person is asked" not in html

@@ -87,7 +87,7 @@ def test_once_its_time_is_over_a_run_begins_no_other_metadata_partition(cluster:
 
 
 def test_what_waits_or_is_held_is_not_left_for_want_of_time(cluster: Cluster) -> None:
-    waiting, held = tip("waiting"), tip("held")
+    waiting, held = tip("waiting", 0, 21), tip("held", 0, 22)
     for other in (waiting, held):
         cluster.segments(other, 2)
     cluster.mark()
