@@ -170,12 +170,13 @@ class LocalKafkaCluster:
         """Create a topic, by a second request where the client forgot the node of the first, as it does while nodes start."""
         from confluent_kafka import KafkaError, KafkaException
 
+        admin = self._admin()  # a client that nothing holds is gone before it has an answer
         try:
-            self._admin().create_topics([topic])[topic.topic].result(30)
+            admin.create_topics([topic])[topic.topic].result(30)
         except KafkaException as error:
             if error.args[0].code() != KafkaError._DESTROY_BROKER:
                 raise
-            again = self._admin().create_topics([topic])[topic.topic].exception(30)
+            again = admin.create_topics([topic])[topic.topic].exception(30)
             if again is not None and again.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise again from error
 
