@@ -91,15 +91,14 @@ class SurveyRemoteLogOperator(CheckedOperator[_SurveyArguments]):
         dry_run = read.dry_run_only
         if dry_run is None:
             dry_run = _dry_by_run(context)
-        opened = session_of(
-            context, read.rlmm_conn_id, read.limits, dry_run=dry_run, hold=read.hold, only=Only(read.only)
-        )
+        narrowed = Only(read.only)
+        opened = session_of(context, read.rlmm_conn_id, read.limits, dry_run=dry_run, hold=read.hold, only=narrowed)
         with opened as session:
             inventory = survey(
                 session, artifact_uri(name), name, read.rlmm_conn_id, limits=read.limits, price=price_of(session)
             )
             uri = f"{survey_folder(session, artifact_uri(name))}/{inventory.generation}"
-        if Only(read.only).is_all:
+        if narrowed.is_all:
             # The gauges are the cluster's: those of some topics would say 0 of all that was not looked at.
             send_survey_metrics(inventory)
         totals = inventory.totals

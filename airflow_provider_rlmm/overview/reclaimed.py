@@ -38,13 +38,22 @@ class Reclaimed:
         return f"at least: {by} since {day}, {self.lacks}" if self.lacks else f"{by} since {day}"
 
 
-def deletions(runs: Iterable[RunSummary]) -> list[RunSummary]:
+def last_tries(runs: Iterable[RunSummary]) -> list[RunSummary]:
     """
-    Return the runs that have deleted something; of several tries of the last task of a run the last one, as it counts all.
+    Return of several tries of the last task of a run the last one, as it counts all.
 
     :param runs: the oldest first.
     """
-    return list({run.artifact: run for run in runs if run.has_deleted}.values())
+    return list({run.artifact: run for run in runs}.values())
+
+
+def deletions(runs: Iterable[RunSummary]) -> list[RunSummary]:
+    """
+    Return the last tries of the runs that have deleted something.
+
+    :param runs: the oldest first.
+    """
+    return last_tries(run for run in runs if run.has_deleted)
 
 
 def reclaimed_this_month(runs: Iterable[RunSummary | UnreadableRun], now_ms: int) -> Reclaimed:

@@ -87,13 +87,12 @@ def cleaner_summary(
         f"{number_of(deleted.segments, 'segment')}, {human_bytes(deleted.bytes)} "
         f"{'would be' if dry_run else 'were'} deleted"
     )
-    only = plan.only if plan else ()
     found = inventory.totals if inventory else None
     topics = touched_topics(report)
     return RunSummary(
         **_common(facts, cluster_id, RunKind.CLEANER, judgement, done, dry_run=dry_run),
         **_answered(answer),
-        only=only,
+        only=plan.only if plan else (),
         topics=tuple(topics[:MAX_TOUCHED]),
         more_topics=len(topics[MAX_TOUCHED:]),
         deleted=deleted,

@@ -17,7 +17,7 @@ from airflow_provider_rlmm.core.plans.prices import StoragePrice, money
 from airflow_provider_rlmm.core.records.folded import Folded
 from airflow_provider_rlmm.features.survey.inventory import Inventory, SurveyedState
 from airflow_provider_rlmm.overview.inventories import GONE
-from airflow_provider_rlmm.overview.reclaimed import deletions, reclaimed_this_month
+from airflow_provider_rlmm.overview.reclaimed import deletions, last_tries, reclaimed_this_month
 from airflow_provider_rlmm.overview.run_summary import RunKind, RunOutcome, RunSummary
 from airflow_provider_rlmm.plugins.charts import Point, bars, trend
 from airflow_provider_rlmm.plugins.clusters import Cluster
@@ -365,9 +365,8 @@ def charts_of(runs: Sequence[RunSummary]) -> list[Chart]:
         points = [Point(run.ended_at_ms, count.bytes) for run in runs if (count := getattr(run, field)) is not None]
         return Chart(name, _bytes(points[-1].value) if points else "", trend(points, _bytes))
 
-    # Of several tries of the last task of a run the last one counts all.
-    cleanups = {run.artifact: run for run in runs if run.kind is RunKind.CLEANER and not run.dry_run}
-    real = [Point(run.ended_at_ms, run.deleted.bytes) for run in cleanups.values()]
+    cleanups = last_tries(run for run in runs if run.kind is RunKind.CLEANER and not run.dry_run)
+    real = [Point(run.ended_at_ms, run.deleted.bytes) for run in cleanups]
     ages = [
         Point(run.ended_at_ms, run.ended_at_ms - run.oldest_orphan_ms)
         for run in runs

@@ -49,7 +49,7 @@ ALARMS = [
         "I12",
         "a survey of some topics tells the numbers of the cluster",
         "operators/survey.py",
-        "        if Only(read.only).is_all:",
+        "        if narrowed.is_all:",
         "        if True:",
         "airflow/operators/test_run_summaries.py::test_a_survey_of_some_topics_tells_no_number_of_the_cluster",
     ),

@@ -25,8 +25,8 @@ NARROWED = [
         "only",
         "a pattern chooses a topic whose id happens to fit it",
         "core/world/topic_entries.py",
-        "any(entry == topic_id or any(fnmatchcase(name, entry) for name in known) for entry in entries)",
-        "any(any(fnmatchcase(name, entry) for name in (topic_id, *known)) for entry in entries)",
+        "    return topic_id in entries or first_match(entries, names) is not None",
+        "    return first_match(entries, (topic_id, *names)) is not None",
         f"{_ONLY}::test_names_patterns_and_ids_choose",
     ),
     Mutation(

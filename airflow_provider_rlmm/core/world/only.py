@@ -79,7 +79,7 @@ class Only:
         """
         if self.is_all:
             return frozenset(topic_ids)
-        return frozenset(i for i in topic_ids if names_topic(self.entries, names_of(i), kafka_uuid_str(i)))
+        return frozenset(i for i in topic_ids if names_topic(self.entries, tuple(names_of(i)), kafka_uuid_str(i)))
 
     def unmatched(self, topics: KnownTopics) -> list[UnknownTopic]:
         """

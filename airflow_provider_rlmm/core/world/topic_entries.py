@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -91,7 +91,7 @@ def entries_of(*sources: str | Iterable[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entry for entry in entries if entry != ""))
 
 
-def first_match(entries: Iterable[str], names: Sequence[str]) -> str | None:
+def first_match(entries: Iterable[str], names: Collection[str]) -> str | None:
     """
     Return the first entry that names a topic, ``None`` where none does.
 
@@ -101,7 +101,7 @@ def first_match(entries: Iterable[str], names: Sequence[str]) -> str | None:
     return next((entry for entry in entries if any(fnmatchcase(name, entry) for name in names)), None)
 
 
-def names_topic(entries: Iterable[str], names: Iterable[str], topic_id: str) -> bool:
+def names_topic(entries: Collection[str], names: Collection[str], topic_id: str) -> bool:
     """
     Tell whether an entry names a topic. Patterns are of names: an id that happens to fit one is not meant.
 
@@ -109,8 +109,7 @@ def names_topic(entries: Iterable[str], names: Iterable[str], topic_id: str) -> 
     :param names: every name of the topic.
     :param topic_id: its id in Kafka's form.
     """
-    known = tuple(names)
-    return any(entry == topic_id or any(fnmatchcase(name, entry) for name in known) for entry in entries)
+    return topic_id in entries or first_match(entries, names) is not None
 
 
 def is_pattern(entry: str) -> bool:

@@ -140,9 +140,7 @@ class _Standing:
     held: Refusal | None  # why it must not be touched, ``None`` where nothing holds it
     doubt: Doubt | None  # why more may have been said about it than was read, ``None`` where nothing suggests it
     storage: _StorageWitness  # remote storage, asked where that is needed
-    listed: Callable[
-        [], frozenset[UUID]
-    ]  # the segments of which storage lists an object; one listing, however often asked
+    listed: Callable[[], frozenset[UUID]]  # its segments of which storage lists an object: one listing
     copied_is_known: bool  # whether no record is missing that may have said that a segment was copied
 
     def check(self, event: WritableEvent) -> None:

@@ -236,7 +236,7 @@ def _doubt(topic: TopicReplay) -> str:
     log = topic.log
     views = [topic.view(number, (), with_segments=False) for number in range(log.partition_count)]
     quarantined = sum(len(view.quarantined) for view in views)
-    lost = bool(log.losses) or any(view.lost_beginning is not None for view in views)
+    lost = any(view.lost_beginning is not None for view in views)
     hole = next((view.holes[0].why for view in views if view.holes), "")
     unknown = topic.without_size().total()
     said = (

@@ -17,11 +17,7 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.log.known_segments import AdvancingSegments, RemoteLogSegments
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.core.segments.lineage import (
-    LeaderEpochCheckpoint,
-    is_remote_segment_within_leader_epochs,
-    last_shared_offset,
-)
+from airflow_provider_rlmm.core.segments.lineage import LeaderEpochCheckpoint, last_shared_offset
 from airflow_provider_rlmm.core.segments.metrics import RemoteLogMetrics
 from airflow_provider_rlmm.core.segments.pacing import ByteQuota, StoragePatience
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation
@@ -367,13 +363,11 @@ class RemoteLogReader:
                     and metadata.max_timestamp_ms >= timestamp_ms
                     and metadata.end_offset >= starting_offset
                 ):
-                    if is_remote_segment_within_leader_epochs(metadata, log_end_offset, leader_epochs):
-                        start, end = metadata.start_offset, metadata.end_offset + 1
-                    else:
-                        start = max(dict(metadata.segment_leader_epochs)[leader_epoch], epoch_start)
-                        end = min(last_shared_offset(metadata, leader_epoch, leader_epochs) + 1, log_end_offset)
-                    if max(start, starting_offset) < end:
-                        yield metadata, OffsetRange(max(start, starting_offset), end)
+                    of_segment = dict(metadata.segment_leader_epochs).get(leader_epoch, epoch_start)
+                    start = max(of_segment, epoch_start, starting_offset)
+                    end = min(last_shared_offset(metadata, leader_epoch, leader_epochs) + 1, log_end_offset)
+                    if start < end:
+                        yield metadata, OffsetRange(start, end)
 
     def _is_deleted(self, metadata: RemoteLogSegmentMetadata) -> bool:
         """Tell whether the metadata says by now that a segment, whose objects are not all there, is deleted."""

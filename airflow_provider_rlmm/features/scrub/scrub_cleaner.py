@@ -81,8 +81,11 @@ class ScrubDeletion:
         :param kind: its class.
         :param size: bytes.
         """
+        self._add_deleted(kind, 1, size)
+
+    def _add_deleted(self, kind: str, objects: int, size: int) -> None:
         before = self.deleted.get(kind, Amount(0, 0))
-        self.deleted[kind] = Amount(before.objects + 1, before.bytes + size)
+        self.deleted[kind] = Amount(before.objects + objects, before.bytes + size)
 
     def note_left(self, row: Row, why: str) -> None:
         """
@@ -170,8 +173,7 @@ class ScrubDeletion:
         :param earlier: the earlier try's report, of the same plan.
         """
         for kind, amount in earlier.deleted.items():
-            mine = self.deleted.get(kind, Amount(0, 0))
-            self.deleted[kind] = Amount(mine.objects + amount.objects, mine.bytes + amount.bytes)
+            self._add_deleted(kind, amount.objects, amount.bytes)
         # What that one has deleted was gone for this one.
         self.gone_before = max(0, self.gone_before - sum(amount.objects for amount in earlier.deleted.values()))
         self.folders_removed += earlier.folders_removed

@@ -183,13 +183,12 @@ def _doubt(topic: TopicReplay, topic_id: UUID | None, tip: TopicIdPartition | No
     """
     count = topic.log.partition_count
     homes = range(count) if tip is None else (metadata_partition_for(tip, count),)
-    doubts = list(
-        dict.fromkeys(why for number in homes for why in _incomplete(topic.view(number, (), with_segments=False)))
-    )
+    views = [topic.view(number, (), with_segments=False) for number in range(count)]
+    doubts = list(dict.fromkeys(why for number in homes for why in _incomplete(views[number])))
     unread = [
         record
-        for number in range(count)
-        for record in topic.view(number, (), with_segments=False).quarantined
+        for view in views
+        for record in view.quarantined
         if ErrorCode[record.code] not in APPLIED_CODES and _may_be_of(record, homes, topic_id, tip)
     ]
     if unread:
@@ -200,7 +199,7 @@ def _doubt(topic: TopicReplay, topic_id: UUID | None, tip: TopicIdPartition | No
 
 def _incomplete(view: MetadataPartitionView) -> Iterator[str]:
     """Yield why a metadata partition may not tell all that was said, confirmed losses and compaction among it."""
-    if view.lost is not None or view.lost_beginning is not None:
+    if view.lost_beginning is not None:
         yield "the log has lost records"
     if view.holes:
         yield view.holes[0].why
