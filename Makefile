@@ -168,7 +168,7 @@ export-scale: setup ## The Spark export of 2 GiB of segments on two cores, with 
 bench: setup ## Every budget beside its peer, three runs at least; what is final goes into docs/benchmarks.md (hours on a quiet machine, 8 GB of memory, Go)
 	$(BIN)/python -m benchmarks
 
-bench-growth: setup ## What grows faster than its cause: events, metadata partitions, topics, segments (hours, 16 GB of memory; SCALE=0.001 tries it)
+bench-growth: setup ## What grows faster than its cause: events, metadata partitions, topics, segments (half an hour, 16 GB of memory; SCALE=0.001 tries it)
 	$(BIN)/python -m benchmarks.growth $(if $(SCALE),--scale=$(SCALE))
 
 bench-tasks: setup ## Marking and planning as tasks in processes of their own, from start to end, with their budgets (15 minutes, 8 GB of memory)
@@ -189,7 +189,7 @@ bench-memory: setup ## What a task of the Spark job takes for a metadata partiti
 bench-deletion: setup ## The cleaner beside the broker's own deletion, with its budgets, and on S3 beside a boto3 loop (20 minutes)
 	$(BIN)/python -m benchmarks.deletion; deletion=$$?; $(BIN)/python -m benchmarks.deletion_s3 && exit $$deletion
 
-bench-scrub: setup ## How often a scrub's deletion lists, in a simulated store of either kind, with its budget (40 minutes)
+bench-scrub: setup ## How often a scrub's deletion lists, and the memory of a scrub, in stores that are made up, with their budgets (25 minutes)
 	$(BIN)/python -m benchmarks.scrub
 
 bench-survey: setup ## What a survey costs beside the plan of the same topic, with its budgets (3 minutes)

@@ -110,13 +110,12 @@ def _grown(before: float, after: float) -> float:
     return float("inf") if after else 0.0
 
 
-def judged(cases: Sequence[Case]) -> Iterator[Budget | str]:
+def judged(cases: Sequence[Case]) -> Iterator[Budget]:
     """
-    Yield what was measured, and a budget for each size beside the next smaller one.
+    Yield a budget for each size beside the next smaller one.
 
     :param cases: of one kind, by size.
     """
-    yield from map(str, cases)
     for small, large in pairwise(cases):
         found = factors(small, large)
         said = ", ".join(f"{name} {factor:.2f}" for name, factor in found.items())
@@ -163,7 +162,7 @@ def _twice(name: str, size: float, tasks: Tasks) -> tuple[Case, Case]:
     return cases[0], cases[1]
 
 
-def _both(pairs: Sequence[tuple[Case, Case]]) -> Iterator[Budget | str]:
+def _both(pairs: Sequence[tuple[Case, Case]]) -> Iterator[Budget]:
     for cases in zip(*pairs, strict=True):
         yield from judged(cases)
 
@@ -188,6 +187,7 @@ def _filled(worlds: Sequence[tuple[str, int, float, float]]) -> Iterator[Budget 
             tasks = _tasks(kafka, folder, filled.name)
             tasks.lay_newest_copies(world.ids.values(), filled.name)
             pairs.append(_twice(name, size, tasks))
+            yield from map(str, pairs[-1])
     yield from _both(pairs)
 
 
@@ -208,11 +208,16 @@ def _topics(scale: float) -> Iterator[Budget | str]:
             tasks = _tasks(kafka, folder, METADATA_TOPIC)
             tasks.lay_newest_copies([ids[name] for name in names if name in ids], METADATA_TOPIC)
             pairs.append(_twice(f"{count:,} topics", count, tasks))
+            yield from map(str, pairs[-1])
     yield from _both(pairs)
 
 
 def _one_partition(scale: float) -> Iterator[Budget | str]:
-    yield from judged([_cleaned(max(20, round(n * scale))) for n in SEGMENTS_OF_ONE])
+    cases = []
+    for segments in SEGMENTS_OF_ONE:
+        cases.append(_cleaned(max(20, round(segments * scale))))
+        yield str(cases[-1])
+    yield from judged(cases)
 
 
 def _cleaned(segments: int) -> Case:
@@ -261,6 +266,7 @@ def _after_cleaning(scale: float) -> Iterator[Budget | str]:
             tasks = _tasks(kafka, folder, METADATA_TOPIC)
             tasks.lay_newest_copies(living.values(), METADATA_TOPIC)
             pairs.append(_twice(f"{count:,} cleaned segments", count, tasks))
+            yield from map(str, pairs[-1])
     yield from _both(pairs)
 
 

@@ -24,6 +24,8 @@ from benchmarks.processes import Taken, taken_by
 NOTHING, MARK, PLAN, CLEAN, REPORT = "nothing", "mark", "plan", "clean", "report"
 NOW = {"min_absence_ms": 0, "overrides": ["short_min_absence"]}
 """Markers of a benchmark were written a moment ago."""
+RADIUS = {"max_share": 1.0, "max_bytes": 2**60}
+"""What goes is most of a benchmark's world, of any size."""
 LAYOUT = "local-tiered-storage"
 _DAG_ID = "benchmark"
 
@@ -89,7 +91,7 @@ class Tasks:
         :return: what each took, and the metadata partitions that have work.
         """
         marking, _ = self.run(MARK, run_id, dry_run_only=dry_run, limits=NOW)
-        planning, parts = self.run(PLAN, run_id, dry_run_only=dry_run, limits=NOW, blast_radius={"max_share": 1.0})
+        planning, parts = self.run(PLAN, run_id, dry_run_only=dry_run, limits=NOW, blast_radius=RADIUS)
         return marking, planning, parts
 
     def nothing(self, count: int = 1) -> Taken:

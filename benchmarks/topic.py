@@ -49,12 +49,16 @@ def create_topics(
     :param topics: name → number of partitions.
     :param settings: of each of them.
     :param metadata_topic: which the cluster has.
+    :raises TimeoutError: if the broker does not know them in five minutes.
     """
     admin = AdminClient(dict(config.properties))
     new = [NewTopic(name, count, 1, config=dict(settings)) for name, count in topics.items()]
     for made in admin.create_topics(new).values():
         made.result(60.0)
     with closing(KafkaClusterTopics(config, metadata_topic)) as cluster:
+        # The controller has them at once, and the broker only when it has made their logs.
+        listed = f"the broker lists {len(topics)} topics that the controller has made"
+        await_condition(lambda: topics.keys() <= cluster.topic_names(), listed, 300.0, interval=0.5)
         return dict(cluster.list_topics())
 
 

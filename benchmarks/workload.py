@@ -52,7 +52,7 @@ _MARK = UUID(bytes=b"\xa5" * 16)
 @dataclass(frozen=True, slots=True)
 class Workload:
     """
-    :param values: binary Arrow array, in the order of the topic.
+    :param values: binary Arrow array, in the order of the topic; ``large_binary`` from 2 GiB on.
     :param metadata_partitions: where each value belongs.
     :param mix: number of values of each kind.
     """
@@ -73,7 +73,10 @@ def write(path: Path, values: Array) -> None:
 
     :param path: the file.
     :param values: a binary array that begins at offset 0.
+    :raises ValueError: for 2 GiB of values or more.
     """
+    if values.type != pa.binary():
+        raise ValueError("more than 2 GiB of values: make fewer")
     offsets = np.frombuffer(values.buffers()[1], np.int32)[: len(values) + 1]
     with path.open("wb") as file:
         file.write(len(values).to_bytes(4, "big"))
@@ -391,8 +394,7 @@ def _template(topic: str, custom: bytes | None, layout: int, *, txn_idx_empty: b
 
 def _binary_array(lengths: Iterable[int] | Array, data: Array) -> Array:
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    if offsets[-1] < 1 << 31:
-        return pa.Array.from_buffers(
-            pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
-        )
-    raise ValueError("more than 2 GiB of values: make fewer")
+    kind, width = (pa.binary(), np.int32) if offsets[-1] < 1 << 31 else (pa.large_binary(), np.int64)
+    return pa.Array.from_buffers(
+        kind, len(offsets) - 1, [None, pa.py_buffer(offsets.astype(width)), pa.py_buffer(data)]
+    )
