@@ -12,7 +12,7 @@ SIDE_BY_SIDE ?= 3
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format quick unit coverage simulate simulate-protections mutations differential integration \
 	full rare manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix stores \
-	browser pictures package docs bench bench-growth bench-tasks bench-dag bench-replay bench-scale bench-memory bench-deletion bench-scrub bench-survey bench-records bench-contents bench-roads bench-publish bench-read lock clean
+	browser pictures package docs bench bench-growth bench-tasks bench-dag bench-replay bench-scale bench-memory bench-deletion bench-start bench-scrub bench-survey bench-records bench-contents bench-roads bench-publish bench-read lock clean
 
 help: ## List the targets
 	@awk '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
@@ -186,8 +186,12 @@ bench-scale: setup ## The main job at scale and its parts beside their peers, wi
 bench-memory: setup ## What a task of the Spark job takes for a metadata partition of half a million living segments, with its budgets (2 minutes)
 	$(BIN)/python -m benchmarks.executor_memory
 
-bench-deletion: setup ## The cleaner beside the broker's own deletion, with its budgets, and on S3 beside a boto3 loop (20 minutes)
-	$(BIN)/python -m benchmarks.deletion; deletion=$$?; $(BIN)/python -m benchmarks.deletion_s3 && exit $$deletion
+bench-deletion: setup ## The cleaner beside the broker's own deletion, with its budgets, and on S3 beside a boto3 loop (half an hour)
+	$(BIN)/python -m benchmarks.deletion; deletion=$$?; $(BIN)/python -m benchmarks.whole_deletion; whole=$$?; \
+	$(BIN)/python -m benchmarks.deletion_s3 && exit $$((deletion | whole))
+
+bench-start: setup ## What commands take that ask no cluster, with their budgets (a minute)
+	$(BIN)/python -m benchmarks.start_up
 
 bench-scrub: setup ## How often a scrub's deletion lists, and the memory of a scrub, in stores that are made up, with their budgets (25 minutes)
 	$(BIN)/python -m benchmarks.scrub

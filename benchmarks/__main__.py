@@ -41,6 +41,8 @@ TRIES: Mapping[str, Sequence[str]] = {
         "--runs", "1",
     ),
     "deletion": ("--segments", "100", "--small", "8", "--large", "300", "--runs", "1"),
+    "whole_deletion": ("--segments", "100", "--runs", "1"),
+    "start_up": ("--runs", "1"),
     "remote_log": ("--megabytes", "64", "--runs", "1"),
     "executor_memory": ("--events", "300000", "--runs", "1"),
     "scrub": ("--leaked", "2000", "--living", "8000", "--objects", "3000", "--runs", "1"),

@@ -16,7 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,26 +48,44 @@ from benchmarks.orphans import (
 from benchmarks.reporting import LEAST_RUNS, add_option, report
 from benchmarks.topic import BROKER_OPTIONS
 from dev.broker import LocalKafka, await_condition
+from dev.s3_proxy import S3Proxy
 from dev.tiering import create_tiered_topic, produce_until_remote
 
 LAYOUT = LocalTieredStorageLayout()
 TIMEOUT_S = 900.0
+LATENCY_S = 0.03
+"""What each request to an object store takes more, as in another availability zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The broker, as clients and storage see it."""
+    """
+    The broker, as clients and storage see it.
+
+    :param kafka: the broker.
+    :param root: the folder in which all objects lie, whoever serves them.
+    :param place: where clients find them.
+    :param proxy: what stands before an object store, ``None`` where none does.
+    """
 
     kafka: LocalKafka
-    config: KafkaClientConfig
+    root: Path
+    place: Place
+    proxy: S3Proxy | None = None
 
     @property
-    def root(self) -> Path:
-        return self.kafka.remote_dir
+    def config(self) -> KafkaClientConfig:
+        """The clients' properties."""
+        return KafkaClientConfig(self.kafka.client_config())
 
-    @property
-    def place(self) -> Place:
-        return Place(self.root.as_uri(), LAYOUT.name)
+    def be_late(self) -> None:
+        """From now on each request to an object store is late, as in another availability zone."""
+        if self.proxy is not None:
+            self.proxy.latency_s = LATENCY_S
+
+
+World = Callable[[], AbstractContextManager[Cluster]]
+"""Makes a cluster."""
 
 
 def main() -> int:
@@ -87,22 +105,22 @@ def main() -> int:
 
 
 @contextmanager
-def _cluster() -> Iterator[Cluster]:
+def cluster_of_its_own() -> Iterator[Cluster]:
     """Start a broker of its own for each measurement: what others have left in the topic would be read again."""
     with LocalKafka(jvm_options=BROKER_OPTIONS) as kafka:
         create_tiered_topic(kafka, "living", 16)
         produce_until_remote(kafka, "living", 1)
-        yield Cluster(kafka, KafkaClientConfig(kafka.client_config()))
+        yield Cluster(kafka, kafka.remote_dir, Place(kafka.remote_dir.as_uri(), LAYOUT.name))
 
 
 def _measured(arguments: argparse.Namespace) -> Iterator[Budget]:
     few, many, runs = Shape(4, arguments.segments), Shape(arguments.small, 10), arguments.runs
-    ours, peer = turn_by_turn(lambda: _ours(few).seconds, lambda: _broker(few), runs)
+    ours, peer = turn_by_turn(lambda: _ours(few).seconds, lambda: by_broker(few), runs)
     yield faster(f"P4 {few}", ours, peer, few.total, 2.0, what="segments")
     rates, retained = [few.total / each for each in ours], _by_retention(Shape(4, max(1, arguments.segments // 25)))
     told, ratio = [f"peer {retained:,.0f} segments/s"], statistics.median(rates) / retained
     yield Budget("P4 beside deletion by retention", ratio, 30, True, told, rates, [retained], "segments/s")
-    ours, peer = turn_by_turn(lambda: _ours(many).seconds, lambda: _broker(many), runs)
+    ours, peer = turn_by_turn(lambda: _ours(many).seconds, lambda: by_broker(many), runs)
     yield faster(f"P4 {many}", ours, peer, many.total, 0.5, what="segments")
     yield _growth(Shape(1, arguments.segments), Shape(1, arguments.large), min(runs, LEAST_RUNS))
 
@@ -118,21 +136,27 @@ def _growth(small: Shape, large: Shape, runs: int) -> Budget:
 
 def _ours(shape: Shape) -> Taken:
     """Make segments of a topic that does not exist, and return what cleaning them takes."""
-    with _cluster() as cluster:
+    with cluster_of_its_own() as cluster:
         count = cluster.kafka.metadata_partitions
         tips = absent_tips(count, shape)
-        planned = _lay(cluster, tips, shape.segments)
+        planned = lay(cluster, tips, shape.segments)
         mark(cluster.config, tips)
         snapshots = SnapshotFile(str(cluster.root.parent / "topic.snapshot"))
         return cleaned_in(task_of(cluster.config, cluster.place, cluster.kafka.cluster_id, snapshots), planned, count)
 
 
-def _broker(shape: Shape) -> float:
-    """Make segments of a living topic, delete it, and return how long its broker takes."""
+def by_broker(shape: Shape, world: World = cluster_of_its_own) -> float:
+    """
+    Make segments of a living topic, delete it, and return how many seconds its broker takes.
+
+    :param shape: of the segments.
+    :param world: makes the cluster.
+    """
     name = "deleted"
-    with _cluster() as cluster:
+    with world() as cluster:
         planned = _lay_of_living(cluster, name, shape)
         admin = AdminClient(dict(cluster.config.properties))
+        cluster.be_late()
         return _until_finished(cluster, planned, lambda: admin.delete_topics([name])[name].result(30.0))
 
 
@@ -141,7 +165,7 @@ def _by_retention(shape: Shape) -> float:
     name = "retained"
     entry = ConfigEntry("retention.ms", "1000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
-    with _cluster() as cluster:
+    with cluster_of_its_own() as cluster:
         # Large local segments: what lies in them must not be copied beside what is made here.
         planned = _lay_of_living(cluster, name, shape, **{"retention.ms": "-1", "internal.segment.bytes": str(1 << 20)})
         # A broker takes a remote segment behind the end of its own log for somebody else's, and lets it be.
@@ -161,15 +185,22 @@ def _lay_of_living(cluster: Cluster, name: str, shape: Shape, **config: str) -> 
     """
     topic_id = create_tiered_topic(cluster.kafka, name, shape.partitions, **config)
     tips = [TopicIdPartition(topic_id, name, number) for number in range(shape.partitions)]
-    planned = _lay(cluster, tips, shape.segments)
+    planned = lay(cluster, tips, shape.segments)
     copied = produce_until_remote(cluster.kafka, "living", 1)
     produce_until_remote(cluster.kafka, "living", 1 + max(copied.values()))
     return planned
 
 
-def _lay(cluster: Cluster, tips: Sequence[TopicIdPartition], segments: int) -> Planned:
+def lay(cluster: Cluster, tips: Sequence[TopicIdPartition], segments: int) -> Planned:
+    """
+    Make segments of user partitions: their objects, and the records that say that they are copied.
+
+    :param cluster: where.
+    :param tips: the user partitions.
+    :param segments: of each.
+    """
     metadatas = segments_of(tips, segments)
-    lay_objects(cluster.root, LAYOUT, metadatas)
+    lay_objects(cluster.root, cluster.place.layout, metadatas)
     return publish_copies(cluster.config, metadatas)
 
 

@@ -28,6 +28,7 @@ from typing import Any
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
+from benchmarks.deletion import LATENCY_S
 from benchmarks.measuring import spread, turn_by_turn
 from benchmarks.orphans import (
     Place,
@@ -48,9 +49,6 @@ from dev.tiering import create_tiered_topic, produce_until_remote
 
 KEY_PREFIX = "tiered/"
 LAYOUT = AivenLayout(KEY_PREFIX)
-LATENCY_S = 0.03
-"""What each request takes more, as in another availability zone."""
-
 DOLLARS_PER_REQUEST = 0.005 / 1000
 """Of a PUT, COPY, POST or LIST in S3 Standard, us-east-1 (aws.amazon.com/s3/pricing); DELETE is free."""
 

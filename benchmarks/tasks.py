@@ -13,15 +13,17 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Collection, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from benchmarks.processes import Taken, taken_by
 
 NOTHING, MARK, PLAN, CLEAN, REPORT = "nothing", "mark", "plan", "clean", "report"
+READY = "ready"
+"""A cleaning task that ends where it would read the log for the first time."""
 NOW = {"min_absence_ms": 0, "overrides": ["short_min_absence"]}
 """Markers of a benchmark were written a moment ago."""
 RADIUS = {"max_share": 1.0, "max_bytes": 2**60}
@@ -74,8 +76,8 @@ class Tasks:
         :param arguments: of its operator.
         :return: what it took, and what it returned.
         """
-        answer = self.folder / "answer.json"
-        answer.unlink(missing_ok=True)
+        # Tasks may run side by side.
+        answer = self.folder / f"answer-{uuid4().hex}.json"
         taken = taken_by(
             [sys.executable, "-m", "benchmarks.tasks", task, run_id, json.dumps(arguments), str(answer)],
             environment=self._environment(),
@@ -175,6 +177,7 @@ def _operator(task: str, arguments: Mapping[str, Any]) -> Any:
         MARK: cleaner.MarkDeletedPartitionsOperator,
         PLAN: cleaner.PlanRemoteLogCleanupOperator,
         CLEAN: cleaner.CleanMetadataPartitionOperator,
+        READY: cleaner.CleanMetadataPartitionOperator,
         REPORT: cleaner.ReportRemoteLogCleanupOperator,
     }
     return named[task](task_id=task, **arguments)
@@ -184,8 +187,26 @@ def main() -> None:
     """Be the process of a task."""
     task, run_id, arguments, answer = sys.argv[1:]
     context: Any = {"ti": _TaskInstance(), "dag_run": _DagRun(run_id)}
-    done = _operator(task, json.loads(arguments)).execute(context)
+    operator, done = _operator(task, json.loads(arguments)), None
+    if task == READY:
+        _end_at_the_first_read()
+    with suppress(_ReadyError):
+        done = operator.execute(context)
     Path(answer).write_text(json.dumps(done, default=str))
+
+
+class _ReadyError(BaseException):
+    """Raised where the log is read: nothing takes it for a failure."""
+
+
+def _end_at_the_first_read() -> None:
+    from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataLogReader
+
+    def ready(*_: Any) -> Any:
+        raise _ReadyError
+
+    for name in ("read", "read_many"):
+        setattr(KafkaMetadataLogReader, name, ready)
 
 
 if __name__ == "__main__":
