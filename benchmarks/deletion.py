@@ -138,9 +138,7 @@ def _ours(shape: Shape) -> Taken:
     """Make segments of a topic that does not exist, and return what cleaning them takes."""
     with cluster_of_its_own() as cluster:
         count = cluster.kafka.metadata_partitions
-        tips = absent_tips(count, shape)
-        planned = lay(cluster, tips, shape.segments)
-        mark(cluster.config, tips)
+        planned = lay_orphans(cluster, shape)
         snapshots = SnapshotFile(str(cluster.root.parent / "topic.snapshot"))
         return cleaned_in(task_of(cluster.config, cluster.place, cluster.kafka.cluster_id, snapshots), planned, count)
 
@@ -185,20 +183,26 @@ def _lay_of_living(cluster: Cluster, name: str, shape: Shape, **config: str) -> 
     """
     topic_id = create_tiered_topic(cluster.kafka, name, shape.partitions, **config)
     tips = [TopicIdPartition(topic_id, name, number) for number in range(shape.partitions)]
-    planned = lay(cluster, tips, shape.segments)
+    planned = _lay(cluster, tips, shape.segments)
     copied = produce_until_remote(cluster.kafka, "living", 1)
     produce_until_remote(cluster.kafka, "living", 1 + max(copied.values()))
     return planned
 
 
-def lay(cluster: Cluster, tips: Sequence[TopicIdPartition], segments: int) -> Planned:
+def lay_orphans(cluster: Cluster, shape: Shape) -> Planned:
     """
-    Make segments of user partitions: their objects, and the records that say that they are copied.
+    Make segments of a topic that does not exist, whose user partitions are marked.
 
     :param cluster: where.
-    :param tips: the user partitions.
-    :param segments: of each.
+    :param shape: of the segments.
     """
+    tips = absent_tips(cluster.kafka.metadata_partitions, shape)
+    planned = _lay(cluster, tips, shape.segments)
+    mark(cluster.config, tips)
+    return planned
+
+
+def _lay(cluster: Cluster, tips: Sequence[TopicIdPartition], segments: int) -> Planned:
     metadatas = segments_of(tips, segments)
     lay_objects(cluster.root, cluster.place.layout, metadatas)
     return publish_copies(cluster.config, metadatas)

@@ -19,16 +19,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.snapshot_file import SnapshotFile
 from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from benchmarks.deletion import LATENCY_S
+from benchmarks.deletion import LATENCY_S, Cluster, lay_orphans
 from benchmarks.measuring import spread, turn_by_turn
 from benchmarks.orphans import (
     Place,
@@ -36,8 +36,6 @@ from benchmarks.orphans import (
     absent_tips,
     cleaned_in,
     lay_objects,
-    mark,
-    publish_copies,
     segments_of,
     task_of,
 )
@@ -117,23 +115,35 @@ def _print(shape: Shape, ours: list[float], peer: list[float], methods: Counter[
     print(f"    per million segments: ${1000 * listed * DOLLARS_PER_REQUEST:.2f} for all requests but deletions")
 
 
+@contextmanager
+def in_s3(server: VersityGateway, endpoint: str, living: int, proxy: S3Proxy | None = None) -> Iterator[Cluster]:
+    """
+    Start a broker that copies to a bucket, and have it copy of a living topic, which shows that the bucket is up to date.
+
+    :param server: that has the bucket.
+    :param endpoint: where broker and clients find it.
+    :param living: user partitions of the living topic.
+    :param proxy: what stands before the server and may be late, until the block ends.
+    """
+    with S3Kafka(server, endpoint=endpoint, key_prefix=KEY_PREFIX) as kafka:
+        create_tiered_topic(kafka, "living", living)
+        produce_until_remote(kafka, "living", 1)
+        place = Place(f"s3://{BUCKET}", LAYOUT.name, KEY_PREFIX, store_options(endpoint))
+        try:
+            yield Cluster(kafka, server.bucket_folder, place, proxy)
+        finally:
+            if proxy is not None:
+                proxy.latency_s = 0.0
+
+
 def _ours(
     server: VersityGateway, endpoint: str, shape: Shape, count_from_here: Callable[[], object] = lambda: None
 ) -> float:
     """Return how long the cleaner takes, two tasks at once, on a broker of its own."""
-    with S3Kafka(server, endpoint=endpoint, key_prefix=KEY_PREFIX) as kafka:
-        # What of a living topic is in the bucket shows that it is the cluster's, and up to date.
-        create_tiered_topic(kafka, "living", 1)
-        produce_until_remote(kafka, "living", 1)
-        config = KafkaClientConfig(kafka.client_config())
-        tips = absent_tips(kafka.metadata_partitions, shape)
-        metadatas = segments_of(tips, shape.segments)
-        lay_objects(server.bucket_folder, LAYOUT, metadatas)
-        planned = publish_copies(config, metadatas)
-        mark(config, tips)
-        place = Place(f"s3://{BUCKET}", LAYOUT.name, KEY_PREFIX, store_options(endpoint))
+    with in_s3(server, endpoint, 1) as cluster:
+        planned, kafka = lay_orphans(cluster, shape), cluster.kafka
         snapshots = SnapshotFile(str(kafka.data_dir / "topic.snapshot"))
-        task = task_of(config, place, kafka.cluster_id, snapshots)
+        task = task_of(cluster.config, cluster.place, kafka.cluster_id, snapshots)
         count_from_here()
         return cleaned_in(task, planned, kafka.metadata_partitions).seconds
 

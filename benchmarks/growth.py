@@ -13,7 +13,7 @@ import argparse
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -138,7 +138,7 @@ def main() -> int:
 def _measured(only: str | None, scale: float) -> Iterator[Budget | str]:
     for name, kind in KINDS.items():
         if only in (None, name):
-            yield from kind(scale)
+            yield from _told(kind(scale))
 
 
 @contextmanager
@@ -162,22 +162,26 @@ def _twice(name: str, size: float, tasks: Tasks) -> tuple[Case, Case]:
     return cases[0], cases[1]
 
 
-def _both(pairs: Sequence[tuple[Case, Case]]) -> Iterator[Budget]:
-    for cases in zip(*pairs, strict=True):
-        yield from judged(cases)
+def _told(sizes: Iterable[tuple[Case, ...]]) -> Iterator[Budget | str]:
+    """Say what each size took as soon as it was measured: a larger one may fail."""
+    measured = []
+    for cases in sizes:
+        yield from map(str, cases)
+        measured.append(cases)
+    for each in zip(*measured, strict=True):
+        yield from judged(each)
 
 
-def _events(scale: float) -> Iterator[Budget | str]:
+def _events(scale: float) -> Iterator[tuple[Case, ...]]:
     yield from _filled([(f"{round(n * scale):,} events", 5, n * scale, n * scale) for n in EVENTS])
 
 
-def _partitions(scale: float) -> Iterator[Budget | str]:
+def _partitions(scale: float) -> Iterator[tuple[Case, ...]]:
     yield from _filled([(f"{n} metadata partitions", n, EVENTS_IN_THEM * scale, 1) for n in PARTITIONS])
 
 
-def _filled(worlds: Sequence[tuple[str, int, float, float]]) -> Iterator[Budget | str]:
+def _filled(worlds: Sequence[tuple[str, int, float, float]]) -> Iterator[tuple[Case, ...]]:
     """Fill a metadata topic for each: name, metadata partitions, events, and the size that its cost is compared by."""
-    pairs = []
     with _cluster() as (kafka, folder):
         config = KafkaClientConfig(kafka.client_config())
         create_metadata_topic(config, "benchmark-metadata")
@@ -186,13 +190,10 @@ def _filled(worlds: Sequence[tuple[str, int, float, float]]) -> Iterator[Budget 
             filled = world.fill(f"world-{number}", partitions, round(events))
             tasks = _tasks(kafka, folder, filled.name)
             tasks.lay_newest_copies(world.ids.values(), filled.name)
-            pairs.append(_twice(name, size, tasks))
-            yield from map(str, pairs[-1])
-    yield from _both(pairs)
+            yield _twice(name, size, tasks)
 
 
-def _topics(scale: float) -> Iterator[Budget | str]:
-    pairs = []
+def _topics(scale: float) -> Iterator[tuple[Case, ...]]:
     for count in (max(10, round(n * scale)) for n in TOPICS):
         with _cluster() as (kafka, folder):
             config = KafkaClientConfig(kafka.client_config())
@@ -207,17 +208,12 @@ def _topics(scale: float) -> Iterator[Budget | str]:
             mark(config, [tip for tip in tips if tip.topic not in ids])
             tasks = _tasks(kafka, folder, METADATA_TOPIC)
             tasks.lay_newest_copies([ids[name] for name in names if name in ids], METADATA_TOPIC)
-            pairs.append(_twice(f"{count:,} topics", count, tasks))
-            yield from map(str, pairs[-1])
-    yield from _both(pairs)
+            yield _twice(f"{count:,} topics", count, tasks)
 
 
-def _one_partition(scale: float) -> Iterator[Budget | str]:
-    cases = []
+def _one_partition(scale: float) -> Iterator[tuple[Case, ...]]:
     for segments in SEGMENTS_OF_ONE:
-        cases.append(_cleaned(max(20, round(segments * scale))))
-        yield str(cases[-1])
-    yield from judged(cases)
+        yield (_cleaned(max(20, round(segments * scale))),)
 
 
 def _cleaned(segments: int) -> Case:
@@ -249,13 +245,12 @@ def _cleaned(segments: int) -> Case:
         return Case(f"cleaning {segments:,} segments of one", segments, taken, folder_bytes(tasks.work))
 
 
-def _after_cleaning(scale: float) -> Iterator[Budget | str]:
+def _after_cleaning(scale: float) -> Iterator[tuple[Case, ...]]:
     """
     Run over the records of segments that were cleaned before, of many topics, beside one that lives.
 
     The records are made: what cleaning leaves in the work folder is ``_one_partition``'s.
     """
-    pairs = []
     for count in (max(10, round(n * scale)) for n in CLEANED):
         with _cluster() as (kafka, folder):
             config = KafkaClientConfig(kafka.client_config())
@@ -265,9 +260,7 @@ def _after_cleaning(scale: float) -> Iterator[Budget | str]:
             _publish_cleaned(config, count)
             tasks = _tasks(kafka, folder, METADATA_TOPIC)
             tasks.lay_newest_copies(living.values(), METADATA_TOPIC)
-            pairs.append(_twice(f"{count:,} cleaned segments", count, tasks))
-            yield from map(str, pairs[-1])
-    yield from _both(pairs)
+            yield _twice(f"{count:,} cleaned segments", count, tasks)
 
 
 def _publish_cleaned(config: KafkaClientConfig, count: int) -> None:
@@ -297,7 +290,7 @@ def _of_partition(tip: TopicIdPartition, *states: P) -> Iterator[bytes]:
         yield serialize(RemotePartitionDeleteMetadata(tip, state, MADE_MS, BROKER_ID))
 
 
-KINDS: dict[str, Callable[[float], Iterator[Budget | str]]] = {
+KINDS: dict[str, Callable[[float], Iterator[tuple[Case, ...]]]] = {
     "events": _events,
     "partitions": _partitions,
     "topics": _topics,

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +13,13 @@ from pathlib import Path
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from benchmarks import ours
 from benchmarks.keyed import keyed_by_end_offset, keyed_by_state, plain
-from benchmarks.measuring import Budget, Effort, beside, in_turns, process_effort, spread
+from benchmarks.measuring import RLMM, Budget, Effort, beside, in_turns, process_effort, spread
 from benchmarks.topic import METADATA_PARTITIONS, TOPIC, create_metadata_topic, publish_records, served_topic
 from benchmarks.workload import generate
 
 LEAST_RUNS = 3
 """Runs of each form of the log, at least."""
 BUDGET = 1.2
-RLMM = str(Path(sys.executable).with_name("rlmm"))
 PLAIN = "plain"
 KEYED = {"37-byte keys": keyed_by_state, "text keys": keyed_by_end_offset}
 """How those write the same history who write keys: name → form."""

@@ -22,7 +22,7 @@ from airflow_provider_rlmm.core.log.kafka.cluster import verify_cluster
 from benchmarks import ours
 from benchmarks.filled import FilledTopic, World
 from benchmarks.kafka_peer import KafkaPeer
-from benchmarks.measuring import Budget, Effort, in_turns, spread
+from benchmarks.measuring import Budget, Effort, in_turns, spread, within
 from benchmarks.processes import Taken
 from benchmarks.reporting import add_option, report
 from benchmarks.scale import DEFAULT_PARTITIONS
@@ -161,7 +161,7 @@ def _again(said: str, filled: FilledTopic, installations: Sequence[Tasks], first
     ]
     details.append(f"allowed: {allowed:.1f} s of CPU time")
     name = f"{said} by execute, CPU, in {filled.partitions}"
-    return Budget(name, statistics.median(cpu) / allowed, 1.0, False, details, cpu, before)
+    return within(name, cpu, allowed, details, before)
 
 
 def _ratio(name: str, mine: Sequence[float], peer: Sequence[float]) -> str:

@@ -7,6 +7,7 @@ import os
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
+RLMM = str(Path(sys.executable).with_name("rlmm"))
+"""The command of this installation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +183,22 @@ def beside(
     """
     ratio = statistics.median(ours) / statistics.median(peer)
     return Budget(name, ratio, bound, False, details, ours, peer, count=count)
+
+
+def within(
+    name: str, ours: Sequence[float], most: float, details: Sequence[str], peer: Sequence[float] = (), count: int = 0
+) -> Budget:
+    """
+    Compare what was measured with the most that it may be: the ratio says how many times as much it is.
+
+    :param name: of the budget.
+    :param ours: s.
+    :param most: s.
+    :param details: what was measured, a line each.
+    :param peer: s.
+    :param count: values of one run.
+    """
+    return Budget(name, statistics.median(ours) / most, 1.0, False, details, ours, peer, count=count)
 
 
 def faster(

@@ -12,10 +12,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from benchmarks.measuring import Effort, process_effort
+from benchmarks.measuring import RLMM, Effort, process_effort
 from dev.broker import LocalKafka
 
-RLMM = str(Path(sys.executable).with_name("rlmm"))
 PEER = str(Path(__file__).with_name("parquet_consumer.py"))
 
 

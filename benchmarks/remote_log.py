@@ -29,7 +29,7 @@ from pathlib import Path
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.features.copying.log_directory.snapshot import take_snapshot
 from airflow_provider_rlmm.features.reading.reader import DEFAULT_MAX_DECOMPRESSED_BYTES
-from benchmarks.measuring import Budget, faster, spread, turn_by_turn
+from benchmarks.measuring import Budget, faster, spread, turn_by_turn, within
 from benchmarks.remote_commands import consume, read
 from benchmarks.remote_copying import (
     NOT_COPIED,
@@ -165,7 +165,7 @@ def _timed(name: str, ours: list[float], peer: list[float], records: int, *, is_
     allowed = statistics.median(peer) + LATE_S
     told = [spread(who, times, records, "records") for who, times in (("ours", ours), ("peer", peer))]
     name = f"{name}, to peer + {LATE_S} s"
-    return Budget(name, statistics.median(ours) / allowed, 1.0, False, told, ours, peer, count=records)
+    return within(name, ours, allowed, told, peer, records)
 
 
 def _from_s3(kafka: LocalKafka, folder: Path, tip: TopicIdPartition, records: int, runs: int) -> Iterator[float]:
@@ -213,8 +213,7 @@ def _copying(kafka: LocalKafka, size: int, runs: int, *, is_small: bool) -> Budg
     if not is_small:
         return faster(f"{name} onto the disk", *times, segments, 1.1, rate, before, what="segments")
     told = [spread(who, taken, segments, "segments") for who, taken in zip(("ours", "peer"), times, strict=True)]
-    ratio = statistics.median(times[0]) / COPIED_S
-    return Budget(f"{name}, to {COPIED_S} s", ratio, 1.0, False, [*told, rate, before], *times)
+    return within(f"{name}, to {COPIED_S} s", times[0], COPIED_S, [*told, rate, before], times[1])
 
 
 def _all_of(taken: Taken, shape: Shape, records: int) -> Taken:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.filled import FilledTopic, World
-from benchmarks.measuring import Budget, Effort, beside, in_turns, spread
+from benchmarks.measuring import Budget, Effort, beside, in_turns, spread, within
 from benchmarks.spark import SparkJob
 
 DEFAULTS, TUNED = 2.2, 2.7
@@ -104,9 +104,8 @@ class SparkBudgets:
         for number in partitions:
             small = self._world.fill(f"small-in-{number}", number, SMALL)
             taken = self._times(small)
-            ratio = statistics.median(taken) / SMALL_S
             name, details = f"P3 50,000 events in {number}, of 3 s", [spread("ours", taken, small.events)]
-            yield Budget(name, ratio, 1.0, False, details, taken)
+            yield within(name, taken, SMALL_S, details)
 
     def p3i(self, filled: FilledTopic, full: list[Effort]) -> Iterator[Budget]:
         """

@@ -12,16 +12,14 @@ import argparse
 import statistics
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import UUID
 
 from airflow_provider_rlmm.core.records.records import RemotePartitionDeleteMetadata, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
-from benchmarks.measuring import Budget, Effort, in_turns, process_effort
+from benchmarks.measuring import RLMM, Budget, Effort, in_turns, process_effort, within
 from benchmarks.reporting import add_option, report
 
-RLMM = str(Path(sys.executable).with_name("rlmm"))
 TIP = TopicIdPartition(UUID(int=7), "orders", 0)
 VALUE = serialize(RemotePartitionDeleteMetadata(TIP, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, 0, 1))
 COMMANDS = {"rlmm --help": ([RLMM, "--help"], 0.25), "rlmm decode": ([RLMM, "decode", VALUE.hex()], 0.7)}
@@ -46,9 +44,9 @@ def _measured(runs: int) -> Iterator[Budget]:
 
 def _at_most(name: str, most: float, ours: list[Effort], nothing: list[Effort]) -> Budget:
     cpu, least = ([effort.cpu_seconds for effort in efforts] for efforts in (ours, nothing))
-    median = statistics.median(cpu)
-    told = f"{median:.2f} s of CPU time, {statistics.median(effort.seconds for effort in ours):.2f} s by the clock"
-    return Budget(f"{name}, CPU, of {most:g} s", median / most, 1.0, False, [told], cpu, least)
+    clock = statistics.median(effort.seconds for effort in ours)
+    told = f"{statistics.median(cpu):.2f} s of CPU time, {clock:.2f} s by the clock"
+    return within(f"{name}, CPU, of {most:g} s", cpu, most, [told], least)
 
 
 if __name__ == "__main__":

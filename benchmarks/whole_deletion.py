@@ -25,21 +25,18 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from airflow_provider_rlmm.core.storage.layouts import AivenLayout
-from benchmarks.deletion import Cluster, World, by_broker, cluster_of_its_own, lay
-from benchmarks.measuring import Budget, faster, in_turns
-from benchmarks.orphans import TASKS, Place, Shape, absent_tips, mark
+from benchmarks.deletion import Cluster, World, by_broker, cluster_of_its_own, lay_orphans
+from benchmarks.deletion_s3 import in_s3
+from benchmarks.measuring import RLMM, Budget, faster, in_turns, within
+from benchmarks.orphans import TASKS, Shape
 from benchmarks.processes import Taken, taken_by
 from benchmarks.reporting import LEAST_RUNS, add_option, report
 from benchmarks.tasks import CLEAN, NOW, READY, Tasks
 from dev.roots import expected_root_in_s3, expected_root_of
-from dev.s3 import BUCKET, VersityGateway, store_options
+from dev.s3 import BUCKET, VersityGateway
 from dev.s3_proxy import S3Proxy
-from dev.s3_tiering import S3Kafka
-from dev.tiering import create_tiered_topic, produce_until_remote
 
 T = TypeVar("T")
-KEY_PREFIX = "tiered/"
 SECRETS = ("aws_access_key_id", "aws_secret_access_key")
 """Options of the store that go into the environment of the command."""
 CPU_OF_SEGMENT_S = 300e-6
@@ -85,22 +82,9 @@ def _late(shape: Shape, runs: int) -> Iterator[Budget]:
         VersityGateway(Path(folder)) as server,
         S3Proxy(server.port) as proxy,
     ):
-        world = partial(_in_s3, server, proxy)
+        world = partial(in_s3, server, proxy.endpoint, 16, proxy)
         ours, peer = in_turns([lambda: _by_command(shape, world).seconds, lambda: by_broker(shape, world)], runs)
     yield faster(f"P4 rlmm clean, S3 30 ms late, {shape}", ours, peer, shape.total, 1.5, what="segments")
-
-
-@contextmanager
-def _in_s3(server: VersityGateway, proxy: S3Proxy) -> Iterator[Cluster]:
-    """Start a broker that copies to a bucket; it is late from :meth:`Cluster.be_late` to the end of the block."""
-    place = Place(f"s3://{BUCKET}", AivenLayout.name, KEY_PREFIX, store_options(proxy.endpoint))
-    with S3Kafka(server, endpoint=proxy.endpoint, key_prefix=KEY_PREFIX) as kafka:
-        create_tiered_topic(kafka, "living", 16)
-        produce_until_remote(kafka, "living", 1)
-        try:
-            yield Cluster(kafka, server.bucket_folder, place, proxy)
-        finally:
-            proxy.latency_s = 0.0
 
 
 def _measured(shape: Shape, runs: int) -> Iterator[Budget]:
@@ -110,10 +94,11 @@ def _measured(shape: Shape, runs: int) -> Iterator[Budget]:
     peer = [each.seconds for each in broker]
     sides = (("tasks by execute", tasks, 2.0), ("rlmm clean", command, 1.5))
     for name, ours, bound in sides:
-        told = f"{statistics.median(each.cpu_seconds for each in ours):.2f} s of CPU time"
-        apart = f"Airflow's own start apart: {statistics.median(each.airflow for each in ours):.2f} s"
+        told = [f"{statistics.median(each.cpu_seconds for each in ours):.2f} s of CPU time"]
+        if airflow := statistics.median(each.airflow for each in ours):
+            told.append(f"Airflow's own start apart: {airflow:.2f} s")
         seconds = [each.seconds for each in ours]
-        yield faster(f"P4 {name}, {shape}", seconds, peer, shape.total, bound, told, apart, what="segments")
+        yield faster(f"P4 {name}, {shape}", seconds, peer, shape.total, bound, *told, what="segments")
     for name, ours, _ in sides:
         yield _at_most(
             f"P4 CPU of a segment, {name}, of 300 µs", [e.cpu_seconds / shape.total for e in ours], CPU_OF_SEGMENT_S
@@ -124,8 +109,7 @@ def _measured(shape: Shape, runs: int) -> Iterator[Budget]:
 
 
 def _at_most(name: str, ours: Sequence[float], most: float) -> Budget:
-    median = statistics.median(ours)
-    return Budget(name, median / most, 1.0, False, [f"{median:.6f} s"], ours)
+    return within(name, ours, most, [f"{statistics.median(ours):.6f} s"])
 
 
 def _by_broker(shape: Shape) -> Deleted:
@@ -136,9 +120,7 @@ def _by_broker(shape: Shape) -> Deleted:
 def _orphans(shape: Shape, world: World = cluster_of_its_own) -> Iterator[tuple[Cluster, Path]]:
     """Make marked segments of a topic that does not exist; yield their cluster, and a folder."""
     with world() as cluster, tempfile.TemporaryDirectory(prefix="rlmm-bench-") as folder:
-        tips = absent_tips(cluster.kafka.metadata_partitions, shape)
-        lay(cluster, tips, shape.segments)
-        mark(cluster.config, tips)
+        lay_orphans(cluster, shape)
         yield cluster, Path(folder)
 
 
@@ -185,7 +167,7 @@ def _by_command(shape: Shape, world: World = cluster_of_its_own) -> Deleted:
         secrets = {name.upper(): options[name] for name in SECRETS if name in options}
         stored = [f"--store-option={name}={value}" for name, value in options.items() if name not in SECRETS]
         command = [
-            str(Path(sys.executable).with_name("rlmm")), "clean", "--execute",
+            RLMM, "clean", "--execute",
             "--bootstrap-server", cluster.config.bootstrap_servers, "--cluster-id", cluster.kafka.cluster_id,
             "--storage", place.uri, "--layout", place.layout_name, "--key-prefix", place.key_prefix, *stored,
             "--expected-root", _expected_root(cluster), "--work-dir", str(folder / "work"),
@@ -199,9 +181,10 @@ def _by_command(shape: Shape, world: World = cluster_of_its_own) -> Deleted:
 
 
 def _expected_root(cluster: Cluster) -> str:
-    if cluster.proxy is None:
+    place = cluster.place
+    if "aws_endpoint" not in place.options:
         return expected_root_of(cluster.root)
-    return expected_root_in_s3(BUCKET, cluster.proxy.endpoint, [KEY_PREFIX.rstrip("/")])
+    return expected_root_in_s3(BUCKET, place.options["aws_endpoint"], [place.key_prefix.rstrip("/")])
 
 
 if __name__ == "__main__":
