@@ -66,6 +66,14 @@ SEGMENT_STORAGE = [
         "core/storage/test_s3.py::test_a_gateway_without_bulk_deletion_is_asked_for_each_object",
     ),
     Mutation(
+        "bulk deletions",
+        "forgets which files were refused before the last ones",
+        OBJECT_STORE,
+        "            failures |= failed\n        return DeleteCalls(failures, frozenset(keys))\n",
+        "            failures = dict(failed)\n        return DeleteCalls(failures, frozenset(keys))\n",
+        f"{_FOLDERS}test_each_refused_file_is_said_wherever_it_lies_in_a_batch",
+    ),
+    Mutation(
         "logins",
         "asks the machine for its role unasked",
         AWS_LOGIN,

@@ -230,7 +230,7 @@ def test_a_deletion_that_hangs_is_of_unknown_outcome(
     report = manager.delete_log_segments(segments)
     assert {s.outcome for s in report.segments} == {DeleteOutcome.UNKNOWN}
     assert sum(len(s.sent) for s in report.segments) == 5 * 300
-    assert "an earlier call (delete 1,500 objects" in next(iter(report.segments[0].reasons.values()))
+    assert "an earlier call (delete 250 objects" in next(iter(report.segments[0].reasons.values()))
 
 
 def test_a_stamp_that_cannot_be_written_in_time_is_said(

@@ -294,7 +294,37 @@ def test_one_stubborn_object_among_many_is_isolated(folder: LocalFolder) -> None
     assert folder.keys() == {refused}
     second_page = 1
     assert report.calls == folder.store.listings + second_page + folder.files.deletes
-    assert folder.files.deletes == 1
+    assert 1 < folder.files.deletes < 10
+
+
+def test_files_are_deleted_side_by_side(folder: LocalFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network mount answers each deletion late."""
+    segments = [segment(n) for n in range(300)]
+    place(folder, *segments)
+    four, real_delete = threading.Event(), folder.files.delete
+    under_way = threading.Semaphore(3)
+
+    def delete(keys: Sequence[str]) -> Mapping[str, str]:
+        if not under_way.acquire(blocking=False):
+            four.set()
+        assert four.wait(30.0), "fewer than four are under way"
+        return real_delete(keys)
+
+    monkeypatch.setattr(folder.files, "delete", delete)
+    assert outcomes(folder, *segments) == [DeleteOutcome.GONE] * 300
+    assert folder.keys() == set()
+
+
+def test_each_refused_file_is_said_wherever_it_lies_in_a_batch(folder: LocalFolder) -> None:
+    segments = [segment(n) for n in range(300)]
+    refused = {LAYOUT.object_key(each, None) for each in segments[::60]}
+    place(folder, *segments)
+    folder.refuse_delete(*refused)
+    report = folder.manager.delete_log_segments(segments)
+    assert {key: why for each in report.segments for key, why in each.reasons.items()} == dict.fromkeys(
+        refused, "refused by the test"
+    )
+    assert folder.keys() == refused
 
 
 def test_a_batch_costs_the_same_whatever_lies_beside_it(folder: LocalFolder, monkeypatch: pytest.MonkeyPatch) -> None:
