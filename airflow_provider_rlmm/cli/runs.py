@@ -25,7 +25,6 @@ from airflow_provider_rlmm.core.base.quoting import in_quotes
 from airflow_provider_rlmm.core.plans.guards import CleanerLimits
 from airflow_provider_rlmm.core.plans.prices import no_price
 from airflow_provider_rlmm.core.records.told_era import ToldEra
-from airflow_provider_rlmm.core.runs import attention
 from airflow_provider_rlmm.core.world.hold import Hold
 from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.core.world.run_identity import RunIdentity
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from airflow_provider_rlmm.core.log.floored_log import Confirmation
     from airflow_provider_rlmm.core.plans.deletion_plan import DeletionPlan
     from airflow_provider_rlmm.core.plans.prices import StoragePrice
+    from airflow_provider_rlmm.core.runs.attention import Acknowledgements, Attention, Judgement
     from airflow_provider_rlmm.core.runs.cleaner_session import CleanerSession
     from airflow_provider_rlmm.core.runs.settings import RemoteLogSettings
     from airflow_provider_rlmm.features.cleanup.report_document import CleanupReport
@@ -253,7 +253,7 @@ def _with_typed_cluster(invocation: Invocation, what: str = "This run writes and
     return replace(invocation, options={**invocation.options, "expected_cluster_id": typed})
 
 
-def read_acknowledgements(file: str | None, now_ms: int) -> attention.Acknowledgements:
+def read_acknowledgements(file: str | None, now_ms: int) -> Acknowledgements:
     """
     Read what people have acknowledged.
 
@@ -261,6 +261,8 @@ def read_acknowledgements(file: str | None, now_ms: int) -> attention.Acknowledg
     :param now_ms: ms since the epoch.
     :raises ConfigurationError: if the file cannot be read.
     """
+    from airflow_provider_rlmm.core.runs import attention
+
     if file is None:
         return attention.Acknowledgements()
     try:
@@ -363,7 +365,7 @@ def say_only(invocation: Invocation, plan: DeletionPlan) -> None:
         invocation.output.line(plan.only_in_words)
 
 
-def say_judgement(invocation: Invocation, judgement: attention.Judgement) -> None:
+def say_judgement(invocation: Invocation, judgement: Judgement) -> None:
     """
     Print what needs a person, and what has been acknowledged.
 
@@ -378,7 +380,7 @@ def say_judgement(invocation: Invocation, judgement: attention.Judgement) -> Non
         )
 
 
-def judged(problems: Iterable[attention.Attention], file: str | None, cluster_id: str) -> attention.Judgement:
+def judged(problems: Iterable[Attention], file: str | None, cluster_id: str) -> Judgement:
     """
     Tell what fails a run from what people have acknowledged.
 
@@ -386,6 +388,8 @@ def judged(problems: Iterable[attention.Attention], file: str | None, cluster_id
     :param file: of acknowledgements.
     :param cluster_id: the cluster.
     """
+    from airflow_provider_rlmm.core.runs import attention
+
     now_ms = system_clock()
     said = read_acknowledgements(file, now_ms)
     return attention.judge([*said.problems, *problems], said.known, cluster_id, now_ms)

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.log.answers import TargetTopic
 from airflow_provider_rlmm.core.segments.read_range import ReadRange
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.answers import TargetTopic
+    from airflow_provider_rlmm.features.reading.undecided import OpenTransaction
 
 INCOMPLETE_ARCHIVE: Final = "incomplete_archive"
 """The override that restores what there is of an archive that is not whole; the restore needs a person then."""
@@ -27,9 +30,6 @@ OFFSET_HEADER_BYTES: Final = len(OFFSET_HEADER) + 19 + 4
 
 RECORD_OVERHEAD_BYTES: Final = 256
 """At most what a record batch with one record has besides key, value and headers."""
-
-if TYPE_CHECKING:
-    from airflow_provider_rlmm.features.reading.undecided import OpenTransaction
 
 _MARGIN_MS: Final = 24 * HOUR_MS
 

@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_rlmm.core.base.clock import HOUR_MS, time_text
 from airflow_provider_rlmm.core.base.declarations import Declared, Duration, Names, Whole, check_fields
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
-from airflow_provider_rlmm.core.log.answers import LeaderAnswer
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache, end_of_epoch
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.core.world.diskless import WITHOUT_A_BEGINNING
 from airflow_provider_rlmm.core.world.freshness import MISSING_LIVING_SEGMENTS
+
+if TYPE_CHECKING:
+    from airflow_provider_rlmm.core.log.answers import LeaderAnswer
 
 COPY_WITHOUT_LEADER: Final = "copy_without_leader"
 """Override: copy segments of a user partition that has no leader, whose end and lineage cannot be told then."""
