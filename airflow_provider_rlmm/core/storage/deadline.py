@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar, cast
 
@@ -84,10 +85,12 @@ class Deadline:
         return cast("T", attempt.result())
 
     def _take_worker(self) -> _Worker:
-        while self._idle:
-            # Threads do not survive a fork.
-            if (worker := self._idle.pop()).is_alive():
-                return worker
+        # Calls are made side by side: another one may take what was seen to be idle.
+        with suppress(IndexError):
+            while True:
+                # Threads do not survive a fork.
+                if (worker := self._idle.pop()).is_alive():
+                    return worker
         worker = _Worker()
         worker.start()
         return worker

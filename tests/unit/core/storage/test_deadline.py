@@ -105,6 +105,19 @@ def test_a_forked_process_makes_its_calls_too() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+class TakenByAnother(list[Any]):
+    """Idle threads, of which another call took the last one right after it was seen."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_an_idle_thread_that_another_call_takes_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    deadline = Deadline()
+    monkeypatch.setattr(deadline, "_idle", TakenByAnother())
+    assert deadline.call("count", lambda: 1) == 1
+
+
 def test_what_moves_much_has_more_time() -> None:
     assert Deadline(SOON_S).call("copy", lambda: time.sleep(2 * SOON_S) or "copied", extra_s=30) == "copied"
 
