@@ -12,7 +12,6 @@ Prints one line per budget and what was measured; ends with 1 if a budget is mis
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import sys
 import time
@@ -206,9 +205,6 @@ def lay_orphans(cluster: Cluster, shape: Shape) -> Planned:
 def _lay(cluster: Cluster, tips: Sequence[TopicIdPartition], segments: int) -> Planned:
     metadatas = segments_of(tips, segments)
     lay_objects(cluster.root, cluster.place.layout, metadatas)
-    # Segments have lain on the disk for long when they are deleted. What has not reached it yet is deleted for nothing: no
-    # blocks have to be freed, and whichever side begins sooner after this would have the less to do.
-    os.sync()
     return publish_copies(cluster.config, metadatas)
 
 

@@ -31,11 +31,11 @@ COMPONENTS = ("P1 ", "P2 ", "P8 mark and plan, nothing kept", "P8 peak memory", 
 """How the names of budgets begin that are about a part of what a user starts: their figures stand below the table."""
 NOT_MEASURED = "not measured yet"
 
-FIVE_UNLINKS = "five unlinks of a segment, by the kernel"
+FIVE_UNLINKS = (59e-6, "five unlinks of a segment, by the kernel")
 FLOORS: Mapping[str, tuple[float, str]] = {
-    "P4 4 user partitions": (59e-6, FIVE_UNLINKS),
-    "P4 tasks by execute": (59e-6, FIVE_UNLINKS),
-    "P4 rlmm clean, 4 user": (59e-6, FIVE_UNLINKS),
+    "P4 4 user partitions": FIVE_UNLINKS,
+    "P4 tasks by execute": FIVE_UNLINKS,
+    "P4 rlmm clean, 4 user": FIVE_UNLINKS,
     "P7 ": (0.27e-6, "reading alone, gathered by compiled code from librdkafka's batches"),
     "P8 mark and plan": (0.27e-6, "reading alone, gathered by compiled code from librdkafka's batches"),
 }

@@ -93,6 +93,7 @@ _DELETIONS_AT_ONCE: Final = 4
 """Requests of up to a thousand objects each."""
 
 _FILES_PER_CALL: Final = 250
+"""Files that one call deletes at most: a batch of 500 segments is enough for all that are made at once."""
 
 _FILE_CALLS_AT_ONCE: Final = 4
 """
