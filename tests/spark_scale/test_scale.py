@@ -74,7 +74,9 @@ class Scene:
 
     def produce(self, until: LargeTopic) -> None:
         """Write what was not written yet."""
-        producer = Producer(self.kafka.client_config(**{"linger.ms": "50", "queue.buffering.max.messages": "1000000"}))
+        # A request that a busy broker answers too late is sent again: a whole metadata partition was there three times.
+        settings = {"linger.ms": "50", "queue.buffering.max.messages": "1000000", "enable.idempotence": "true"}
+        producer = Producer(self.kafka.client_config(**settings))
         for partition, values in enumerate(until.records):
             for key, value in values[len(self.written.records[partition]) :]:
                 while True:
