@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,9 +22,8 @@ from airflow_provider_rlmm.core.records.records import (
 from airflow_provider_rlmm.core.world.audit_files import Wanted, audit_rows
 from dev import tiering
 from dev.airflow import LocalAirflow
-from dev.broker import LocalKafka
+from dev.broker import LocalKafka, await_condition
 from dev.orphans import leave_orphans
-from dev.patience import Patience
 from tests.scrub import scrub
 from tests.system.test_dags import CLEANER, NOW, ends_of
 
@@ -61,26 +59,18 @@ class Orphans:
     def held_in_mid_batch(self, run_id: str) -> Iterator[None]:
         """Pause the deleting task once its first objects are gone: a batch may take less than a request to Airflow."""
         untouched = self.folder.stat().st_mtime_ns
-        pid = self._cleaning_process(run_id)
-        patience = Patience(200)
+        pid = await_condition(lambda: self._cleaning_process(run_id), "a task deletes", 200, 0.1)
         # A count of thousands of objects each time would be most of what this test costs.
-        while self.folder.stat().st_mtime_ns == untouched:
-            assert not patience.over(), self.states(run_id)
-            time.sleep(0.01)
+        await_condition(lambda: self.folder.stat().st_mtime_ns != untouched, "the first objects are gone", 200, 0.01)
         os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
             os.kill(pid, signal.SIGCONT)
 
-    def _cleaning_process(self, run_id: str) -> int:
-        patience = Patience(200)
-        while not patience.over():
-            for instance in self.airflow.task_instances(CLEANER, run_id):
-                if instance["task_id"] == "clean" and instance["state"] == "running":
-                    return int(instance["pid"])
-            time.sleep(0.1)
-        raise AssertionError(self.states(run_id))
+    def _cleaning_process(self, run_id: str) -> int | None:
+        instances = self.airflow.task_instances(CLEANER, run_id)
+        return next((i["pid"] for i in instances if i["task_id"] == "clean" and i["state"] == "running"), None)
 
     def states(self, run_id: str) -> dict[str, str]:
         return {i["task_id"]: i["state"] for i in self.airflow.task_instances(CLEANER, run_id)}
