@@ -34,6 +34,8 @@ _HOLE = f"{_WHOLE}test_a_segment_whose_copy_may_have_been_finished_in_a_hole_of_
 
 _COMPACTED = f"{_WHOLE}test_in_a_compacted_log_nobody_knows_that_a_segment_was_never_copied"
 _FORGOTTEN = f"{_WHOLE}test_what_the_log_cleaner_was_asked_to_forget_is_not_finished_for_that"
+_SAID_BEFORE = f"{_WHOLE}test_a_segment_is_judged_by_what_was_said_before_it_was_to_be_forgotten"
+_COPIED_AGAIN = f"{_WHOLE}test_a_copy_that_follows_under_the_key_of_one_that_failed_is_not_what_was_to_be_forgotten"
 _SKIPPED = f"{_WHOLE}test_a_segment_that_was_finished_and_of_whose_deletion_nothing_else_is_left_is_uncertain"
 _MISSING_STEP = (
     "features/doctor/test_examine.py::test_a_step_that_is_missing_is_no_illegal_one_where_the_log_cleaner_takes_them"
@@ -139,17 +141,41 @@ COMPACTED = [
         "I18",
         "the cleaner takes what is to be forgotten for nothing",
         REPLAY,
-        "                history.forget(key, offsets[row].as_py())\n",
-        "                pass\n",
+        "            history.forget(key, offset)\n",
+        "            pass\n",
         _FORGOTTEN,
     ),
     Mutation(
         "I18",
         "the plan takes what is to be forgotten for nothing",
         "core/records/fold/apply.py",
-        "    note_forgotten(store, batch)\n",
+        "            self._forgetting.note(last)\n",
         "",
         _FORGOTTEN,
+    ),
+    Mutation(
+        "I18",
+        "the plan judges what is to be forgotten by all of its batch",
+        "core/records/fold/apply.py",
+        "*self._forgetting.breaks(self._segment_ids), ",
+        "",
+        _SAID_BEFORE,
+    ),
+    Mutation(
+        "I18",
+        "the cleaner judges what is to be forgotten by all of its batch",
+        REPLAY,
+        "            while forgotten and forgotten[0][0] < offset:\n",
+        "            while False:\n",
+        _SAID_BEFORE,
+    ),
+    Mutation(
+        "I18",
+        "a copy is taken for the failed one whose key is to be forgotten",
+        "core/records/fold/apply.py",
+        "*self._forgetting.breaks(self._segment_ids), ",
+        "",
+        _COPIED_AGAIN,
     ),
     Mutation(
         "I18",

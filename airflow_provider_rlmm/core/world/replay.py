@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -35,6 +36,7 @@ from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refus
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.keys import RecordKey
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap, LostBeginning, LostRecords, lost_beginning
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -292,6 +294,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         self._first_unread_deletion: int | None = None
         self._marker_bounds = _MarkerBounds()
         self._quarantine = Quarantine()
+        self._by_topic_id: dict[tuple[UUID, int], list[UserPartitionHistory]] = {}
         self.records_read = 0
         """Number of records that were read, of any topic."""
 
@@ -313,24 +316,26 @@ class MetadataPartitionReplay(MetadataPartitionView):
 
     def _apply_all(self, decoded: Any) -> None:
         self.records_read += decoded.num_rows
+        forgotten = self._forgotten(decoded)
         for offset, timestamp_ms, event in self._good_events(decoded):
+            # Each is judged by the events before it: one that follows may open another segment under the same key.
+            while forgotten and forgotten[0][0] < offset:
+                self._forget(*forgotten.popleft())
             self.apply(event, offset, timestamp_ms)
-        self._forget(decoded)
+        for at, key in forgotten:
+            self._forget(at, key)
 
-    def _forget(self, decoded: Any) -> None:
-        """Note what the log cleaner is asked to forget; a topic id has one history for each name that it was seen with."""
+    def _forgotten(self, decoded: Any) -> deque[tuple[int, RecordKey]]:
+        """Return offsets and keys of the records that ask the log cleaner to forget."""
         from airflow_provider_rlmm.core.records.decoding.decode import forgotten_keys
 
-        found = forgotten_keys(decoded)
-        if not found:
-            return
-        histories: dict[tuple[UUID, int], list[UserPartitionHistory]] = {}
-        for tip, history in self.histories.items():
-            histories.setdefault((tip.topic_id, tip.partition), []).append(history)
         offsets = decoded.column("offset")
-        for row, key in found:
-            for history in histories.get((key.topic_id, key.partition), ()):
-                history.forget(key, offsets[row].as_py())
+        return deque((offsets[row].as_py(), key) for row, key in forgotten_keys(decoded))
+
+    def _forget(self, offset: int, key: RecordKey) -> None:
+        """Note what the log cleaner is asked to forget; a topic id has one history for each name that it was seen with."""
+        for history in self._by_topic_id.get((key.topic_id, key.partition), ()):
+            history.forget(key, offset)
 
     def apply(self, event: RemoteLogMetadata, offset: int, timestamp_ms: int) -> None:
         """
@@ -346,6 +351,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         history = self.histories.get(key)
         if history is None:
             history = self.histories[key] = UserPartitionHistory(key)
+            self._by_topic_id.setdefault((key.topic_id, key.partition), []).append(history)
         if isinstance(event, RemotePartitionDeleteMetadata):
             history.apply_partition_event(event, offset, timestamp_ms)
             self._marker_bounds.note(history, offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from airflow_provider_rlmm.core.records.fold.deletions import (
     opens_again,
 )
 from airflow_provider_rlmm.core.records.fold.events import Events, partitions_of
-from airflow_provider_rlmm.core.records.fold.forgetting import note_forgotten
+from airflow_provider_rlmm.core.records.fold.forgetting import Forgetting
 from airflow_provider_rlmm.core.records.fold.segments import Part, SegmentFields, misnamed, note_copies, settle
 from airflow_provider_rlmm.core.records.fold.steps import APPLIED, DROPPED, THROWN, steps_of, thrown_reason
 from airflow_provider_rlmm.core.records.fold.store import NO_DELETION, NO_OFFSET, Store
@@ -108,12 +109,8 @@ def apply_batch(store: Store, batch: Any) -> Outcome:
     outcome = Outcome()
     events = Events(batch)
     _find_bad_rows(outcome, events)
-    if events.size:
-        work = _Work(store, events, outcome)
-        for first in range(0, events.size, _PART_EVENTS):
-            work.apply(slice(first, min(first + _PART_EVENTS, events.size)))
-        store.next_event += events.size
-    note_forgotten(store, batch)
+    _Work(store, events, outcome).apply_all()
+    store.next_event += events.size
     return outcome
 
 
@@ -157,6 +154,7 @@ class _Work:
             event_timestamp_ms=event_ms,
             observed_ms=np.maximum(event_ms, events.timestamp_ms()),
         )
+        self._forgetting = Forgetting(store, events, self._segment_ids, self._partition)
         self._note_places()
 
     def _note_places(self) -> None:
@@ -166,8 +164,16 @@ class _Work:
         new = np.flatnonzero(partitions["first_offset"].take(self._partition) == NO_OFFSET)[::-1]
         partitions.write("first_offset", self._partition.take(new), at.offset.take(new))
 
-    def apply(self, some: slice) -> None:
-        """Apply some of the events."""
+    def apply_all(self) -> None:
+        """Apply the events, and note in turn with them what the log cleaner is asked to forget."""
+        size = self._events.size
+        ends = {*range(_PART_EVENTS, size, _PART_EVENTS), *self._forgetting.breaks(self._segment_ids), size} - {0}
+        self._forgetting.note(0)
+        for first, last in pairwise((0, *sorted(ends))):
+            self._apply(slice(first, last))
+            self._forgetting.note(last)
+
+    def _apply(self, some: slice) -> None:
         events = self._all.part(some)
         numbers = np.flatnonzero(~events.is_deletion)
         part = self._part_of(some, numbers)

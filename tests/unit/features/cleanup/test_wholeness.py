@@ -411,6 +411,35 @@ def test_what_the_log_cleaner_was_asked_to_forget_is_not_finished_for_that(clust
     assert len(cluster.keys_of(GONE)) > 0
 
 
+def test_a_segment_is_judged_by_what_was_said_before_it_was_to_be_forgotten(cluster: Cluster) -> None:
+    event = add(GONE, 3)
+    cluster.foreign(event)
+    cluster.foreign(update(GONE, 3, S.DELETE_SEGMENT_STARTED))
+    key = SegmentKey(GONE.topic_id, 0, event.remote_log_segment_id.id, S.DELETE_SEGMENT_STARTED)
+    offset = cluster.log.append(0, None, bytes(key))
+    cluster.foreign(update(GONE, 3, S.DELETE_SEGMENT_FINISHED))
+    require_refused_for_its_history(cluster, offset)
+
+
+def test_a_copy_that_follows_under_the_key_of_one_that_failed_is_not_what_was_to_be_forgotten(cluster: Cluster) -> None:
+    failed, again = add(GONE, 3), replace(add(GONE, 4), start_offset=30, end_offset=39)
+    cluster.foreign(failed)
+    for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
+        cluster.foreign(update(GONE, 3, state))
+    for is_update in (False, True):
+        key = OffsetKey(GONE.topic_id, GONE.topic, 0, failed.end_offset, 5, is_update=is_update)
+        cluster.log.append(0, None, bytes(key))
+    cluster.foreign(again)
+    cluster.foreign(update(GONE, 4, S.COPY_SEGMENT_FINISHED))
+    for object_key in cluster.layout.required_keys(again):
+        cluster.storage.put_object(object_key, b"x")
+    cluster.publisher = GuardedPublisher(cluster.log, allow_writes=True, memory=Memory())
+    cluster.mark_and_wait()
+    assert cluster.plan().summary.refusals == ()
+    assert outcomes(cluster) == {"gone": "FINISHED", "other": "FINISHED"}
+    assert cluster.keys_of(GONE) == set()
+
+
 @pytest.mark.parametrize("before", [S.COPY_SEGMENT_STARTED, S.COPY_SEGMENT_FINISHED])
 def test_a_segment_that_was_finished_and_of_whose_deletion_nothing_else_is_left_is_uncertain(
     cluster: Cluster, before: S
