@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -24,14 +25,14 @@ import click
 
 from airflow_provider_rlmm.cli.catalogues import with_catalogue
 from airflow_provider_rlmm.cli.main import run
-from airflow_provider_rlmm.cli.options import Invocation, with_storage
+from airflow_provider_rlmm.cli.options import Announcer, Invocation, with_storage
 from airflow_provider_rlmm.cli.remote_log import with_range
 from airflow_provider_rlmm.core.base.errors import RemoteLogError
 from airflow_provider_rlmm.core.segments.read_range import ReadIsolation, ReadRange
 from airflow_provider_rlmm.data_frames import Cutting, cut_topic, require_executors
 from airflow_provider_rlmm.features.reading.cutting import PIECE_BYTES
 from airflow_provider_rlmm.features.reading.export_steps import plan_export
-from airflow_provider_rlmm.features.retention.spark.java_client import require_driver
+from airflow_provider_rlmm.features.retention.spark.java_client import jvm_of, require_driver
 from airflow_provider_rlmm.features.retention.spark.package import build_py_files
 
 if TYPE_CHECKING:
@@ -108,9 +109,11 @@ def main(
     """Export records of a topic from remote storage into Parquet, one Spark task for each piece."""
     with _spark() as spark:
         require_executors(spark)
+        # spark-submit puts both outputs of this process on its own standard output, where the answer belongs alone.
+        asking = replace(invocation, announce=Announcer(jvm_of(spark).java.lang.System.err.println))
         partitions = None if partition is None else (partition,)
         how = Cutting(wanted, isolation, allow_incomplete, piece_bytes, bytes_per_second)
-        source = cut_topic(invocation, NAME, topic, partitions, how, catalogue)
+        source = cut_topic(asking, NAME, topic, partitions, how, catalogue)
         export = plan_export(source, output)
         document = export.end(export_pieces(spark, export))
     invocation.output.document({name: value for name, value in document.items() if name != "files"})

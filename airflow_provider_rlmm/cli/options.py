@@ -383,22 +383,32 @@ def _invoked(command: Command) -> Command:
     def invoked(*args: Any, as_json: bool, store_options: tuple[str, ...] = (), **given: Any) -> Any:
         shared = {name: given.pop(name) for name in (*SETTINGS, *OTHERS, "config") if name in given}
         allowed = {INSTANCE_METADATA: "true"} if given.pop(INSTANCE_METADATA, False) else {}
-        invocation = Invocation(shared, _pairs(store_options) | allowed, Output(as_json=as_json), _Announcer())
+        invocation = Invocation(shared, _pairs(store_options) | allowed, Output(as_json=as_json), Announcer())
         return command(invocation, *args, **given)
 
     return invoked
 
 
-class _Announcer:
-    """Says once, before anything is read, where the command has its settings from and which cluster it asks."""
+def _on_standard_error(line: str) -> None:
+    click.echo(line, err=True)
 
-    def __init__(self) -> None:
+
+class Announcer:
+    """
+    Says once, before anything is read, where the command has its settings from and which cluster it asks.
+
+    :param say: prints the line, where it does not get into what the command answers.
+    """
+
+    def __init__(self, say: Callable[[str], None] = _on_standard_error) -> None:
+        self._say = say
         self._has_said = False
 
     def __call__(self, configuration: CommandConfiguration) -> None:
+        """Say it, if it has not been said."""
         if not self._has_said:
             self._has_said = True
-            click.echo(f"rlmm: {printable(configuration.in_words, MAX_CELL)}", err=True)
+            self._say(f"rlmm: {printable(configuration.in_words, MAX_CELL)}")
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:

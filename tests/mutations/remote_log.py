@@ -150,7 +150,7 @@ REMOTE_LOG = [
     _read(
         "features/reading/cutting.py",
         "secrets of the store are sent to executors",
-        "    if secret := sorted(name for name in options if name.lower() not in _NO_SECRETS):",
+        "    if secret := sorted(name for name, value in options.items() if not is_public_option(name, value)):",
         f"{_EXPORT}test_secrets_of_the_store_are_sent_nowhere",
     ),
     Mutation(

@@ -48,6 +48,7 @@ def test_it_exports_a_topic_of_a_lost_cluster(tmp_path: Path) -> None:
     done = submit(topic, "0", *asked, "--was-not-deleted", ID, "--from-offset", "7", "--to-offset", "83")
     assert done.returncode == 0, done.stdout
     assert json.loads(done.stdout)["records"] == 76
+    assert "rlmm: no cluster is asked; configuration from " in done.stderr
     document = unsealed((out / "export.json").read_text(), 1)
     assert (document["cluster_id"], document["topic"]) == (CLUSTER, "orders")
     tables = [pq.read_table(out / file["file"]) for file in document["files"]]

@@ -84,6 +84,7 @@ def test_it_exports_a_brokers_topic_from_a_folder(scene: Scene, tmp_path: Path) 
     assert {p: len(names) for p, names in files.items()} == dict.fromkeys(range(PARTITIONS), SEGMENTS)
     tables = {p: pa.concat_tables(pq.read_table(out / name) for name in files[p]) for p in files}
     require_equal(scene, tables, done.stdout)
+    assert f"rlmm: cluster at {scene.kafka.bootstrap_servers}; configuration from " in done.stderr
 
     refused = scene.submit(tmp_path, *arguments, "--isolation-level", "read_committed")
     assert refused.returncode == 1

@@ -16,8 +16,8 @@ _QUERY: Final = re.compile(r"(?<=[\w/.~%-])\?[^\s)\"'<]+")
 """What follows an address; the declaration of an XML document, with a ``?`` at both ends, is none."""
 
 _PUBLIC_OPTION: Final = re.compile(
-    r"(region|endpoint|endpoint_url|bucket|bucket_name|container_name|skip_signature|request_payer|allow_http"
-    r"|root_certificate|proxy_ca_certificate)$",
+    r"(region|endpoint|endpoint_url|bucket|bucket_name|account_name|container_name|skip_signature|request_payer|allow_http"
+    r"|conditional_put|virtual_hosted_style_request|root_certificate|proxy_ca_certificate)$",
     re.I,
 )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider_rlmm.core.base.errors import ConfigurationError
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.core.segments.read_range import OffsetRange, ReadIsolation, ReadRange, split
+from airflow_provider_rlmm.core.storage.secret_texts import is_public_option
 from airflow_provider_rlmm.features.reading.steps import open_remote_log
 
 if TYPE_CHECKING:
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
 
 PIECE_BYTES: Final = 2**30
 """About how many bytes of segments make a piece: one segment of Kafka's default size."""
-
-_NO_SECRETS: Final = frozenset(
-    {
-        "account_name", "allow_http", "aws_allow_http", "aws_conditional_put", "aws_endpoint", "aws_region",
-        "aws_skip_signature", "aws_virtual_hosted_style_request", "azure_storage_account_name", "bucket", "endpoint",
-        "region", "skip_signature", "virtual_hosted_style_request",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +152,7 @@ def _storage_to_read(storage: StorageAccess, settings: RemoteLogSettings) -> Sto
     uri = settings.required_storage_uri()
     access, _ = storage.open_store(uri)
     options = {name: str(value) for name, value in access.options.items()}
-    if secret := sorted(name for name in options if name.lower() not in _NO_SECRETS):
+    if secret := sorted(name for name, value in options.items() if not is_public_option(name, value)):
         raise ConfigurationError(
             f"the options {secret} of the object store may hold secrets, which are sent to no other machine: leave them out "
             "here, and give them to the executors in their environment, such as AWS_SECRET_ACCESS_KEY"

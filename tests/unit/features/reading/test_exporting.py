@@ -79,8 +79,17 @@ def test_secrets_of_the_store_are_sent_nowhere(exported: Exported) -> None:
     with pytest.raises(ConfigurationError, match=r"\['aws_secret_access_key'\]") as refused:
         exported.plan()
     assert "correct-horse" not in str(refused.value)
-    exported.options = {"region": "eu-central-1"}
-    assert exported.plan().reader.storage.options == {"region": "eu-central-1"}
+    exported.options = {"endpoint": "http://user:correct-horse@127.0.0.1:1"}
+    with pytest.raises(ConfigurationError, match=r"\['endpoint'\]"):
+        exported.plan()
+    # Executors need the authorities that the driver was told of, too: a certificate is public.
+    public = {
+        "region": "eu-central-1",
+        "root_certificate": "-----BEGIN CERTIFICATE-----",
+        "aws_conditional_put": "etag",
+    }
+    exported.options = public
+    assert exported.plan().reader.storage.options == public
 
 
 def test_each_segment_is_a_piece_and_small_ones_go_together(exported: Exported) -> None:
