@@ -29,7 +29,7 @@ from airflow_provider_rlmm.core.world.cluster_look import observe_cluster
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from dev import tiering
 from dev.authorized import AuthorizedKafka
-from dev.broker import METADATA_TOPIC
+from dev.broker import METADATA_TOPIC, await_condition
 from tests.spark.test_segment_retention import JOB, submit
 
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.timeout(1800), pytest.mark.rare]
@@ -69,6 +69,10 @@ def scene() -> Iterator[Scene]:
             tiering.provoke_scenario_b(kafka, name)
         described = [(name, AclOperation.DESCRIBE) for name in (VISIBLE, GONE)]
         allow(kafka, [("*", AclOperation.DESCRIBE_CONFIGS), (METADATA_TOPIC, AclOperation.READ), *described])
+        principal = AdminClient(kafka.login(USER))
+        await_condition(
+            lambda: {VISIBLE, METADATA_TOPIC} <= principal.list_topics(timeout=30).topics.keys(), "the rights count", 60
+        )
         topics = KafkaClusterTopics(KafkaClientConfig(kafka.login(USER)))
         try:
             state = observe_cluster(topics, METADATA_TOPIC, system_clock)

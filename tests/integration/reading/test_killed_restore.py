@@ -24,7 +24,7 @@ from airflow_provider_rlmm.core.segments.read_range import ReadIsolation
 from dev import tiering
 from dev.broker import LocalKafka, await_condition
 from tests.integration.copying.writing import TIMEOUT_S, Record, read_records
-from tests.integration.reading.world import await_copied, segments_of
+from tests.integration.reading.world import await_copied, await_stable, segments_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.rare]
 
@@ -106,6 +106,7 @@ def write(kafka: LocalKafka) -> dict[int, TopicIdPartition]:
             end(TIMEOUT_S)
     tips = {number: TopicIdPartition(topic_id, SOURCE, number) for number in range(PARTITIONS)}
     for tip in tips.values():
+        await_stable(kafka, tip)
         await_copied(kafka, tip)
     return tips
 

@@ -145,11 +145,23 @@ def await_copied(kafka: LocalKafka, tip: TopicIdPartition) -> None:
     await_condition(copied, f"{tip} is remote up to its last stable offset", 120.0, interval=0.5)
 
 
+def await_stable(kafka: LocalKafka, tip: TopicIdPartition) -> None:
+    """Wait until the end of every transaction can be read: a producer's call returns earlier."""
+
+    def stable() -> bool:
+        return _last_stable_offset(kafka, tip) == _latest_offset(kafka, tip, IsolationLevel.READ_UNCOMMITTED)
+
+    await_condition(stable, f"{tip} has no open transaction", 120.0, interval=0.2)
+
+
 def _last_stable_offset(kafka: LocalKafka, tip: TopicIdPartition) -> int:
+    return _latest_offset(kafka, tip, IsolationLevel.READ_COMMITTED)
+
+
+def _latest_offset(kafka: LocalKafka, tip: TopicIdPartition, isolation: IsolationLevel) -> int:
     admin = AdminClient(kafka.client_config())
-    (answer,) = admin.list_offsets(
-        {TopicPartition(tip.topic, tip.partition): OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED
-    ).values()
+    wanted = {TopicPartition(tip.topic, tip.partition): OffsetSpec.latest()}
+    (answer,) = admin.list_offsets(wanted, isolation_level=isolation).values()
     return int(answer.result(TIMEOUT_S).offset)
 
 
