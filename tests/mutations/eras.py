@@ -522,6 +522,15 @@ ERAS = [
     ),
     Mutation(
         "I22",
+        "a key may say a number that Kafka has no room for",
+        KEYS,
+        "    if any(not -1 << bits - 1 <= n < 1 << bits - 1 for n, bits in zip(numbers, _BITS_OF_NUMBERS, strict=True)):\n"
+        "        return None\n",
+        "",
+        f"{_KEYED}test_a_null_value_whose_key_says_a_number_that_kafka_has_no_room_for_ends_no_reading",
+    ),
+    Mutation(
+        "I22",
         "what is to be forgotten lies anywhere",
         DECODE,
         '            if columns["metadata_partition"][row].as_py() != metadata_partition_for(tip, num_partitions):\n',

@@ -32,6 +32,8 @@ UPDATE_SUFFIX = "UPDATE"
 
 _SEGMENT_KEY = struct.Struct(">16si16sb")
 _NUMBER = r"(-?[0-9]{1,19})"
+_BITS_OF_NUMBERS = (32, 64, 32)
+"""Of partition, end offset and leader epoch, which are signed numbers in Kafka."""
 _OFFSET_KEY = re.compile(rf"([A-Za-z0-9_-]{{22}}):([^:]*):{_NUMBER}:{_NUMBER}:{_NUMBER}(:{UPDATE_SUFFIX})?", re.DOTALL)
 
 
@@ -165,6 +167,9 @@ def _parse_offset_key(key: bytes) -> OffsetKey | None:
         topic_id = parse_kafka_uuid(match[1])
     except ValueError:
         return None
-    parsed = OffsetKey(topic_id, match[2], int(match[3]), int(match[4]), int(match[5]), match[6] is not None)
+    partition, end_offset, leader_epoch = numbers = [int(digits) for digits in match.group(3, 4, 5)]
+    if any(not -1 << bits - 1 <= n < 1 << bits - 1 for n, bits in zip(numbers, _BITS_OF_NUMBERS, strict=True)):
+        return None
+    parsed = OffsetKey(topic_id, match[2], partition, end_offset, leader_epoch, match[6] is not None)
     # Of several texts of one id or number Kafka writes one: another one would be another key.
     return parsed if bytes(parsed) == key else None

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from airflow_provider_rlmm.core.base.errors import NewerVersionError
-from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode
+from airflow_provider_rlmm.core.records.columnar import ColumnarState, ErrorCode, decode
 from airflow_provider_rlmm.core.records.decoding.key_match import _MIX
 from airflow_provider_rlmm.core.records.keys import OffsetKey, SegmentKey
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
@@ -113,3 +113,11 @@ def test_a_null_value_is_forgotten_only_where_its_key_names_a_segment_and_lies_w
     assert codes([None], [bytes(key)], metadata_partition=HOME, num_partitions=5) == [ErrorCode.FORGOTTEN]
     elsewhere = (HOME + 1) % 5
     assert codes([None], [bytes(key)], metadata_partition=elsewhere, num_partitions=5) == [ErrorCode.TOMBSTONE]
+
+
+def test_a_null_value_whose_key_says_a_number_that_kafka_has_no_room_for_ends_no_reading() -> None:
+    too_large = bytes(replace(OFFSET_KEY, end_offset=2**63)), bytes(replace(OFFSET_KEY, partition=-(2**31) - 1))
+    values, keys = [serialize(ADD), None, None], [bytes(replace(OFFSET_KEY, is_update=False)), *too_large]
+    assert codes(values, keys) == [ErrorCode.GOOD, ErrorCode.TOMBSTONE, ErrorCode.TOMBSTONE]
+    state, _ = ColumnarState.empty().apply(decode(values, keys=keys))
+    assert (state.segments.num_rows, state.unresolved.num_rows) == (1, 0)

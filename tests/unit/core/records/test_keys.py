@@ -28,6 +28,10 @@ ADD_KEY, UPDATE_KEY = b"Pw4hj_qgSfKChUdSDIzsxg:orders:2:99:5", b"Pw4hj_qgSfKChUd
         (SEGMENT_KEY, SegmentKey(TOPIC_ID, 2, UUID(int=7), RemoteLogSegmentState.COPY_SEGMENT_FINISHED)),
         (ADD_KEY, OffsetKey(TOPIC_ID, "orders", 2, 99, 5, is_update=False)),
         (UPDATE_KEY, OffsetKey(TOPIC_ID, "orders", 2, 99, 5, is_update=True)),
+        (
+            b"Pw4hj_qgSfKChUdSDIzsxg:orders:2147483647:9223372036854775807:-2147483648",
+            OffsetKey(TOPIC_ID, "orders", 2**31 - 1, 2**63 - 1, -(2**31), is_update=False),
+        ),
     ],
 )
 def test_a_key_of_each_design_is_read_and_is_what_was_written(raw: bytes, key: SegmentKey | OffsetKey) -> None:
@@ -51,6 +55,11 @@ def test_a_key_of_each_design_is_read_and_is_what_was_written(raw: bytes, key: S
         ADD_KEY.replace(b":99:", b":+99:"),
         ADD_KEY.replace(b":99:", b":-0:"),
         ADD_KEY.replace(b":99:", "٣".encode()),
+        ADD_KEY.replace(b":2:", b":2147483648:"),
+        ADD_KEY.replace(b":2:", b":-2147483649:"),
+        ADD_KEY.replace(b":99:", b":9223372036854775808:"),
+        ADD_KEY.replace(b":99:", b":-9223372036854775809:"),
+        ADD_KEY.replace(b":5", b":2147483648"),
         b"\xff" + ADD_KEY,
     ],
 )
