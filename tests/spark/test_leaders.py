@@ -30,8 +30,8 @@ from tests.spark.test_segment_retention import submit
 pytestmark = [pytest.mark.spark, pytest.mark.integration, pytest.mark.rare, pytest.mark.timeout(1800)]
 
 HOUR_MS = 3_600_000
-SEGMENTS = 7
-"""All that is written: the last one is rolled for its age."""
+OLD, SEGMENTS = 3, 7
+"""Those of the first leader, and all that are written: the last one is rolled for its age."""
 TOPICS = ("timed", "trimmed", "sized")
 
 
@@ -61,21 +61,29 @@ def fill(folder: Path) -> tuple[dict[str, UUID], dict[str, dict[UUID, int]]]:
     """
     Copy what two leaders have written, the first hours ago; return the ids of the topics, and their segments.
 
-    Nothing that the leaders know takes anything of it yet.
+    Nothing that the leaders know takes anything of it yet. The first one has copied all of its own before it is stopped: a
+    copy that it does not finish leaves in doubt what a leader deletes.
     """
     with LocalKafka(folder) as kafka:
         topic_ids = {topic: tiering.create_tiered_topic(kafka, topic, 1) for topic in TOPICS}
         for topic in TOPICS:
-            write(kafka, topic, [3 * HOUR_MS] * 3)
+            write(kafka, topic, [3 * HOUR_MS] * OLD)
+        with tiering.MetadataTail(kafka) as tail:
+            copied(Leading(kafka, tail, topic_ids), OLD)
     with broker(folder, topic_ids, 500) as leading:
         for topic in TOPICS:
-            write(leading.kafka, topic, [0] * 4)
+            write(leading.kafka, topic, [0] * (SEGMENTS - OLD))
+        return topic_ids, copied(leading, SEGMENTS)
 
-        def copied(topic: str) -> dict[UUID, int] | None:
-            found = leading.segments(topic)
-            return found if len(found) >= SEGMENTS else None
 
-        return topic_ids, {topic: await_condition(partial(copied, topic), f"{topic} is copied", 90) for topic in TOPICS}
+def copied(leading: Leading, count: int) -> dict[str, dict[UUID, int]]:
+    """Wait until so many segments of each topic are copied, and return them."""
+
+    def found(topic: str) -> dict[UUID, int] | None:
+        segments = leading.segments(topic)
+        return segments if len(segments) >= count else None
+
+    return {topic: await_condition(partial(found, topic), f"{topic} is copied", 90) for topic in TOPICS}
 
 
 def limit(kafka: LocalKafka, before: dict[str, dict[UUID, int]]) -> None:
