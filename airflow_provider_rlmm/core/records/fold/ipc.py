@@ -16,7 +16,7 @@ from airflow_provider_rlmm.core.records.deletion import AbsenceObservation, Part
 from airflow_provider_rlmm.core.records.fold.store import DEAD, NO_DELETION, NO_OFFSET, TABLES, Store, Uncertain
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState
 
-VERSION = 7
+VERSION = 8
 """Of the fold: a state that another version has made may mean something else."""
 
 _FORMAT = {b"format": b"airflow-provider-rlmm columnar state", b"version": str(VERSION).encode()}
