@@ -162,7 +162,7 @@ def varint(number: int) -> bytes:
 def pack(codec: Codec, data: bytes, *, xerial: bool = True) -> bytes:
     """Pack the records of a batch as Kafka's or librdkafka's clients do."""
     if codec is Codec.GZIP:
-        return gzip.compress(data)
+        return gzip.compress(data, mtime=0)  # or the same records are other bytes in the next second
     if codec is Codec.SNAPPY:
         if not xerial:
             return pa.Codec("snappy").compress(data, asbytes=True)
