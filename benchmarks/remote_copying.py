@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from airflow_provider_rlmm.core.log.event_decoding import decode_batch
+from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, decode_batch
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataLogReader
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
@@ -120,6 +120,8 @@ def synced() -> float:
 def _events_about(log: MetadataLogReader, tip: TopicIdPartition) -> Iterator[SegmentEvent]:
     number = metadata_partition_for(tip, log.partition_count)
     for batch in log.read(number, 0, log.high_water_marks()[number]):
-        for located in decode_batch(batch, number, log.partition_count, {tip.topic_id}).events:
-            if isinstance(located.event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate):
+        for located in decode_batch(batch, number, log.partition_count, {tip.topic_id}).records:
+            if isinstance(located, LocatedEvent) and isinstance(
+                located.event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate
+            ):
                 yield located.event

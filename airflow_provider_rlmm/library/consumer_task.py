@@ -47,7 +47,7 @@ _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # Readers wait while events are applied, so the lock is let go now and then.
-_EVENTS_PER_LOCK = 1_000
+_RECORDS_PER_LOCK = 1_000
 
 
 @dataclass(slots=True)
@@ -335,8 +335,8 @@ class ConsumerTask:
     def _deliver(self, number: int, batch: pa.RecordBatch, views: dict[TopicIdPartition, UserPartitionView]) -> None:
         topic_ids = frozenset(partition.topic_id for partition in views)
         decoded = decode_batch(batch, number, self._log.partition_count, topic_ids)
-        for start in range(0, len(decoded.events), _EVENTS_PER_LOCK):
-            self._store.deliver(decoded.events[start : start + _EVENTS_PER_LOCK], views)
+        for start in range(0, len(decoded.records), _RECORDS_PER_LOCK):
+            self._store.deliver(decoded.records[start : start + _RECORDS_PER_LOCK], views)
         end = batch.column("offset")[-1].as_py() + 1
         with self._store.changed:
             quarantine = self._followed[number].quarantine

@@ -9,6 +9,7 @@ Any thread assigns, reads and waits; one thread, that of the consumer task, crea
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from itertools import count
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, PartitionNotAssignedError
-from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord, counted
+from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, LocatedRecord, QuarantinedRecord, counted
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
 
@@ -89,19 +90,19 @@ class UserPartitionView:
     live: bool = False  # fed by the subscription; otherwise by its bootstrap
     # where its replay has to begin before lookups by leader epoch are answered; ``None`` where they are
     lookups_from: int | None = None
-    last_event: int = -1  # offset of the last event that was delivered, -1 where none was
+    last_record: int = -1  # offset of the last record that was delivered, -1 where none was
 
     @property
     def caught_up(self) -> bool:
         """Whether it was consumed up to the end offset taken at its assignment."""
         return self.next_offset >= self.target_offset
 
-    def apply(self, located: LocatedEvent) -> None:
-        """Apply an event of this user partition, unless it was delivered before."""
+    def apply(self, located: LocatedRecord) -> None:
+        """Apply a record that is about this user partition, or may be, unless it was delivered before."""
         if located.offset < self.next_offset:
             return
         located.apply_to(self.history)
-        self.last_event = located.offset
+        self.last_record = located.offset
         self.next_offset = located.offset + 1
 
 
@@ -216,15 +217,21 @@ class RemotePartitionMetadataStore:
         with self.changed:
             return self.changed.wait_for(lambda: all(self._ready_view(p) is not None for p in partitions), timeout_s)
 
-    def deliver(self, events: Iterable[LocatedEvent], to: Mapping[TopicIdPartition, UserPartitionView]) -> None:
-        """Deliver events of a metadata partition, by offset, to the views that they are about; others are ignored."""
+    def deliver(self, records: Iterable[LocatedRecord], to: Mapping[TopicIdPartition, UserPartitionView]) -> None:
+        """Deliver records of a metadata partition, by offset, to the views that they are about; others are ignored."""
         with self.changed:
-            for located in events:
+            by_topic_id: defaultdict[tuple[UUID, int], list[UserPartitionView]] = defaultdict(list)
+            for partition, view in to.items():
+                by_topic_id[partition.topic_id, partition.partition].append(view)
+            for located in records:
+                if not isinstance(located, LocatedEvent):
+                    for view in by_topic_id.get((located.key.topic_id, located.key.partition), ()):
+                        view.apply(located)
+                    continue
                 partition = topic_id_partition_of(located.event)
                 self.names.setdefault(partition.topic_id, set()).add(partition.topic)
-                view = to.get(partition)
-                if view is not None:
-                    view.apply(located)
+                if (mine := to.get(partition)) is not None:
+                    mine.apply(located)
 
     def _ready_view(self, partition: TopicIdPartition) -> UserPartitionView | None:
         view = self.views.get(partition)

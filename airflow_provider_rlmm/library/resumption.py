@@ -19,12 +19,13 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import NotReadyError, OffsetOutOfRangeError, SnapshotRefusedError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, counted, events_of
+from airflow_provider_rlmm.core.log.histories import Histories
 from airflow_provider_rlmm.core.log.one_look import look
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.log.snapshot import Snapshot
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
-from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str, topic_id_partition_of
+from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str
 from airflow_provider_rlmm.library.metadata_store import (
     MAX_QUARANTINED_SHOWN,
     Quarantine,
@@ -176,20 +177,16 @@ class LookupReplay:
             views = {p: mine[p] for p in starts}
             end = min((view.next_offset for view in views.values()), default=0)
         start = min(starts.values(), default=0)
-        histories = {p: UserPartitionHistory(p) for p in views}
+        histories = Histories(map(UserPartitionHistory, views), grows=False)
         while views:
             self._read(number, start, end, histories)
             start, end = end, self._install(views, histories, end)
 
-    def _read(
-        self, number: int, start: int, end: int, histories: Mapping[TopicIdPartition, UserPartitionHistory]
-    ) -> None:
+    def _read(self, number: int, start: int, end: int, histories: Histories) -> None:
         topic_ids = frozenset(tip.topic_id for tip in histories)
         for decoded in look(self._log, number, start, end):
-            for located in events_of(decoded, topic_ids).events:
-                history = histories.get(topic_id_partition_of(located.event))
-                if history is not None:
-                    located.apply_to(history)
+            for located in events_of(decoded, topic_ids).records:
+                histories.apply(located)
 
     def _install(
         self,
@@ -202,7 +199,7 @@ class LookupReplay:
             for tip, view in list(views.items()):
                 if self._store.views.get(tip) is not view:
                     del views[tip]
-                elif view.last_event < end:
+                elif view.last_record < end:
                     view.history, view.lookups_from = histories[tip], None
                     del views[tip]
             return min((view.next_offset for view in views.values()), default=end)

@@ -8,7 +8,7 @@ read the same log in their own way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 from tempfile import TemporaryDirectory
@@ -17,14 +17,18 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError, MalformedMetadataError
+from airflow_provider_rlmm.core.base.errors import InvalidStateTransitionError
+from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTopics
+from airflow_provider_rlmm.core.log.snapshot import Snapshot
+from airflow_provider_rlmm.core.log.topic_histories import TopicHistories
 from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.outcomes import ErrorCode, EventFate
+from airflow_provider_rlmm.core.records.keys import RecordKey, parse_key
+from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, ErrorCode, EventFate
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -35,7 +39,6 @@ from airflow_provider_rlmm.core.records.records import (
     TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState, ListedTopic
 from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
@@ -46,6 +49,10 @@ from airflow_provider_rlmm.features.retention.spark.executor.frame_rows import s
 from airflow_provider_rlmm.features.retention.spark.executor.judging import Evaluation
 from airflow_provider_rlmm.features.retention.spark.executor.metadata_partition import GenerationOrder, evaluate_batches
 from airflow_provider_rlmm.features.retention.spark.task_report import TaskReport
+from airflow_provider_rlmm.library.consumer_task import ConsumerTask
+from airflow_provider_rlmm.library.metadata_store import RemotePartitionMetadataStore
+from airflow_provider_rlmm.library.resumption import Resumption
+from tests.property import record_keys
 from tests.property.written_topics import NOW_MS, Record, WrittenTopic
 
 SegmentKey = tuple[int, TopicIdPartition, UUID]
@@ -54,6 +61,7 @@ Place = tuple[int, int]
 """Metadata partition, offset."""
 
 FACTS = ("state", "start_offset", "end_offset", "max_timestamp_ms", "event_timestamp_ms", "segment_size_in_bytes")
+FORGOTTEN = ErrorCode.FORGOTTEN.name
 _UNREADABLE = {ErrorCode.MALFORMED, ErrorCode.NEWER_VERSION, ErrorCode.UNKNOWN_API_KEY}
 MIN_AGE_MS = 100_000
 LIMITS = EvaluationLimits(NOW_MS, MIN_AGE_MS, allow_low_min_age=True)
@@ -67,14 +75,14 @@ class Told:
     :ivar live: the segments that are not finished, and what is known of them.
     :ivar unresolved: the segments that are not certain, and where the event lies that says so.
     :ivar quarantined: the records that are not good, those with a key among them; ``UNREADABLE`` is one code for all that
-        only a decoder tells apart.
+        only a decoder tells apart; ``None`` where the fold does not tell.
     :ivar deletions: the deletions under way; ``None`` where the fold does not tell.
     :ivar offsets: where each live segment was added, and where its last event lies; ``None`` where the fold does not tell.
     """
 
     live: dict[SegmentKey, tuple[Any, ...]] = field(default_factory=dict)
     unresolved: dict[SegmentKey, int] = field(default_factory=dict)
-    quarantined: dict[Place, str] = field(default_factory=dict)
+    quarantined: dict[Place, str] | None = field(default_factory=dict)
     deletions: dict[TopicIdPartition, tuple[Any, ...]] | None = None
     offsets: dict[SegmentKey, tuple[int, int]] | None = None
 
@@ -85,11 +93,14 @@ class ToldByScalar(Told):
     :ivar histories: by metadata partition.
     :ivar fates: of the events that were not simply applied.
     :ivar finished: segments that were finished at some time.
+    :ivar forgotten: the records that ask the log cleaner to forget.
     """
 
     histories: dict[int, dict[TopicIdPartition, UserPartitionHistory]] = field(default_factory=dict)
     fates: dict[Place, EventFate] = field(default_factory=dict)
+    quarantined: dict[Place, str] = field(default_factory=dict)
     finished: set[SegmentKey] = field(default_factory=set)
+    forgotten: set[Place] = field(default_factory=set)
 
 
 def code_name(code: str) -> str:
@@ -120,11 +131,14 @@ def scalar(topic: WrittenTopic, _: Random | None = None) -> ToldByScalar:
     ended: set[TopicIdPartition] = set()
     for number, offset, record in topic.left():
         code, event = judged(record, number, topic.partition_count)
-        if code:
+        histories = told.histories.setdefault(number, {})
+        if code == FORGOTTEN:
+            _forget(histories, parse_key(record.key or b""), offset)
+            told.forgotten.add((number, offset))
+        elif code:
             told.quarantined[number, offset] = code
         if event is None:
             continue
-        histories = told.histories.setdefault(number, {})
         tip = topic_id_partition_of(event)
         history = histories.setdefault(tip, UserPartitionHistory(tip))
         _bound(histories, event, record.timestamp_ms)
@@ -147,18 +161,18 @@ def scalar(topic: WrittenTopic, _: Random | None = None) -> ToldByScalar:
 def judged(
     record: Record, metadata_partition: int, partition_count: int
 ) -> tuple[str, SegmentEvent | RemotePartitionDeleteMetadata | None]:
-    """What is wrong with a record, and the event that is applied of it."""
-    if record.value is None:
-        return "TOMBSTONE", None
-    try:
-        event = deserialize(record.value)
-    except MalformedMetadataError:
-        return "UNREADABLE", None
-    if isinstance(event, RemoteLogSegmentMetadataSnapshot):
-        return "SNAPSHOT", None
-    if metadata_partition_for(topic_id_partition_of(event), partition_count) != metadata_partition:
-        return "MISROUTED", None
-    return ("KEYED" if record.key is not None else ""), event
+    """What a record is, and the event that is applied of it."""
+    code, event = record_keys.judged(record.value, record.key, metadata_partition, partition_count)
+    applied = None if code not in APPLIED_CODES or isinstance(event, RemoteLogSegmentMetadataSnapshot) else event
+    return ("" if code is ErrorCode.GOOD else code_name(code.name)), applied
+
+
+def _forget(histories: dict[TopicIdPartition, UserPartitionHistory], key: RecordKey | None, offset: int) -> None:
+    """Let what is to be forgotten be judged by what was said before it, under any name of its topic id."""
+    assert key is not None
+    for tip, history in histories.items():
+        if (tip.topic_id, tip.partition) == (key.topic_id, key.partition):
+            history.forget(key, offset)
 
 
 def _bound(
@@ -200,11 +214,16 @@ def _tell_histories(told: Told, number: int, histories: dict[TopicIdPartition, U
     if told.deletions is None:
         told.deletions = {}
     for tip, history in histories.items():
-        for segment in history.unfinished():
-            told.live[number, tip, segment.remote_log_segment_id.id] = facts(segment)
-        told.unresolved |= {(number, tip, segment_id): offset for segment_id, offset in history.without_add.items()}
+        _tell_segments(told, number, history)
         if history.deletion_under_way():
             told.deletions[tip] = deletion_of(history)
+
+
+def _tell_segments(told: Told, number: int, history: UserPartitionHistory) -> None:
+    tip = history.topic_id_partition
+    for segment in history.unfinished():
+        told.live[number, tip, segment.remote_log_segment_id.id] = facts(segment)
+    told.unresolved |= {(number, tip, segment_id): offset for segment_id, offset in history.without_add.items()}
 
 
 def deletion_of(deletion: PartitionDeletion) -> tuple[Any, ...]:
@@ -248,7 +267,7 @@ def columnar_state(topic: WrittenTopic, random: Random, *, keep_finished: bool) 
             num_partitions=topic.partition_count,
         )
         state, report = state.apply(decoded)
-        told.quarantined |= {
+        told.quarantined = (told.quarantined or {}) | {
             (row["metadata_partition"], row["offset"]): code_name(ErrorCode(row["error_code"]).name)
             for row in report.quarantined.to_pylist()
         }
@@ -278,7 +297,7 @@ def metadata_partition_replay(topic: WrittenTopic, _: Random) -> Told:
         replay = MetadataPartitionReplay(log, number)
         replay.advance()
         _tell_histories(told, number, replay.histories)
-        told.quarantined |= _quarantine(replay.quarantined)
+        told.quarantined = (told.quarantined or {}) | _quarantine(replay.quarantined)
     return told
 
 
@@ -287,13 +306,52 @@ def topic_replay(topic: WrittenTopic, _: Random) -> Told:
     told, log = Told(), topic.log()
     replay = TopicReplay(log, InProcessClusterTopics(), lambda: NOW_MS)
     replay.advance()
-    named = {
-        topic_id_partition_of(e).topic_id for n, _, r in topic.left() if (e := judged(r, n, topic.partition_count)[1])
-    }
+    named = {tip.topic_id for tip in named_by(topic)}
     for number in range(topic.partition_count):
         view = replay.view(number, named)
         _tell_histories(told, number, view.histories)
-        told.quarantined |= _quarantine(view.quarantined)
+        told.quarantined = (told.quarantined or {}) | _quarantine(view.quarantined)
+    return told
+
+
+def named_by(topic: WrittenTopic) -> set[TopicIdPartition]:
+    """The user partitions that the events of a topic are about."""
+    events = (judged(record, number, topic.partition_count)[1] for number, _, record in topic.left())
+    return {topic_id_partition_of(event) for event in events if event is not None}
+
+
+def followed(
+    log: InProcessMetadataEventLog, snapshot: Snapshot | None, tips: Collection[TopicIdPartition]
+) -> RemotePartitionMetadataStore:
+    """What the library's consumer has read of some user partitions."""
+    store = RemotePartitionMetadataStore()
+    resumption = Resumption(snapshot, log) if snapshot else None
+    task = ConsumerTask(log, store, clock=lambda: NOW_MS, resumption=resumption)
+    store.assign(tips)
+    while task.step(0.0):
+        pass
+    assert not task.liveness().failures_in_a_row
+    return store
+
+
+def library(topic: WrittenTopic, _: Random) -> Told:
+    """As the library's manager follows all user partitions."""
+    told, tips = Told(quarantined=None), named_by(topic)
+    store = followed(topic.log(), None, tips)
+    for tip in tips:
+        with store.reading(tip) as view:
+            _tell_segments(told, view.metadata_partition, view.history)
+    return told
+
+
+def topic_histories(topic: WrittenTopic, random: Random) -> Told:
+    """As who reads segments keeps the histories of one topic, while another one reads all of it."""
+    told, log = Told(quarantined=None), topic.log()
+    kept = [TopicHistories(name, None) for name in {tip.topic for tip in named_by(topic)}]
+    state = TopicState(log, InProcessClusterTopics(), clock=lambda: NOW_MS, chunk_rows=random.choice([3, 20, 1_000]))
+    state.advance(on_applied=lambda decoded, _: [histories.take(decoded) for histories in kept])
+    for history in (history for histories in kept for history in histories.histories.values()):
+        _tell_segments(told, metadata_partition_for(history.topic_id_partition, topic.partition_count), history)
     return told
 
 
@@ -323,7 +381,7 @@ def spark(topic: WrittenTopic, random: Random) -> Told:
             told.offsets[key_of_row(row)] = row["added_offset"], row["event_offset"]
         elif row["kind"] == UNRESOLVED:
             told.unresolved[key_of_row(row)] = row["event_offset"]
-        elif row["kind"] == QUARANTINED:
+        elif row["kind"] == QUARANTINED and told.quarantined is not None:
             place = row["metadata_partition"], row["event_offset"]
             told.quarantined[place] = code_name(row["error"].partition(":")[0])
     return told
@@ -344,6 +402,8 @@ FOLDS: dict[str, Callable[[WrittenTopic, Random], Told]] = {
     "topic state": topic_state,
     "replay of a metadata partition": metadata_partition_replay,
     "replay of the topic": topic_replay,
+    "library": library,
+    "topic histories": topic_histories,
     "spark": spark,
 }
 """Everybody who must tell what the reference tells."""

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
+from airflow_provider_rlmm.core.records.keys import parse_key
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from tests.differential.answers import ScalarReplay, columnar_answers, without_empty
 from tests.differential.kafka_replay import KafkaAnswer, KafkaReplay
 from tests.differential.world import EVENTS_PER_ROUND, PROBES, Batch, World, is_comparable
 from tests.property.broker_lives import broker_lives
+from tests.property.written_topics import Record
 
 BATCH_SIZES = (1, 3, 20, 100, 500, 1000)
 CROWDED_TOPICS, CROWDED_SIZES = 6, (4, 8, 12, 16)
@@ -66,13 +68,20 @@ def lives_of(seed: str) -> Iterator[list[Batch]]:
     for number in range(LIVES):
         rng = random.Random(f"{seed}/lives-{number}")
         topic = broker_lives(rng.getrandbits(32))
-        records = [r for _, _, r in topic.left() if r.value is None or is_comparable(r.value)]
+        records = [r for _, _, r in topic.left() if is_of_today(r) and (r.value is None or is_comparable(r.value))]
         probes = [(rng.randrange(6), rng.randrange(150)) for _ in range(PROBES)]
         size = rng.choice(BATCH_SIZES[1:])
         yield [
             Batch([r.value for r in records[at : at + size]], [r.key for r in records[at : at + size]], probes)
             for at in range(0, len(records), size)
         ]
+
+
+def is_of_today(record: Record) -> bool:
+    """Kafka up to 4.4 ends at a null value, whatever its key asks for, and at a value that only comes with a key."""
+    if record.value is None:
+        return parse_key(record.key or b"") is None
+    return record.key is None or record.value[2:3] != b"\1"
 
 
 def first_difference(kafka_replay: KafkaReplay, batches: Sequence[Batch]) -> str | None:

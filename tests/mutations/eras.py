@@ -27,6 +27,8 @@ _KEY = f"{_FLOOR}test_a_key_that_names_its_record_is_seen_and_remembered_and_no_
 FOLDING = "core/generations/folding.py"
 FOLLOWER = "core/log/follower.py"
 _GAPS = "features/retention/test_log_gaps.py::"
+HISTORIES = "core/log/histories.py"
+DECODING = "core/log/event_decoding.py"
 REPLAY = "core/world/replay.py"
 _FOLLOWER = "core/log/test_follower.py::"
 _WHOLE = "features/cleanup/test_wholeness.py::"
@@ -140,9 +142,9 @@ COMPACTED = [
     Mutation(
         "I18",
         "the cleaner takes what is to be forgotten for nothing",
-        REPLAY,
-        "            history.forget(key, offset)\n",
-        "            pass\n",
+        HISTORIES,
+        "                located.apply_to(history)\n            return\n",
+        "                pass\n            return\n",
         _FORGOTTEN,
     ),
     Mutation(
@@ -164,10 +166,27 @@ COMPACTED = [
     Mutation(
         "I18",
         "the cleaner judges what is to be forgotten by all of its batch",
-        REPLAY,
-        "            while forgotten and forgotten[0][0] < offset:\n",
-        "            while False:\n",
+        DECODING,
+        "merge(zip(rows, events, strict=True), asked, key=itemgetter(0))",
+        "iter([*zip(rows, events, strict=True), *asked])",
         _SAID_BEFORE,
+    ),
+    Mutation(
+        "I18",
+        "the library takes what is to be forgotten for nothing",
+        "library/metadata_store.py",
+        "                        view.apply(located)\n",
+        "                        pass\n",
+        "library/test_metadata_store.py::"
+        "test_what_is_to_be_forgotten_reaches_every_name_of_its_topic_id_and_is_judged_once",
+    ),
+    Mutation(
+        "I18",
+        "a copier takes what is to be forgotten for nothing",
+        "features/copying/copy_replay.py",
+        "            self._histories.apply(located)\n",
+        "            if isinstance(located, LocatedEvent):\n                self._histories.apply(located)\n",
+        "features/copying/test_copier.py::test_a_segment_that_is_to_be_forgotten_and_was_not_finished_forbids_to_copy",
     ),
     Mutation(
         "I18",

@@ -17,8 +17,10 @@ from itertools import count
 from random import Random
 from uuid import UUID
 
+from airflow_provider_rlmm.core.records.keys import OffsetKey, RecordKey, SegmentKey
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
+    NOT_SAID,
     OWN_BROKER_ID,
     RemoteLogMetadata,
     RemoteLogSegmentId,
@@ -26,20 +28,25 @@ from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
+    SegmentEvent,
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
-from tests.property.written_topics import NOW_MS, PARTITION_COUNT, Record, WrittenTopic, lose_beginnings
+from tests.property.record_keys import offset_key, segment_key
+from tests.property.written_topics import NOW_MS, PARTITION_COUNT, Forgets, Record, WrittenTopic, lose_beginnings
 
 BROKERS = (1, 2, 3)
 CONTROLLER = 100
 TICK_MS = 60_000
 NAMES = ("orders", "payments", "päd", "z" * 249)
 
-Story = Iterator[RemoteLogMetadata | None]
-"""Tells its events; ``None`` lets time pass. Whoever stops listening has killed its writer."""
+Story = Iterator[RemoteLogMetadata | RecordKey | None]
+"""
+Tells its events, and by their keys what the log cleaner is to forget; ``None`` lets time pass. Whoever stops listening has
+killed its writer.
+"""
 
 
 @dataclass
@@ -49,6 +56,7 @@ class Copy:
     id: RemoteLogSegmentId
     start: int
     end: int
+    leader_epoch: int
 
 
 @dataclass
@@ -82,6 +90,8 @@ class ClusterLife:
 
     def __init__(self, seed: int, ticks: int) -> None:
         self.random = Random(f"life {seed}")
+        # Brokers of today write no keys; those to come write them by one of two designs (KIP-1266).
+        self._design: type[RecordKey] | None = Random(f"keys {seed}").choice([None, None, None, SegmentKey, OffsetKey])
         self.topic = WrittenTopic()
         self._now = 0
         self._replicas = [r for _ in range(self.random.randint(1, 3)) for r in self._created(self.random.choice(NAMES))]
@@ -151,10 +161,13 @@ class ClusterLife:
         if end < start or not epochs:
             return
         replica.next_to_copy = end + 1
-        copy = Copy(RemoteLogSegmentId(replica.tip, UUID(int=random.getrandbits(128))), start, end)
+        copy = Copy(
+            RemoteLogSegmentId(replica.tip, UUID(int=random.getrandbits(128))), start, end, replica.epochs[-1][0]
+        )
         yield RemoteLogSegmentMetadata(
             copy.id, start, end, self._ms(broker), broker, self._ms(broker), random.randrange(1, 5_000),
             random.choice([None, b"", random.randbytes(9)]), S.COPY_SEGMENT_STARTED, epochs, random.random() < 0.5,
+            copy.leader_epoch if self._design is OffsetKey else NOT_SAID,
         )  # fmt: skip
         yield from [None] * random.randrange(3)
         if random.random() < 0.1:
@@ -181,6 +194,16 @@ class ClusterLife:
         yield self._update(copy, S.DELETE_SEGMENT_STARTED, writer)
         yield from [None] * self.random.randrange(3)
         yield self._update(copy, S.DELETE_SEGMENT_FINISHED, writer)
+        yield from self._keys_of(copy)
+
+    def _keys_of(self, copy: Copy) -> Iterator[RecordKey]:
+        """All keys of the records about a copy."""
+        tip = copy.id.topic_id_partition
+        if self._design is SegmentKey:
+            yield from (SegmentKey(tip.topic_id, tip.partition, copy.id.id, state) for state in S)
+        elif self._design is OffsetKey:
+            for is_update in (False, True):
+                yield OffsetKey(tip.topic_id, tip.topic, tip.partition, copy.end, copy.leader_epoch, is_update)
 
     def _elected(self, replica: Replica) -> None:
         random = self.random
@@ -243,7 +266,8 @@ class ClusterLife:
     def _update(
         self, copy: Copy, state: S, writer: int, custom_metadata: bytes | None = None
     ) -> RemoteLogSegmentMetadataUpdate:
-        return RemoteLogSegmentMetadataUpdate(copy.id, self._ms(writer), custom_metadata, state, writer)
+        names = (copy.end, copy.leader_epoch) if self._design is OffsetKey else (NOT_SAID, NOT_SAID)
+        return RemoteLogSegmentMetadataUpdate(copy.id, self._ms(writer), custom_metadata, state, writer, *names)
 
     def _deletion(self, replica: Replica, state: P, writer: int) -> RemotePartitionDeleteMetadata:
         return RemotePartitionDeleteMetadata(replica.tip, state, self._ms(writer), writer)
@@ -253,9 +277,16 @@ class ClusterLife:
 
     # -- the way to the log --------------------------------------------------------------------------------------------
 
-    def _send(self, writer: int, event: RemoteLogMetadata, tip: TopicIdPartition) -> None:
-        home = metadata_partition_for(tip, PARTITION_COUNT)
-        record = Record(serialize(event), None, self._ms(OWN_BROKER_ID))
+    def _record(self, said: RemoteLogMetadata | RecordKey) -> Record:
+        if isinstance(said, RecordKey):
+            return Record(None, bytes(said), self._ms(OWN_BROKER_ID))
+        key = None
+        if isinstance(said, SegmentEvent) and self._design is not None:
+            key = segment_key(said) if self._design is SegmentKey else offset_key(said, NOT_SAID, NOT_SAID)
+        return Record(serialize(said), key, self._ms(OWN_BROKER_ID))
+
+    def _send(self, writer: int, said: RemoteLogMetadata | RecordKey, tip: TopicIdPartition) -> None:
+        home, record = metadata_partition_for(tip, PARTITION_COUNT), self._record(said)
         due = max(self._now + self.random.randrange(2), self._last_due.get((writer, home), 0))
         self._last_due[writer, home] = due
         if self.random.random() < self._lossy:
@@ -281,7 +312,7 @@ def damage(topic: WrittenTopic, random: Random) -> None:
     at = random.randrange(len(records) + 1)
     before = records[at - 1] if at else Record(None)
     value = before.value or b""
-    what = random.randrange(12)
+    what = random.randrange(13)
     if what < 5:
         odd = (None, b"", value[: random.randrange(len(value) + 1)], b"\1\0\7" + value[3:], _snapshot(random))[what]
         records.insert(at, Record(odd, None, before.timestamp_ms))
@@ -303,6 +334,8 @@ def damage(topic: WrittenTopic, random: Random) -> None:
         records.insert(at, Record(value[:-2] + bytes([S.COPY_SEGMENT_STARTED, 0]), None, before.timestamp_ms))
     elif what == 11 and value[:2] == b"\1\0":
         records.insert(at, Record(value[:-2] + bytes([random.randrange(4), 0]), None, before.timestamp_ms))
+    elif what == 12:
+        records[at:at] = Forgets(random, 1).after(before.value)
 
 
 def _snapshot(random: Random) -> bytes:

@@ -11,16 +11,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_rlmm.core.log import in_process
-from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
-from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.keys import OffsetKey, RecordKey, SegmentKey
 from airflow_provider_rlmm.core.records.records import SegmentEvent, TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import serialize
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
-from airflow_provider_rlmm.core.world.replay import MetadataPartitionReplay
+from tests.contracts.folds import key_of_row, metadata_partition_replay, scalar
 from tests.examples import examples
-from tests.property.test_keyed_records import segment_key
+from tests.property.record_keys import segment_key
+from tests.property.written_topics import Record as WrittenRecord
+from tests.property.written_topics import WrittenTopic
 from tests.unit.core.records import events
 
 TIPS = [events.PARTITION, replace(events.PARTITION, partition=3), replace(events.PARTITION, topic="renamed")]
@@ -54,8 +54,8 @@ def _record(
 
 def decoded(some: list[Record], first: int):
     return decode(
-        [None if isinstance(r, RecordKey) else serialize(r) for r in some],
-        keys=[bytes(r) if isinstance(r, RecordKey) else segment_key(r) for r in some],
+        [_written(r).value for r in some],
+        keys=[_written(r).key for r in some],
         metadata_partition=[0] * len(some),
         offset=range(first, first + len(some)),
         num_partitions=1,
@@ -71,25 +71,13 @@ def folded(some: list[Record], random: Random, largest: int, *, keep_finished: b
     return state
 
 
-def one_by_one(some: list[Record]) -> dict[TopicIdPartition, UserPartitionHistory]:
-    histories = {}
-    for offset, record in enumerate(some):
-        if isinstance(record, RecordKey):
-            for tip, history in histories.items():
-                if (tip.topic_id, tip.partition) == (record.topic_id, record.partition):
-                    history.forget(record, offset)
-        else:
-            tip = record.remote_log_segment_id.topic_id_partition
-            histories.setdefault(tip, UserPartitionHistory(tip)).apply_segment_event(record, offset)
-    return histories
+def written(some: list[Record]) -> WrittenTopic:
+    return WrittenTopic([[_written(record) for record in some]])
 
 
-def uncertain(histories: dict[TopicIdPartition, UserPartitionHistory]) -> set[tuple]:
-    return {
-        (tip.topic, tip.partition, i.bytes, offset)
-        for tip, history in histories.items()
-        for i, offset in history.without_add.items()
-    }
+def _written(record: Record) -> WrittenRecord:
+    is_key = isinstance(record, RecordKey)
+    return WrittenRecord(None, bytes(record)) if is_key else WrittenRecord(serialize(record), segment_key(record))
 
 
 def unresolved(state: ColumnarState) -> list[dict]:
@@ -104,8 +92,7 @@ def test_where_batches_end_makes_no_segment_uncertain_and_none_certain(seed, siz
     random = Random(seed)
     some = records(random, size)
     state, other = (folded(some, random, most, keep_finished=True) for most in (largest, 8))
-    found = {(r["topic"], r["partition"], r["segment_id"], r["offset"]) for r in unresolved(state)}
-    assert found == uncertain(one_by_one(some))
+    assert {key_of_row(row): row["offset"] for row in unresolved(state)} == scalar(written(some)).unresolved
     assert unresolved(state) == unresolved(other)
     assert state.digest() == other.digest()
     state, other = (folded(some, random, most, keep_finished=False) for most in (largest, 8))
@@ -117,13 +104,7 @@ def test_where_batches_end_makes_no_segment_uncertain_and_none_certain(seed, siz
 @given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([2, 5, 40]))
 @settings(max_examples=examples(80), deadline=None)
 def test_a_replay_makes_uncertain_what_one_record_after_the_other_does(seed, size, rows):
-    some = records(Random(seed), size)
-    log = InProcessMetadataEventLog(1)
-    for record in some:
-        is_key = isinstance(record, RecordKey)
-        log.append(0, None if is_key else serialize(record), bytes(record) if is_key else segment_key(record))
+    topic = written(records(Random(seed), size))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(in_process, "BATCH_ROWS", rows)
-        replay = MetadataPartitionReplay(log, 0)
-        replay.advance()
-    assert uncertain(replay.histories) == uncertain(one_by_one(some))
+        assert metadata_partition_replay(topic, Random(seed)).unresolved == scalar(topic).unresolved

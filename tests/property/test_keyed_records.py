@@ -4,45 +4,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError
 from airflow_provider_rlmm.core.records.columnar import ErrorCode, decode, iter_events
-from airflow_provider_rlmm.core.records.keys import OffsetKey, SegmentKey, parse_key
+from airflow_provider_rlmm.core.records.keys import OffsetKey
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
-    NOT_SAID,
-    RemoteLogMetadata,
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataSnapshot,
-    TopicIdPartition,
     topic_id_partition_of,
 )
-from airflow_provider_rlmm.core.records.serde import deserialize, serialize
+from airflow_provider_rlmm.core.records.serde import serialize
 from tests.examples import examples
 from tests.property import strategies
+from tests.property.record_keys import judged, offset_key, segment_key
 from tests.unit.core.records import events
 
 PARTITIONS = 3
-
-
-def segment_key(event: Any) -> bytes:
-    tip = event.remote_log_segment_id.topic_id_partition
-    return bytes(SegmentKey(tip.topic_id, tip.partition, event.remote_log_segment_id.id, event.state))
-
-
-def offset_key(event: Any, end_offset: int, epoch: int) -> bytes:
-    tip = event.remote_log_segment_id.topic_id_partition
-    if event.end_offset != NOT_SAID:
-        end_offset = event.end_offset
-    if event.broker_leader_epoch != NOT_SAID:
-        epoch = event.broker_leader_epoch
-    is_update = not isinstance(event, RemoteLogSegmentMetadata)
-    return bytes(OffsetKey(tip.topic_id, tip.topic, tip.partition, end_offset, epoch, is_update))
 
 
 @st.composite
@@ -68,26 +47,6 @@ def records(draw: st.DrawFn) -> tuple[bytes | None, bytes | None, int]:
     )
 
 
-def judged(value: bytes | None, raw: bytes | None, number: int) -> tuple[ErrorCode, RemoteLogMetadata | None]:
-    """Return what one record is, by the functions that look at one."""
-    key = None if raw is None else parse_key(raw)
-    if value is None:
-        tip = None if key is None else TopicIdPartition(key.topic_id, "", key.partition)
-        forgets = tip is not None and metadata_partition_for(tip, PARTITIONS) == number
-        return (ErrorCode.FORGOTTEN if forgets else ErrorCode.TOMBSTONE), None
-    try:
-        event = deserialize(value, keyed=raw is not None)
-    except NewerVersionError:
-        return ErrorCode.NEWER_VERSION, None
-    except MalformedMetadataError:
-        return ErrorCode.MALFORMED, None
-    if isinstance(event, RemoteLogSegmentMetadataSnapshot):
-        return ErrorCode.SNAPSHOT, event
-    if metadata_partition_for(topic_id_partition_of(event), PARTITIONS) != number:
-        return ErrorCode.MISROUTED, event
-    return (ErrorCode.GOOD if raw is None or (key is not None and key.names(event)) else ErrorCode.KEYED), event
-
-
 @pytest.mark.slow
 @given(st.lists(records(), max_size=12))
 @settings(max_examples=examples(500), deadline=None)
@@ -96,7 +55,7 @@ def test_columns_judge_keys_as_a_look_at_one_record_does(read):
     batch = decode(list(values), keys=list(keys), metadata_partition=list(places), num_partitions=PARTITIONS)
     batch.validate(full=True)
     found = zip(map(ErrorCode, batch.column("error_code").to_pylist()), iter_events(batch), strict=True)
-    assert list(found) == [judged(*record) for record in read]
+    assert list(found) == [judged(*record, PARTITIONS) for record in read]
 
 
 @pytest.mark.slow

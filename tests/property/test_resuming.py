@@ -16,12 +16,10 @@ from airflow_provider_rlmm.core.log.in_process_topics import InProcessClusterTop
 from airflow_provider_rlmm.core.log.snapshot import Snapshot
 from airflow_provider_rlmm.core.log.topic_state import TopicState
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, TopicIdPartition, topic_id_partition_of
+from airflow_provider_rlmm.core.records.records import RemoteLogSegmentMetadata, topic_id_partition_of
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.library.consumer_task import ConsumerTask
-from airflow_provider_rlmm.library.metadata_store import RemotePartitionMetadataStore
-from airflow_provider_rlmm.library.resumption import LookupReplay, Resumption
-from tests.contracts.folds import judged
+from airflow_provider_rlmm.library.resumption import LookupReplay
+from tests.contracts.folds import followed, judged
 from tests.examples import examples
 from tests.property.broker_lives import broker_lives
 from tests.property.written_topics import NOW_MS, WrittenTopic, any_events
@@ -74,19 +72,6 @@ def resumable(topic: WrittenTopic, random: Random) -> tuple[InProcessMetadataEve
     for number, record in rest:
         log.append(number, record.value, record.key, record.timestamp_ms)
     return log, state.snapshot()
-
-
-def followed(
-    log: InProcessMetadataEventLog, snapshot: Snapshot | None, tips: Collection[TopicIdPartition]
-) -> RemotePartitionMetadataStore:
-    store = RemotePartitionMetadataStore()
-    resumption = Resumption(snapshot, log) if snapshot else None
-    task = ConsumerTask(log, store, clock=lambda: NOW_MS, resumption=resumption)
-    store.assign(tips)
-    while task.step(0.0):
-        pass
-    assert not task.liveness().failures_in_a_row
-    return store
 
 
 def known(history: UserPartitionHistory) -> Any:

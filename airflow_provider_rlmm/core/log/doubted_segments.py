@@ -17,14 +17,14 @@ from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import EventLogAccessError, EventLogError
 from airflow_provider_rlmm.core.log.event_decoding import events_of
 from airflow_provider_rlmm.core.log.follower import LogFollower
+from airflow_provider_rlmm.core.log.histories import Histories
 from airflow_provider_rlmm.core.log.one_look import held
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.era import Era
-from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.lost_records import lost_beginning
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
-from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 _NO_SEGMENTS = RemoteLogMetadataCache()
 
@@ -49,7 +49,7 @@ class DoubtedSegments:
         self._log = log
         self._on_read = on_read
         self._topic_ids = frozenset(topic_ids)
-        self._histories: dict[TopicIdPartition, UserPartitionHistory] = {}
+        self._histories = Histories(grows=True)
         self._in_doubt: dict[int, str] = {}
         self._bad_records: dict[TopicIdPartition, str] = {}
         begins = log.beginning_offsets()
@@ -86,11 +86,8 @@ class DoubtedSegments:
             else:
                 self._bad_records.setdefault(record.topic_id_partition, why)
         self._on_read(records.num_rows)
-        for located in decoded.events:
-            tip = topic_id_partition_of(located.event)
-            if (history := self._histories.get(tip)) is None:
-                history = self._histories[tip] = UserPartitionHistory(tip)
-            located.apply_to(history)
+        for located in decoded.records:
+            self._histories.apply(located)
 
     def names(self, tip: TopicIdPartition) -> bool:
         """

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from operator import attrgetter
+from heapq import merge
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from airflow_provider_rlmm.core.base.arrow_arrays import array_of, at_least, equ
 from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.keys import RecordKey
 from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, DECODED_CODES, QUARANTINED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadataSnapshot,
@@ -213,10 +215,32 @@ class LocatedEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class LocatedForgetting:
+    """A record that asks the log cleaner to forget what was said by a key, and where it was read."""
+
+    offset: int  # offset of the record in the metadata partition
+    key: RecordKey  # what it names; it may concern every user partition with this topic id and number
+
+    def apply_to(self, history: UserPartitionHistory) -> None:
+        """
+        Note what is to be forgotten.
+
+        :param history: of a user partition that may be concerned.
+        """
+        history.forget(self.key, self.offset)
+
+
+LocatedRecord = LocatedEvent | LocatedForgetting
+"""A record that a history is told of. Each is judged by those before it, so they stay in one order."""
+
+
+@dataclass(frozen=True, slots=True)
 class DecodedBatch:
     """What a batch of one metadata partition says."""
 
-    events: list[LocatedEvent]  # the events of the wanted topics, by offset; keyed ones too, as brokers look at no key
+    # by offset: the events of the wanted topics, keyed ones too, as brokers look at no key; of any topic what is to be
+    # forgotten
+    records: list[LocatedRecord]
     quarantined: list[QuarantinedRecord]  # the records that are not good, of any topic; of keyed ones a sample
     routed: int  # number of records that prove our partitioner
 
@@ -329,13 +353,35 @@ def events_of(decoded: Any, topic_ids: Collection[UUID]) -> DecodedBatch:
     from airflow_provider_rlmm.core.records.decoding.decode import count_good
 
     wanted = is_among(decoded.column("topic_id"), [topic_id.bytes for topic_id in topic_ids])
+    return DecodedBatch(located_records(decoded, wanted), quarantined_records(decoded), count_good(decoded))
+
+
+def located_records(decoded: Any, wanted: Any) -> list[LocatedRecord]:
+    """
+    Return the events that are applied among some records, and between them what the log cleaner is asked to forget.
+
+    :param decoded: what :func:`decode_records` returned.
+    :param wanted: one boolean per record; of what is to be forgotten all is returned.
+    :return: in the order of the records.
+    """
+    import numpy as np
+    import pyarrow.compute as pc
+
+    from airflow_provider_rlmm.core.records.decoding.decode import forgotten_keys
+
     events = located_events(decoded, wanted)
-    return DecodedBatch(events, quarantined_records(decoded), count_good(decoded))
+    if not (forgotten := forgotten_keys(decoded)):
+        return [*events]
+    offsets = decoded.column("offset")
+    rows = np.flatnonzero(numpy_of(pc.fill_null(pc.and_(applicable(decoded), wanted), False))).tolist()
+    asked = ((row, LocatedForgetting(offsets[row].as_py(), key)) for row, key in forgotten)
+    located: Iterator[tuple[int, LocatedRecord]] = merge(zip(rows, events, strict=True), asked, key=itemgetter(0))
+    return [record for _, record in located]
 
 
 def located_events(decoded: Any, wanted: Any) -> list[LocatedEvent]:
     """
-    Return the events that are applied among some records, by offset.
+    Return the events that are applied among some records, in their order.
 
     :param decoded: what :func:`decode_records` returned.
     :param wanted: one boolean per record.

@@ -12,6 +12,7 @@ from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, TopicInDoubtError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, events_of
 from airflow_provider_rlmm.core.log.follower import LogFollower
+from airflow_provider_rlmm.core.log.histories import Histories
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_histories import ReadHistories
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
@@ -22,7 +23,6 @@ from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     TopicIdPartition,
-    topic_id_partition_of,
 )
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
 
@@ -171,7 +171,8 @@ class PartitionSegments(KnownSegments):
         self.why_not_whole = str(log.era) if or_compacted and log.era.era is Era.COMPACTED else None
         """What shows that the log may lack segments, ``None`` where none is missing."""
         known = {} if read is None else read.histories
-        self._histories = {tip: known[tip] if tip in known else UserPartitionHistory(tip) for tip in partitions}
+        mine = (known[tip] if tip in known else UserPartitionHistory(tip) for tip in partitions)
+        self._histories = Histories(mine, grows=False)
         super().__init__({tip: history.cache for tip, history in self._histories.items()})
         self._allowed_quarantine = allowed_quarantine
         self._advancing = Lock()
@@ -215,10 +216,8 @@ class PartitionSegments(KnownSegments):
         decoded = events_of(records, {tip.topic_id for tip in self._histories})
         for record in decoded.quarantined:
             self._require_harmless(record)
-        for located in decoded.events:
-            history = self._histories.get(topic_id_partition_of(located.event))
-            if history is not None:
-                located.apply_to(history)
+        for located in decoded.records:
+            self._histories.apply(located)
 
     def _require_harmless(self, record: QuarantinedRecord) -> None:
         mine = record.topic_id_partition is None or record.topic_id_partition in self._histories

@@ -9,10 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.arrow_arrays import equals
-from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, located_events
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, located_records
 from airflow_provider_rlmm.core.log.follower import ReadSoFar
+from airflow_provider_rlmm.core.log.histories import Histories
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class TopicHistories:
 
     topic: str
     topic_id: UUID | None
-    histories: dict[TopicIdPartition, UserPartitionHistory] = field(default_factory=dict)
+    histories: Histories = field(default_factory=lambda: Histories(grows=True))
 
     def take(self, decoded: Any) -> None:
         """
@@ -55,8 +56,5 @@ class TopicHistories:
         wanted = equals(decoded.column("topic"), self.topic)
         if self.topic_id is not None:
             wanted = pc.or_(wanted, equals(decoded.column("topic_id"), self.topic_id.bytes))
-        for located in located_events(decoded, wanted):
-            tip = topic_id_partition_of(located.event)
-            if tip not in self.histories:
-                self.histories[tip] = UserPartitionHistory(tip)
-            located.apply_to(self.histories[tip])
+        for located in located_records(decoded, wanted):
+            self.histories.apply(located)

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
@@ -23,20 +22,23 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.arrow_arrays import at_least, equals, is_among
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.core.log.event_decoding import (
+    LocatedEvent,
+    LocatedRecord,
     Quarantine,
     QuarantinedRecord,
     applicable,
     counted,
+    located_records,
     quarantined_records,
     written_by_brokers,
 )
 from airflow_provider_rlmm.core.log.follower import LogFollower
+from airflow_provider_rlmm.core.log.histories import Histories
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refusals_of_holes
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.keys import RecordKey
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap, LostBeginning, LostRecords, lost_beginning
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,
@@ -287,14 +289,15 @@ class MetadataPartitionReplay(MetadataPartitionView):
     ) -> None:
         self._follower = LogFollower.from_beginning(log, [metadata_partition])
         begin = self._follower.positions[metadata_partition]
-        super().__init__(metadata_partition, begin, begin, lost=log.losses.get(metadata_partition), era=log.era)
+        self._histories = Histories(grows=True)
+        lost = log.losses.get(metadata_partition)
+        super().__init__(metadata_partition, begin, begin, self._histories, lost=lost, era=log.era)
         self._log = log
         self._topic_ids = topic_ids
         self._chosen_at = chosen_at
         self._first_unread_deletion: int | None = None
         self._marker_bounds = _MarkerBounds()
         self._quarantine = Quarantine()
-        self._by_topic_id: dict[tuple[UUID, int], list[UserPartitionHistory]] = {}
         self.records_read = 0
         """Number of records that were read, of any topic."""
 
@@ -316,26 +319,11 @@ class MetadataPartitionReplay(MetadataPartitionView):
 
     def _apply_all(self, decoded: Any) -> None:
         self.records_read += decoded.num_rows
-        forgotten = self._forgotten(decoded)
-        for offset, timestamp_ms, event in self._good_events(decoded):
-            # Each is judged by the events before it: one that follows may open another segment under the same key.
-            while forgotten and forgotten[0][0] < offset:
-                self._forget(*forgotten.popleft())
-            self.apply(event, offset, timestamp_ms)
-        for at, key in forgotten:
-            self._forget(at, key)
-
-    def _forgotten(self, decoded: Any) -> deque[tuple[int, RecordKey]]:
-        """Return offsets and keys of the records that ask the log cleaner to forget."""
-        from airflow_provider_rlmm.core.records.decoding.decode import forgotten_keys
-
-        offsets = decoded.column("offset")
-        return deque((offsets[row].as_py(), key) for row, key in forgotten_keys(decoded))
-
-    def _forget(self, offset: int, key: RecordKey) -> None:
-        """Note what the log cleaner is asked to forget; a topic id has one history for each name that it was seen with."""
-        for history in self._by_topic_id.get((key.topic_id, key.partition), ()):
-            history.forget(key, offset)
+        for located in self._good_records(decoded):
+            if isinstance(located, LocatedEvent):
+                self.apply(located.event, located.offset, located.timestamp_ms)
+            else:
+                self._histories.apply(located)
 
     def apply(self, event: RemoteLogMetadata, offset: int, timestamp_ms: int) -> None:
         """
@@ -348,21 +336,17 @@ class MetadataPartitionReplay(MetadataPartitionView):
         if isinstance(event, RemoteLogSegmentMetadataSnapshot):
             raise MalformedMetadataError(f"offset {offset}: a snapshot record names no topic partition")
         key = topic_id_partition_of(event)
-        history = self.histories.get(key)
-        if history is None:
-            history = self.histories[key] = UserPartitionHistory(key)
-            self._by_topic_id.setdefault((key.topic_id, key.partition), []).append(history)
+        history = self._histories.begun(key)
         if isinstance(event, RemotePartitionDeleteMetadata):
             history.apply_partition_event(event, offset, timestamp_ms)
             self._marker_bounds.note(history, offset)
         else:
             history.apply_segment_event(event, offset)
 
-    def _good_events(self, decoded: Any) -> Iterator[tuple[int, int, RemoteLogMetadata]]:
-        """Yield (offset, timestamp, event) of the wanted rows, and put those that are not good into quarantine."""
+    def _good_records(self, decoded: Any) -> list[LocatedRecord]:
+        """Return the wanted records, and put those that are not good into quarantine."""
         import pyarrow.compute as pc
 
-        from airflow_provider_rlmm.core.records.columnar import iter_events
         from airflow_provider_rlmm.core.records.decoding.decode import count_good
 
         self._marker_bounds.begin(decoded)
@@ -373,11 +357,7 @@ class MetadataPartitionReplay(MetadataPartitionView):
         if self._topic_ids is not None:
             wanted = pc.and_(applied, is_among(decoded.column("topic_id"), [i.bytes for i in self._topic_ids]))
             self._note_unread_deletions(decoded.filter(pc.and_(applied, pc.invert(wanted))))
-        rows = decoded.filter(wanted)
-        places = zip(rows.column("offset").to_pylist(), rows.column("timestamp_ms").to_pylist(), strict=True)
-        for (offset, timestamp_ms), event in zip(places, iter_events(rows), strict=True):
-            if event is not None:
-                yield offset, timestamp_ms, event
+        return located_records(decoded, wanted)
 
     def _note_unread_deletions(self, unwanted: Any) -> None:
         """Remember the first marker of each topic that was not chosen: no history of it is kept."""

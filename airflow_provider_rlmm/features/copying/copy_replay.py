@@ -11,6 +11,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import TopicInDoubtError
 from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord, events_of
 from airflow_provider_rlmm.core.log.follower import LogFollower
+from airflow_provider_rlmm.core.log.histories import Histories
 from airflow_provider_rlmm.core.log.one_look import look_at_many, newest
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
@@ -48,6 +49,7 @@ class CopyReplay:
     def __init__(self, log: MetadataLogReader, topic_id_partition: TopicIdPartition) -> None:
         self._log = log
         self.history = UserPartitionHistory(topic_id_partition)
+        self._histories = Histories([self.history], grows=False)
         self.metadata_partition = metadata_partition_for(topic_id_partition, log.partition_count)
         self.was_deleted = False
         """Whether any partition-delete event about the user partition was read."""
@@ -86,15 +88,15 @@ class CopyReplay:
         for record in decoded.quarantined:
             self._misrouted += record.code == "MISROUTED"
             self._require_harmless(record)
-        for located in decoded.events:
-            if topic_id_partition_of(located.event) == tip:
+        for located in decoded.records:
+            if isinstance(located, LocatedEvent) and topic_id_partition_of(located.event) == tip:
                 self._note(located)
-                located.apply_to(self.history)
+            self._histories.apply(located)
         if self.history.without_add:
             offset = min(self.history.without_add.values())
             raise TopicInDoubtError(
-                f"metadata partition {self.metadata_partition} offset {offset}: an event about a segment of {tip} that was "
-                "never announced, or cannot be applied; nothing of it is copied"
+                f"metadata partition {self.metadata_partition} offset {offset}: a segment of {tip} was never announced, its "
+                "event cannot be applied, or it is to be forgotten and was never finished; nothing of it is copied"
             )
 
     def _note(self, located: LocatedEvent) -> None:

@@ -89,10 +89,12 @@ def _segments(store: Store, rows: Array, owners: dict[int, UserPartitionHistory]
     names = (
         "user_partition", "high", "low", "start_offset", "end_offset", "max_timestamp_ms", "broker_id", "event_timestamp_ms",
         "segment_size_in_bytes", "state", "txn_idx_empty", "epochs_at", "epochs_count", "custom_at", "custom_length",
+        "broker_leader_epoch",
     )  # fmt: skip
     columns = (segments[name].take(rows).tolist() for name in names)
     for (
         owner, high, low, start, end, max_ms, broker_id, event_ms, size, state, txn_idx_empty, at, count, custom_at, length,
+        leader_epoch,
     ) in zip(*columns, strict=True):  # fmt: skip
         some = slice(at, at + count)
         leader_epochs = zip(epochs["leader_epoch"][some].tolist(), epochs["start_offset"][some].tolist(), strict=True)
@@ -108,6 +110,7 @@ def _segments(store: Store, rows: Array, owners: dict[int, UserPartitionHistory]
             RemoteLogSegmentState(state),
             tuple(leader_epochs),
             txn_idx_empty,
+            leader_epoch,
         )
 
 

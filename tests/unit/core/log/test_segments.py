@@ -10,6 +10,7 @@ import pytest
 from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, TopicInDoubtError
 from airflow_provider_rlmm.core.log.in_process import InProcessMetadataEventLog
 from airflow_provider_rlmm.core.log.known_segments import AdvancingSegments, KnownSegments, PartitionSegments
+from airflow_provider_rlmm.core.records.keys import SegmentKey
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentId,
@@ -120,6 +121,15 @@ def test_a_segment_whose_add_is_missing_is_no_end_of_the_log() -> None:
     log.write(update(second, S.DELETE_SEGMENT_STARTED), update(second, S.DELETE_SEGMENT_FINISHED))
     segments.advance()
     assert len(segments.list_remote_log_segments(TIP)) == 1
+
+
+def test_a_segment_that_is_to_be_forgotten_and_was_not_finished_is_no_end_of_the_log() -> None:
+    log, first = Log(), started(1, 0, 9)
+    log.write(first, update(first, S.COPY_SEGMENT_FINISHED))
+    key = SegmentKey(TIP.topic_id, TIP.partition, first.remote_log_segment_id.id, S.COPY_SEGMENT_STARTED)
+    log.log.append(metadata_partition_for(TIP, PARTITIONS), None, bytes(key))
+    with pytest.raises(TopicInDoubtError, match=r"1 segment of .*orders-0 has an incomplete history, see offset 2"):
+        PartitionSegments(log.log, [TIP])
 
 
 def test_a_compacted_log_is_read_where_that_is_asked_for_and_one_that_becomes_it_is_not() -> None:

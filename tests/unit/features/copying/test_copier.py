@@ -27,6 +27,7 @@ from airflow_provider_rlmm.core.base.errors import (
 from airflow_provider_rlmm.core.log.answers import LeaderOffsets
 from airflow_provider_rlmm.core.log.copy_lag import CopyLag
 from airflow_provider_rlmm.core.log.write_guard import GuardedPublisher
+from airflow_provider_rlmm.core.records.keys import SegmentKey
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,
@@ -807,6 +808,14 @@ def test_an_update_without_its_announcement_forbids_to_copy(world: CopyWorld) ->
     segment = world.foreign_started(0)
     world.foreign_update(replace(segment, id=UUID(int=1234)), S.COPY_SEGMENT_FINISHED)
     with pytest.raises(TopicInDoubtError, match="never announced"):
+        world.copy()
+
+
+def test_a_segment_that_is_to_be_forgotten_and_was_not_finished_forbids_to_copy(world: CopyWorld) -> None:
+    segment = world.foreign_copy(0)
+    key = SegmentKey(LIVING.topic_id, LIVING.partition, segment.id, S.COPY_SEGMENT_STARTED)
+    offset = world.log.append(world.home, None, bytes(key))
+    with pytest.raises(TopicInDoubtError, match=rf"offset {offset}: .* is to be forgotten and was never finished"):
         world.copy()
 
 

@@ -7,18 +7,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.keys import parse_key
+from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
+    topic_id_partition_of,
 )
-from airflow_provider_rlmm.core.records.serde import deserialize
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits, PartitionLimits, SegmentFacts, evaluate
+from tests.property.record_keys import judged
 
 FIELDS = ("state", "start_offset", "end_offset", "max_timestamp_ms", "event_timestamp_ms", "segment_size_in_bytes")
 
@@ -33,28 +35,27 @@ class Expected:
 
 
 def expected_rows(
-    records: Iterable[tuple[int, int, bytes | None]],
+    records: Iterable[tuple[int, int, bytes | None] | tuple[int, int, bytes | None, bytes | None]],
     num_partitions: int,
     cluster: ClusterState,
     limits: EvaluationLimits,
 ) -> Expected:
     expected = Expected()
     histories: dict[TopicIdPartition, UserPartitionHistory] = {}
-    for metadata_partition, offset, value in sorted(records, key=lambda record: record[:2]):
-        try:
-            event = deserialize(value or b"")
-        except MalformedMetadataError:
-            event = None
-        if event is None or isinstance(event, RemoteLogSegmentMetadataSnapshot):
+    for metadata_partition, offset, value, *keys in sorted(records, key=lambda record: record[:2]):
+        key = keys[0] if keys else None
+        code, event = judged(value, key, metadata_partition, num_partitions)
+        if code is ErrorCode.FORGOTTEN:
+            for partition, history in histories.items():
+                if (asked := parse_key(key or b"")) is not None and asked.topic_id == partition.topic_id:
+                    history.forget(asked, offset)
+            continue
+        if code not in APPLIED_CODES or event is None or isinstance(event, RemoteLogSegmentMetadataSnapshot):
             expected.quarantined.append((metadata_partition, offset))
             continue
-        deletion = isinstance(event, RemotePartitionDeleteMetadata)
-        partition = event.topic_id_partition if deletion else event.remote_log_segment_id.topic_id_partition
-        if metadata_partition_for(partition, num_partitions) != metadata_partition:
-            expected.quarantined.append((metadata_partition, offset))
-            continue
+        partition = topic_id_partition_of(event)
         history = histories.setdefault(partition, UserPartitionHistory(partition))
-        if deletion:
+        if isinstance(event, RemotePartitionDeleteMetadata):
             history.apply_partition_event(event, offset, -1)
         else:
             history.apply_segment_event(event, offset)
