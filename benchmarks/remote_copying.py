@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, decode_batch
+from airflow_provider_rlmm.core.log.event_decoding import decode_batch
 from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.event_log import KafkaMetadataLogReader
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.records.located import LocatedEvent
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     RemoteLogSegmentMetadata,

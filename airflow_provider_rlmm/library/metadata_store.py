@@ -17,8 +17,9 @@ from itertools import count
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import NotReadyError, PartitionNotAssignedError
-from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, LocatedRecord, QuarantinedRecord, counted
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, counted
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.located import LocatedEvent, LocatedRecord
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
 
 MAX_QUARANTINED_SHOWN = 1_000

@@ -19,10 +19,10 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.agreement import number_of
 from airflow_provider_rlmm.core.base.errors import NotReadyError, OffsetOutOfRangeError, SnapshotRefusedError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, counted, events_of
-from airflow_provider_rlmm.core.log.histories import Histories
 from airflow_provider_rlmm.core.log.one_look import look
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.log.snapshot import Snapshot
+from airflow_provider_rlmm.core.records.histories import Histories
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.outcomes import ErrorCode
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, kafka_uuid_str

@@ -27,8 +27,8 @@ _KEY = f"{_FLOOR}test_a_key_that_names_its_record_is_seen_and_remembered_and_no_
 FOLDING = "core/generations/folding.py"
 FOLLOWER = "core/log/follower.py"
 _GAPS = "features/retention/test_log_gaps.py::"
-HISTORIES = "core/log/histories.py"
-DECODING = "core/log/event_decoding.py"
+HISTORIES = "core/records/histories.py"
+LOCATED = "core/records/located.py"
 REPLAY = "core/world/replay.py"
 _FOLLOWER = "core/log/test_follower.py::"
 _WHOLE = "features/cleanup/test_wholeness.py::"
@@ -166,7 +166,7 @@ COMPACTED = [
     Mutation(
         "I18",
         "the cleaner judges what is to be forgotten by all of its batch",
-        DECODING,
+        LOCATED,
         "merge(zip(rows, events, strict=True), asked, key=itemgetter(0))",
         "iter([*zip(rows, events, strict=True), *asked])",
         _SAID_BEFORE,

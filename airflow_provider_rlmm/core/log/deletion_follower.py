@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_rlmm.core.base.arrow_arrays import equals
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
-from airflow_provider_rlmm.core.log.event_decoding import applicable, decode_records
+from airflow_provider_rlmm.core.log.event_decoding import decode_records
 from airflow_provider_rlmm.core.log.follower import Chunk, LogFollower, Lost
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.records.located import applicable
 from airflow_provider_rlmm.core.records.records import RemotePartitionDeleteMetadata
 from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 

@@ -3,24 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from heapq import merge
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.arrow_arrays import array_of, at_least, equals, is_among, numpy_of, scalar_of
 from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
-from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.keys import RecordKey
-from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, DECODED_CODES, QUARANTINED_CODES, ErrorCode
+from airflow_provider_rlmm.core.records.located import LocatedRecord, located_records
+from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES, QUARANTINED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.records import (
-    RemoteLogSegmentMetadataSnapshot,
-    RemotePartitionDeleteMetadata,
-    SegmentEvent,
     TopicIdPartition,
 )
 from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
@@ -195,46 +190,6 @@ def counted(records: Iterable[QuarantinedRecord]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class LocatedEvent:
-    """An event and where it was read."""
-
-    offset: int  # offset of its record in the metadata partition
-    timestamp_ms: int  # the record's timestamp, ms since the epoch
-    event: SegmentEvent | RemotePartitionDeleteMetadata  # the event
-
-    def apply_to(self, history: UserPartitionHistory) -> None:
-        """
-        Apply the event.
-
-        :param history: of its user partition.
-        """
-        if isinstance(self.event, RemotePartitionDeleteMetadata):
-            history.apply_partition_event(self.event, self.offset, self.timestamp_ms)
-        else:
-            history.apply_segment_event(self.event, self.offset)
-
-
-@dataclass(frozen=True, slots=True)
-class LocatedForgetting:
-    """A record that asks the log cleaner to forget what was said by a key, and where it was read."""
-
-    offset: int  # offset of the record in the metadata partition
-    key: RecordKey  # what it names; it may concern every user partition with this topic id and number
-
-    def apply_to(self, history: UserPartitionHistory) -> None:
-        """
-        Note what is to be forgotten.
-
-        :param history: of a user partition that may be concerned.
-        """
-        history.forget(self.key, self.offset)
-
-
-LocatedRecord = LocatedEvent | LocatedForgetting
-"""A record that a history is told of. Each is judged by those before it, so they stay in one order."""
-
-
-@dataclass(frozen=True, slots=True)
 class DecodedBatch:
     """What a batch of one metadata partition says."""
 
@@ -263,17 +218,6 @@ def decode_records(records: pa.RecordBatch | pa.Table, metadata_partition: int |
         timestamp_ms=records.column("timestamp_ms"),
         num_partitions=num_partitions,
     )
-
-
-def applicable(decoded: Any) -> Any:
-    """
-    Tell of each record whether it is applied: the good ones and those that say for certain what happened, such as, since
-    brokers look at no key, the keyed ones.
-
-    :param decoded: what :func:`decode_records` returned.
-    :return: one boolean per row.
-    """
-    return is_among(decoded.column("error_code"), list(APPLIED_CODES))
 
 
 def written_by_brokers(decoded: Any) -> Any:
@@ -354,47 +298,3 @@ def events_of(decoded: Any, topic_ids: Collection[UUID]) -> DecodedBatch:
 
     wanted = is_among(decoded.column("topic_id"), [topic_id.bytes for topic_id in topic_ids])
     return DecodedBatch(located_records(decoded, wanted), quarantined_records(decoded), count_good(decoded))
-
-
-def located_records(decoded: Any, wanted: Any) -> list[LocatedRecord]:
-    """
-    Return the events that are applied among some records, and between them what the log cleaner is asked to forget.
-
-    :param decoded: what :func:`decode_records` returned.
-    :param wanted: one boolean per record; of what is to be forgotten all is returned.
-    :return: in the order of the records.
-    """
-    import numpy as np
-    import pyarrow.compute as pc
-
-    from airflow_provider_rlmm.core.records.decoding.decode import forgotten_keys
-
-    events = located_events(decoded, wanted)
-    if not (forgotten := forgotten_keys(decoded)):
-        return [*events]
-    offsets = decoded.column("offset")
-    rows = np.flatnonzero(numpy_of(pc.fill_null(pc.and_(applicable(decoded), wanted), False))).tolist()
-    asked = ((row, LocatedForgetting(offsets[row].as_py(), key)) for row, key in forgotten)
-    located: Iterator[tuple[int, LocatedRecord]] = merge(zip(rows, events, strict=True), asked, key=itemgetter(0))
-    return [record for _, record in located]
-
-
-def located_events(decoded: Any, wanted: Any) -> list[LocatedEvent]:
-    """
-    Return the events that are applied among some records, in their order.
-
-    :param decoded: what :func:`decode_records` returned.
-    :param wanted: one boolean per record.
-    """
-    import pyarrow.compute as pc
-
-    from airflow_provider_rlmm.core.records.columnar import iter_events
-
-    rows = decoded.filter(pc.and_(applicable(decoded), wanted))
-    places = zip(rows.column("offset").to_pylist(), rows.column("timestamp_ms").to_pylist(), strict=True)
-    return [
-        LocatedEvent(offset, timestamp_ms, event)
-        for (offset, timestamp_ms), event in zip(places, iter_events(rows), strict=True)
-        # Neither gets past the filter above; the type checker does not know.
-        if event is not None and not isinstance(event, RemoteLogSegmentMetadataSnapshot)
-    ]

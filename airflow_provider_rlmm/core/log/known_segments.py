@@ -12,11 +12,11 @@ from airflow_provider_rlmm.core.base.agreement import agreeing, number_of
 from airflow_provider_rlmm.core.base.errors import PartitionNotAssignedError, TopicInDoubtError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, events_of
 from airflow_provider_rlmm.core.log.follower import LogFollower
-from airflow_provider_rlmm.core.log.histories import Histories
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.log.topic_histories import ReadHistories
 from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.era import Era
+from airflow_provider_rlmm.core.records.histories import Histories
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (

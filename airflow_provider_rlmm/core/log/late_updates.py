@@ -12,10 +12,10 @@ from collections.abc import Collection
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.arrow_arrays import is_among
-from airflow_provider_rlmm.core.log.event_decoding import located_events
 from airflow_provider_rlmm.core.log.one_look import look
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.located import located_events
 from airflow_provider_rlmm.core.records.records import RemoteLogSegmentId, TopicIdPartition, topic_id_partition_of
 
 

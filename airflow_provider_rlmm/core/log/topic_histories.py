@@ -9,10 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.arrow_arrays import equals
-from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, located_records
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.core.log.follower import ReadSoFar
-from airflow_provider_rlmm.core.log.histories import Histories
+from airflow_provider_rlmm.core.records.histories import Histories
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.located import located_records
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
 
 

@@ -22,23 +22,20 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.arrow_arrays import at_least, equals, is_among
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError
 from airflow_provider_rlmm.core.log.event_decoding import (
-    LocatedEvent,
-    LocatedRecord,
     Quarantine,
     QuarantinedRecord,
-    applicable,
     counted,
-    located_records,
     quarantined_records,
     written_by_brokers,
 )
 from airflow_provider_rlmm.core.log.follower import LogFollower
-from airflow_provider_rlmm.core.log.histories import Histories
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader, ProvenLook
 from airflow_provider_rlmm.core.plans.log_refusals import refusal_of_lost, refusals_of_holes
 from airflow_provider_rlmm.core.plans.refusals import Refusal, RefusalKind
 from airflow_provider_rlmm.core.records.era import PLAIN_ERA, Era, LogEra
+from airflow_provider_rlmm.core.records.histories import Histories
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.located import LocatedEvent, LocatedRecord, applicable, located_records
 from airflow_provider_rlmm.core.records.lost_records import HistoryGap, LostBeginning, LostRecords, lost_beginning
 from airflow_provider_rlmm.core.records.records import (
     OWN_BROKER_ID,

@@ -9,12 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from airflow_provider_rlmm.core.base.errors import TopicInDoubtError
-from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, QuarantinedRecord, events_of
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, events_of
 from airflow_provider_rlmm.core.log.follower import LogFollower
-from airflow_provider_rlmm.core.log.histories import Histories
 from airflow_provider_rlmm.core.log.one_look import look_at_many, newest
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.records.histories import Histories
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.located import LocatedEvent
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
     COPIER_BROKER_ID,

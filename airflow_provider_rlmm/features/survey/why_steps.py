@@ -227,8 +227,8 @@ def _records(log: MetadataLogReader, metadata_partition: int, asked: rules.Asked
     """Yield the records of a segment that are applied, in the order of the log."""
     import pyarrow.compute as pc
 
-    from airflow_provider_rlmm.core.log.event_decoding import applicable
     from airflow_provider_rlmm.core.log.one_look import held, look
+    from airflow_provider_rlmm.core.records.located import applicable
 
     wanted: dict[str, object] = {"segment_id": asked.segment_id.bytes}
     if asked.tip is not None:

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_provider_rlmm.core.log.event_decoding import LocatedEvent, LocatedForgetting, QuarantinedRecord
+from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.keys import SegmentKey
+from airflow_provider_rlmm.core.records.located import LocatedEvent, LocatedForgetting
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.library.metadata_store import Quarantine, RemotePartitionMetadataStore, UserPartitionView
 from tests.unit.core.records.events import PARTITION, segment_id, started

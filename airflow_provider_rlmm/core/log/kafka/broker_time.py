@@ -25,7 +25,7 @@ from airflow_provider_rlmm.core.base.errors import (
     EventLogUnavailableError,
     UnprovenClockError,
 )
-from airflow_provider_rlmm.core.log.event_decoding import applicable, written_by_brokers
+from airflow_provider_rlmm.core.log.event_decoding import written_by_brokers
 from airflow_provider_rlmm.core.log.kafka.admin import KafkaClusterTopics
 from airflow_provider_rlmm.core.log.kafka.client import (
     METADATA_TOPIC,
@@ -40,6 +40,7 @@ from airflow_provider_rlmm.core.log.kafka.config import KafkaClientConfig
 from airflow_provider_rlmm.core.log.kafka.offsets import KafkaOffsetStore
 from airflow_provider_rlmm.core.log.one_look import look_at_many, newest
 from airflow_provider_rlmm.core.log.protocol import MetadataLogReader
+from airflow_provider_rlmm.core.records.located import applicable
 
 OFFSETS_TOPIC = "__consumer_offsets"
 CLOCK_KEY = b"airflow-provider-rlmm"

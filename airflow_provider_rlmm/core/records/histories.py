@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from airflow_provider_rlmm.core.log.event_decoding import LocatedForgetting, LocatedRecord
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
+from airflow_provider_rlmm.core.records.located import LocatedForgetting, LocatedRecord
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
 
 
