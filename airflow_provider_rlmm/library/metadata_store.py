@@ -19,7 +19,7 @@ from uuid import UUID
 from airflow_provider_rlmm.core.base.errors import NotReadyError, PartitionNotAssignedError
 from airflow_provider_rlmm.core.log.event_decoding import QuarantinedRecord, counted
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.located import LocatedEvent, LocatedRecord
+from airflow_provider_rlmm.core.records.located import LocatedForgetting, LocatedRecord
 from airflow_provider_rlmm.core.records.records import TopicIdPartition, topic_id_partition_of
 
 MAX_QUARANTINED_SHOWN = 1_000
@@ -218,14 +218,16 @@ class RemotePartitionMetadataStore:
         with self.changed:
             return self.changed.wait_for(lambda: all(self._ready_view(p) is not None for p in partitions), timeout_s)
 
-    def deliver(self, records: Iterable[LocatedRecord], to: Mapping[TopicIdPartition, UserPartitionView]) -> None:
+    def deliver(self, records: Sequence[LocatedRecord], to: Mapping[TopicIdPartition, UserPartitionView]) -> None:
         """Deliver records of a metadata partition, by offset, to the views that they are about; others are ignored."""
         with self.changed:
             by_topic_id: defaultdict[tuple[UUID, int], list[UserPartitionView]] = defaultdict(list)
-            for partition, view in to.items():
-                by_topic_id[partition.topic_id, partition.partition].append(view)
+            # Few batches have such records: no other one pays for them.
+            if any(isinstance(located, LocatedForgetting) for located in records):
+                for partition, view in to.items():
+                    by_topic_id[partition.topic_id, partition.partition].append(view)
             for located in records:
-                if not isinstance(located, LocatedEvent):
+                if isinstance(located, LocatedForgetting):
                     for view in by_topic_id.get((located.key.topic_id, located.key.partition), ()):
                         view.apply(located)
                     continue

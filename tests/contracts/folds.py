@@ -27,7 +27,6 @@ from airflow_provider_rlmm.core.records.cache import RemoteLogMetadataCache
 from airflow_provider_rlmm.core.records.columnar import ColumnarState, decode
 from airflow_provider_rlmm.core.records.deletion import PartitionDeletion
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.keys import RecordKey, parse_key
 from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, ErrorCode, EventFate
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -75,14 +74,14 @@ class Told:
     :ivar live: the segments that are not finished, and what is known of them.
     :ivar unresolved: the segments that are not certain, and where the event lies that says so.
     :ivar quarantined: the records that are not good, those with a key among them; ``UNREADABLE`` is one code for all that
-        only a decoder tells apart; ``None`` where the fold does not tell.
+        only a decoder tells apart.
     :ivar deletions: the deletions under way; ``None`` where the fold does not tell.
     :ivar offsets: where each live segment was added, and where its last event lies; ``None`` where the fold does not tell.
     """
 
     live: dict[SegmentKey, tuple[Any, ...]] = field(default_factory=dict)
     unresolved: dict[SegmentKey, int] = field(default_factory=dict)
-    quarantined: dict[Place, str] | None = field(default_factory=dict)
+    quarantined: dict[Place, str] = field(default_factory=dict)
     deletions: dict[TopicIdPartition, tuple[Any, ...]] | None = None
     offsets: dict[SegmentKey, tuple[int, int]] | None = None
 
@@ -98,7 +97,6 @@ class ToldByScalar(Told):
 
     histories: dict[int, dict[TopicIdPartition, UserPartitionHistory]] = field(default_factory=dict)
     fates: dict[Place, EventFate] = field(default_factory=dict)
-    quarantined: dict[Place, str] = field(default_factory=dict)
     finished: set[SegmentKey] = field(default_factory=set)
     forgotten: set[Place] = field(default_factory=set)
 
@@ -133,7 +131,7 @@ def scalar(topic: WrittenTopic, _: Random | None = None) -> ToldByScalar:
         code, event = judged(record, number, topic.partition_count)
         histories = told.histories.setdefault(number, {})
         if code == FORGOTTEN:
-            _forget(histories, parse_key(record.key or b""), offset)
+            record_keys.forget(histories.values(), record.key, offset)
             told.forgotten.add((number, offset))
         elif code:
             told.quarantined[number, offset] = code
@@ -165,14 +163,6 @@ def judged(
     code, event = record_keys.judged(record.value, record.key, metadata_partition, partition_count)
     applied = None if code not in APPLIED_CODES or isinstance(event, RemoteLogSegmentMetadataSnapshot) else event
     return ("" if code is ErrorCode.GOOD else code_name(code.name)), applied
-
-
-def _forget(histories: dict[TopicIdPartition, UserPartitionHistory], key: RecordKey | None, offset: int) -> None:
-    """Let what is to be forgotten be judged by what was said before it, under any name of its topic id."""
-    assert key is not None
-    for tip, history in histories.items():
-        if (tip.topic_id, tip.partition) == (key.topic_id, key.partition):
-            history.forget(key, offset)
 
 
 def _bound(
@@ -267,7 +257,7 @@ def columnar_state(topic: WrittenTopic, random: Random, *, keep_finished: bool) 
             num_partitions=topic.partition_count,
         )
         state, report = state.apply(decoded)
-        told.quarantined = (told.quarantined or {}) | {
+        told.quarantined |= {
             (row["metadata_partition"], row["offset"]): code_name(ErrorCode(row["error_code"]).name)
             for row in report.quarantined.to_pylist()
         }
@@ -297,7 +287,7 @@ def metadata_partition_replay(topic: WrittenTopic, _: Random) -> Told:
         replay = MetadataPartitionReplay(log, number)
         replay.advance()
         _tell_histories(told, number, replay.histories)
-        told.quarantined = (told.quarantined or {}) | _quarantine(replay.quarantined)
+        told.quarantined |= _quarantine(replay.quarantined)
     return told
 
 
@@ -310,7 +300,7 @@ def topic_replay(topic: WrittenTopic, _: Random) -> Told:
     for number in range(topic.partition_count):
         view = replay.view(number, named)
         _tell_histories(told, number, view.histories)
-        told.quarantined = (told.quarantined or {}) | _quarantine(view.quarantined)
+        told.quarantined |= _quarantine(view.quarantined)
     return told
 
 
@@ -336,7 +326,7 @@ def followed(
 
 def library(topic: WrittenTopic, _: Random) -> Told:
     """As the library's manager follows all user partitions."""
-    told, tips = Told(quarantined=None), named_by(topic)
+    told, tips = Told(), named_by(topic)
     store = followed(topic.log(), None, tips)
     for tip in tips:
         with store.reading(tip) as view:
@@ -346,7 +336,7 @@ def library(topic: WrittenTopic, _: Random) -> Told:
 
 def topic_histories(topic: WrittenTopic, random: Random) -> Told:
     """As who reads segments keeps the histories of one topic, while another one reads all of it."""
-    told, log = Told(quarantined=None), topic.log()
+    told, log = Told(), topic.log()
     kept = [TopicHistories(name, None) for name in {tip.topic for tip in named_by(topic)}]
     state = TopicState(log, InProcessClusterTopics(), clock=lambda: NOW_MS, chunk_rows=random.choice([3, 20, 1_000]))
     state.advance(on_applied=lambda decoded, _: [histories.take(decoded) for histories in kept])
@@ -381,7 +371,7 @@ def spark(topic: WrittenTopic, random: Random) -> Told:
             told.offsets[key_of_row(row)] = row["added_offset"], row["event_offset"]
         elif row["kind"] == UNRESOLVED:
             told.unresolved[key_of_row(row)] = row["event_offset"]
-        elif row["kind"] == QUARANTINED and told.quarantined is not None:
+        elif row["kind"] == QUARANTINED:
             place = row["metadata_partition"], row["event_offset"]
             told.quarantined[place] = code_name(row["error"].partition(":")[0])
     return told
@@ -412,5 +402,7 @@ FORGETFUL = ("columnar that forgets", "topic state")
 """To these an update that comes after its segment was finished looks like one without its add."""
 SILENT_ABOUT_KEYS = ("spark",)
 """These apply records with a key, and do not tell them."""
+SILENT_ABOUT_BAD_RECORDS = ("library", "topic histories")
+"""These leave it to others to tell the records that are not good."""
 
 STARTED = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.DELETE_SEGMENT_STARTED)

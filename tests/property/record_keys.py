@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from airflow_provider_rlmm.core.base.errors import MalformedMetadataError, NewerVersionError
 from airflow_provider_rlmm.core.records.columnar import ErrorCode
+from airflow_provider_rlmm.core.records.history import UserPartitionHistory
 from airflow_provider_rlmm.core.records.keys import OffsetKey, SegmentKey, parse_key
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -34,6 +37,14 @@ def offset_key(event: SegmentEvent, end_offset: int, epoch: int) -> bytes:
         epoch = event.broker_leader_epoch
     is_update = not isinstance(event, RemoteLogSegmentMetadata)
     return bytes(OffsetKey(tip.topic_id, tip.topic, tip.partition, end_offset, epoch, is_update))
+
+
+def forget(histories: Iterable[UserPartitionHistory], raw: bytes | None, offset: int) -> None:
+    """Let what is to be forgotten be judged by what was said before it, under any name of its topic id."""
+    key = parse_key(raw or b"")
+    assert key is not None
+    for history in histories:
+        history.forget(key, offset)
 
 
 def judged(

@@ -15,9 +15,7 @@ from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.base.errors import OffsetOutOfRangeError
 from airflow_provider_rlmm.core.records.located import LocatedRecord, located_records
 from airflow_provider_rlmm.core.records.outcomes import DECODED_CODES, QUARANTINED_CODES, ErrorCode
-from airflow_provider_rlmm.core.records.records import (
-    TopicIdPartition,
-)
+from airflow_provider_rlmm.core.records.records import TopicIdPartition
 from airflow_provider_rlmm.core.records.serde import PARTITION_DELETE_API_KEY
 
 if TYPE_CHECKING:

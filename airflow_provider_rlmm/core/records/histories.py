@@ -38,8 +38,9 @@ class Histories(dict[TopicIdPartition, UserPartitionHistory]):
                 located.apply_to(history)
             return
         tip = topic_id_partition_of(located.event)
-        if self._grows or tip in self:
-            located.apply_to(self.begun(tip))
+        mine = self.begun(tip) if self._grows else self.get(tip)
+        if mine is not None:
+            located.apply_to(mine)
 
     def begun(self, tip: TopicIdPartition) -> UserPartitionHistory:
         """
@@ -47,7 +48,7 @@ class Histories(dict[TopicIdPartition, UserPartitionHistory]):
 
         :param tip: the user partition.
         """
-        return self[tip] if tip in self else self._add(UserPartitionHistory(tip))
+        return self.get(tip) or self._add(UserPartitionHistory(tip))
 
     def _add(self, history: UserPartitionHistory) -> UserPartitionHistory:
         tip = history.topic_id_partition

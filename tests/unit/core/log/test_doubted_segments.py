@@ -11,7 +11,6 @@ from airflow_provider_rlmm.core.log.in_process import ReadEffect
 from airflow_provider_rlmm.core.records.keys import SegmentKey
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState
-from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from tests.tiered_orders import METADATA_PARTITIONS, ORDERS, TieredOrders
 
 FIRST, SECOND = ORDERS
@@ -50,9 +49,8 @@ def test_a_segment_whose_add_is_missing_is_a_doubt_of_its_own_user_partition() -
 
 def test_a_segment_that_is_to_be_forgotten_and_was_not_finished_is_a_doubt_of_its_own_user_partition() -> None:
     orders = TieredOrders()
-    key = SegmentKey(
-        FIRST.topic_id, FIRST.partition, orders.segments[1].remote_log_segment_id.id, S.COPY_SEGMENT_STARTED
-    )
+    segment_id, state = orders.segments[1].remote_log_segment_id.id, RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    key = SegmentKey(FIRST.topic_id, FIRST.partition, segment_id, state)
     offset = orders.log.append(NUMBER, None, bytes(key))
     segments = read(orders)
     assert f"1 of its segments has an incomplete history, see offset {offset}" in str(segments.doubt(FIRST))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_rlmm.core.records.history import UserPartitionHistory
-from airflow_provider_rlmm.core.records.keys import parse_key
 from airflow_provider_rlmm.core.records.outcomes import APPLIED_CODES, ErrorCode
 from airflow_provider_rlmm.core.records.partitioner import metadata_partition_for
 from airflow_provider_rlmm.core.records.records import (
@@ -20,7 +19,7 @@ from airflow_provider_rlmm.core.records.records import (
 )
 from airflow_provider_rlmm.core.world.cluster_state import ClusterState
 from airflow_provider_rlmm.features.retention.rules import EvaluationLimits, PartitionLimits, SegmentFacts, evaluate
-from tests.property.record_keys import judged
+from tests.property.record_keys import forget, judged
 
 FIELDS = ("state", "start_offset", "end_offset", "max_timestamp_ms", "event_timestamp_ms", "segment_size_in_bytes")
 
@@ -46,9 +45,7 @@ def expected_rows(
         key = keys[0] if keys else None
         code, event = judged(value, key, metadata_partition, num_partitions)
         if code is ErrorCode.FORGOTTEN:
-            for partition, history in histories.items():
-                if (asked := parse_key(key or b"")) is not None and asked.topic_id == partition.topic_id:
-                    history.forget(asked, offset)
+            forget(histories.values(), key, offset)
             continue
         if code not in APPLIED_CODES or event is None or isinstance(event, RemoteLogSegmentMetadataSnapshot):
             expected.quarantined.append((metadata_partition, offset))
