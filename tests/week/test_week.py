@@ -130,6 +130,10 @@ def run(hour: int) -> dict[str, Any]:
     return report.execute(context())
 
 
+def list_newest_deletions(work: Path) -> None:
+    audit_rows(str(work / f"cluster-{CLUSTER_ID}"), CLUSTER_ID, limit=1_000)
+
+
 def slowest_page(work: Path, client: TestClient, topic_id: str) -> tuple[float, str]:
     """
     Read every page three times; return the slowest one: what its fastest answer took, and which it was.
@@ -144,7 +148,7 @@ def slowest_page(work: Path, client: TestClient, topic_id: str) -> tuple[float, 
         assert answer.status_code == 200, (page, answer.text)
 
     def read_audit(_: str) -> None:
-        audit_rows(str(work / f"cluster-{CLUSTER_ID}"), CLUSTER_ID, limit=1_000)
+        list_newest_deletions(work)
 
     for page in ("/", cluster, f"{cluster}/topics", f"{cluster}/runs", topic, f"{topic}/0", "the audit log"):
         took = []
@@ -166,7 +170,7 @@ def audit_files_read(work: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
     with monkeypatch.context() as counted:
         counted.setattr("airflow_provider_rlmm.core.world.audit_files.read_file", reading)
-        audit_rows(str(work / f"cluster-{CLUSTER_ID}"), CLUSTER_ID, limit=1_000)
+        list_newest_deletions(work)
     return len(read)
 
 
@@ -233,5 +237,5 @@ def test_a_week_of_hourly_runs(week: Week, tmp_path: Path, monkeypatch: pytest.M
     assert 0 < last.audit_bytes / last.audit_rows < 400
     # The newest deletions are those of two whole days at most, and of the day that has begun.
     assert 0 < audit_files_read(work, monkeypatch) <= 3 * DAY < last.audit_files
-    # Held against the same pages: how fast they are depends on the machine, and on what else it does.
-    assert last.slowest_page_s <= 3 * third.slowest_page_s
+    # Held against a run of the same day: how fast both are depends on the machine, and on what else it does.
+    assert all(day.slowest_page_s < day.run_cpu_s / 2 for day in days)
