@@ -75,6 +75,7 @@ class Below:
                 ("class", ScrubClass.UNKNOWN.value),
                 ("why", f"{FORGOTTEN}: {below.prefix}"),
                 ("metadata_partition", None),
+                ("offset", None),
             )
             for name, value in told:
                 kind = found_schema().field(name).type

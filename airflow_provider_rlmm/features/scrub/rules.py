@@ -50,6 +50,12 @@ class ScrubClass(StrEnum):
 LOST = "its metadata partition has lost what an earlier run had read of it"
 """Why nothing is believed of what the log says about an object."""
 
+OTHER_NAME = "the log knows its topic id under another name"
+"""Why nothing can be told of an object of two topics."""
+
+DOUBTFUL = "records of its metadata partition are lost or cannot be applied"
+"""Why it proves nothing that no record names the segment of an object."""
+
 LISTING_ENDED = "the listing of its folder ended early"
 """Why nothing can be told of an object in a folder that was not listed whole."""
 
@@ -99,7 +105,7 @@ def classify_objects(listed: pa.Table, log: LogView, said: pa.Table, wrong_size:
         (pc.is_null(rows["place"]), ScrubClass.UNKNOWN, ELSEWHERE),
         (pc.invert(rows["is_whole"]), ScrubClass.UNKNOWN, LISTING_ENDED),
         (_at_home(rows, log.closed), ScrubClass.UNKNOWN, LOST),
-        (other_name, ScrubClass.UNKNOWN, "the log knows its topic id under another name"),
+        (other_name, ScrubClass.UNKNOWN, OTHER_NAME),
         (pc.and_(beside, finished), ScrubClass.NOT_OF_THIS_LAYOUT, BESIDE_FINISHED),
         (pc.and_(beside, is_known), ScrubClass.IN_USE, "a file of an unknown suffix beside a segment that is not finished"),
         (pc.and_(finished, long_ago), ScrubClass.FINISHED, "its segment was finished before it was listed"),
@@ -108,7 +114,7 @@ def classify_objects(listed: pa.Table, log: LogView, said: pa.Table, wrong_size:
         (wrong_size, ScrubClass.SIZE_DIFFERS, "its segment's objects are not as large as recorded"),
         (is_known, ScrubClass.IN_USE, "its segment is not finished"),
         (mentioned, ScrubClass.UNKNOWN, "records name its segment and cannot be applied"),
-        (_at_home(rows, log.doubtful), ScrubClass.UNKNOWN, "records of its metadata partition are lost or cannot be applied"),
+        (_at_home(rows, log.doubtful), ScrubClass.UNKNOWN, DOUBTFUL),
         (beside, ScrubClass.NOT_OF_THIS_LAYOUT, "a file of an unknown suffix beside a segment that no record names"),
         (pc.invert(id_named), ScrubClass.UNKNOWN_TOPIC_ID, "the log never named its topic id"),
     ]  # fmt: skip

@@ -41,6 +41,7 @@ from airflow_provider_rlmm.features.scrub.scrub_summary import (
 )
 from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable, open_table, scrub_schema
 from airflow_provider_rlmm.features.scrub.scrub_tally import ScrubTally
+from airflow_provider_rlmm.features.scrub.unnamed import bar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,10 +147,13 @@ def _missing(rows: ScrubTable) -> Iterator[dict[str, Any]]:
 
 def _unknown(rows: ScrubTable) -> Iterator[dict[str, Any]]:
     """Yield a row for each topic, metadata partition and reason of what nothing can be told of."""
+    import pyarrow.compute as pc
+
     names = ["topic_id", "topic", "metadata_partition", "why"]
     told: set[tuple[Any, ...]] = set()
     for table in rows.of_class(ScrubClass.UNKNOWN.value):
-        for row in groups_of(table, names).keys(names).to_pylist():
+        # Those that bar others are told by name, as what storage holds and no record names.
+        for row in groups_of(table.filter(pc.invert(bar(table))), names).keys(names).to_pylist():
             group = tuple(row.values())
             if group not in told and not _is_told_elsewhere(row["why"]):
                 told.add(group)

@@ -30,7 +30,7 @@ from airflow_provider_rlmm.core.world.only import ALL_TOPICS, Only
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_summary import SCRUB_AGAIN, Amount
 from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable, scrub_schema
-from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED, Kept, that_bar, why_kept
+from airflow_provider_rlmm.features.scrub.unnamed import BARRING, UNNAMED, Kept, that_bar, why_kept
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -177,7 +177,7 @@ class Choice:
         """Tell whether nothing goes that no record names."""
         # One of them under a topic id that lives, wherever it lies and held or not, says that the log has lost records.
         return not self.listed_whole or any(
-            that_bar(table).num_rows for kind in UNNAMED for table in rows.of_class(kind)
+            that_bar(table).num_rows for kind in BARRING for table in rows.of_class(kind)
         )
 
     def kept(self, row: Mapping[str, Any]) -> Kept | None:

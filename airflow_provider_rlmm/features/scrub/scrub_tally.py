@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -13,7 +13,7 @@ from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.records.records import kafka_uuid_str
 from airflow_provider_rlmm.features.scrub.rules import ScrubClass
 from airflow_provider_rlmm.features.scrub.scrub_summary import MAX_KEYS, Amount, TopicAmount, UnnamedTopic
-from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED, Kept, why_kept
+from airflow_provider_rlmm.features.scrub.unnamed import BARRING, UNNAMED, Kept, that_bar, why_kept
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,6 +65,9 @@ class ScrubTally:
         if kind in UNNAMED:
             for row in rows.to_pylist():
                 self._note_unnamed(row)
+        elif kind in BARRING:
+            for row in that_bar(rows).to_pylist():
+                self._note_staying(row, row["why"], bars=True)
 
     def _note_topics(self, kind: str, rows: pa.Table) -> None:
         import pyarrow.compute as pc
@@ -97,6 +100,9 @@ class ScrubTally:
             return
         bars = kept is Kept.NOT_ABSENT
         why = row["why"] if bars else f"{row['why']}; {kept.value}"
+        self._note_staying(row, why, bars=bars)
+
+    def _note_staying(self, row: Mapping[str, Any], why: str, *, bars: bool) -> None:
         found = self._staying.setdefault((row["topic_id"], row["topic"], why), _Staying(bars))
         found.amount += Amount(1, row["bytes"])
         if len(found.keys) < MAX_KEYS:

@@ -5,6 +5,9 @@ What no record names, and whether it may go.
 A broker writes COPY_SEGMENT_STARTED durably before it uploads. So an object that no record names proves a log that has lost
 records, or a second writer, such as a clone of the cluster on the same bucket. Neither is garbage. Such an object goes only
 under a topic id that is absent by the full rule, and none goes while one of them lies under an id that lives or may live.
+
+Where the log is not whole nothing is called garbage, and what no record that is left names bars the others all the same: a
+broker has written it and the record is lost, or a second writer has, and nothing tells which.
 """
 
 from __future__ import annotations
@@ -14,13 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_rlmm.core.base.arrow_arrays import equals, filled, is_among
 from airflow_provider_rlmm.core.world.absence import Presence
-from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.rules import DOUBTFUL, LOST, OTHER_NAME, ScrubClass
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 UNNAMED = (ScrubClass.UNREFERENCED.value, ScrubClass.UNKNOWN_TOPIC_ID.value)
-"""Classes of objects that no record names."""
+"""Classes of objects that no record names, where the log can tell."""
+
+BARRING = (*UNNAMED, ScrubClass.UNKNOWN.value)
+"""Classes among which some may bar all others that no record names."""
+
+_CANNOT_TELL = (LOST, OTHER_NAME, DOUBTFUL)
+"""Why an object is of class UNKNOWN though all that is left of the log was searched for its segment."""
 
 OBSERVED_COLUMNS: tuple[tuple[str, str], ...] = (
     (
@@ -76,11 +85,15 @@ def why_kept(
 
 def are_unnamed(rows: pa.Table) -> Any:
     """
-    Return a mask of the objects that no record names.
+    Return a mask of the objects that no record names, or none that is left of a log that is not whole.
 
-    :param rows: with ``class``.
+    :param rows: with ``class``, ``why`` as the rules gave it, ``segment_id``, and ``offset`` of the segment's last event.
     """
-    return is_among(rows["class"], UNNAMED)
+    import pyarrow.compute as pc
+
+    unknown = pc.and_(equals(rows["class"], ScrubClass.UNKNOWN.value), is_among(rows["why"], _CANNOT_TELL))
+    without_record = pc.and_(pc.is_valid(rows["segment_id"]), pc.is_null(rows["offset"]))
+    return pc.or_(is_among(rows["class"], UNNAMED), pc.and_(unknown, without_record))
 
 
 def that_bar(rows: pa.Table) -> pa.Table:
@@ -89,7 +102,18 @@ def that_bar(rows: pa.Table) -> pa.Table:
 
     :param rows: with ``class`` and :data:`OBSERVED_COLUMNS`.
     """
+    return rows.filter(bar(rows))
+
+
+def bar(rows: pa.Table) -> Any:
+    """
+    Return a mask of the objects that :func:`that_bar` returns.
+
+    :param rows: as it takes them.
+    """
     import pyarrow.compute as pc
 
+    # What a record names was not asked for.
+    unnamed = pc.or_(is_among(rows["class"], UNNAMED), pc.is_valid(rows["presence"]))
     absent = filled(equals(rows["presence"], Presence.ABSENT.value), False)
-    return rows.filter(pc.and_(are_unnamed(rows), pc.invert(absent)))
+    return pc.and_(unnamed, pc.invert(absent))

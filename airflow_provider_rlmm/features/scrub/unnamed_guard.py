@@ -18,7 +18,7 @@ from airflow_provider_rlmm.core.storage.remote_storage import RemoteStorageManag
 from airflow_provider_rlmm.features.scrub.comparison import scrub
 from airflow_provider_rlmm.features.scrub.scrub_reading import ScrubReading
 from airflow_provider_rlmm.features.scrub.scrub_table import ScrubTable
-from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED, Kept, are_unnamed, that_bar, why_kept
+from airflow_provider_rlmm.features.scrub.unnamed import BARRING, UNNAMED, Kept, are_unnamed, that_bar, why_kept
 from airflow_provider_rlmm.features.scrub.unnamed_objects import UnnamedGroups, with_observations
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class UnnamedGuard:
                 f"folder {folder} cannot be listed whole: objects of living topics may be in it that no record names"
             )
         for kind, rows in found.tables():
-            if kind in UNNAMED and self.barred is None:
+            if kind in BARRING and self.barred is None:
                 self._note(rows)
 
     def judge(self, classified: pa.Table, reading: ScrubReading) -> pa.Table:

@@ -12,13 +12,16 @@ from airflow_provider_rlmm.core.base.arrow_arrays import array_of
 from airflow_provider_rlmm.core.base.arrow_groups import groups_of
 from airflow_provider_rlmm.core.log.protocol import ClusterTopics, MetadataLogReader
 from airflow_provider_rlmm.core.records.records import TopicIdPartition
-from airflow_provider_rlmm.core.world.absence import Observation, first_observation
+from airflow_provider_rlmm.core.world.absence import Observation, Presence, first_observation
 from airflow_provider_rlmm.core.world.cluster_look import look
 from airflow_provider_rlmm.features.scrub.scrub_reading import ScrubReading
-from airflow_provider_rlmm.features.scrub.unnamed import are_unnamed
+from airflow_provider_rlmm.features.scrub.unnamed import UNNAMED, are_unnamed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_NONE_LEFT = "no record that is left names its segment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +115,8 @@ def with_observations(rows: pa.Table, found: Observed) -> pa.Table:
         return rows.append_column("presence", pa.nulls(rows.num_rows, pa.string())).append_column(
             "marked_ms", pa.nulls(rows.num_rows, pa.int64())
         )
-    columns = (rows[name].to_pylist() for name in ("topic_id", "topic", "partition", "why"))
-    for is_unnamed, topic_id, topic, partition, why in zip(masks, *columns, strict=True):
+    columns = (rows[name].to_pylist() for name in ("topic_id", "topic", "partition", "class", "why"))
+    for is_unnamed, topic_id, topic, partition, kind, why in zip(masks, *columns, strict=True):
         if not is_unnamed:
             presence.append(None)
             marked_ms.append(None)
@@ -123,7 +126,10 @@ def with_observations(rows: pa.Table, found: Observed) -> pa.Table:
         seen = found.of_topic[tip.topic_id]
         presence.append(seen.presence.value)
         marked_ms.append(found.marked_ms.get(tip))
-        whys.append(f"{why}; {seen.reason}")
+        if kind in UNNAMED:
+            whys.append(f"{why}; {seen.reason}")
+        else:
+            whys.append(why if seen.presence is Presence.ABSENT else f"{why}, and {_NONE_LEFT}; {seen.reason}")
     rows = rows.set_column(rows.schema.get_field_index("why"), "why", array_of(whys, pa.string()))
     return rows.append_column("presence", array_of(presence, pa.string())).append_column(
         "marked_ms", array_of(marked_ms, pa.int64())

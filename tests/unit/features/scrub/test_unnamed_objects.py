@@ -15,10 +15,11 @@ from airflow_provider_rlmm.core.base.clock import HOUR_MS
 from airflow_provider_rlmm.core.base.errors import ConfigurationError, StorageError
 from airflow_provider_rlmm.core.plans.guards import ScrubLimits
 from airflow_provider_rlmm.core.plans.refusals import RefusalKind
+from airflow_provider_rlmm.core.records.lost_records import LostRecords
 from airflow_provider_rlmm.core.records.states import RemoteLogSegmentState as S
 from airflow_provider_rlmm.core.records.states import RemotePartitionDeleteState as P
 from airflow_provider_rlmm.core.world.absence import Presence
-from airflow_provider_rlmm.features.scrub.rules import ScrubClass
+from airflow_provider_rlmm.features.scrub.rules import DOUBTFUL, ScrubClass
 from airflow_provider_rlmm.features.scrub.unnamed import Kept, why_kept
 from tests.builders import DAY_MS, add, deletion, tip, update
 from tests.unit.features.scrub.test_scrub_plan import OTHER, TOPIC, WAIT_MS, Scrubs, waited
@@ -67,8 +68,38 @@ def two_names(scrubs: Scrubs) -> set[str]:
     return scrubs.put(5, tip("a", 0, 40))
 
 
+def living_in_doubt(scrubs: Scrubs) -> set[str]:
+    """The topic lives, and a record of its metadata partition cannot be applied: it may be the one that names them."""
+    scrubs.cluster.log.append(scrubs.cluster.metadata_partition_of(scrubs.cluster.alive), b"junk")
+    return scrubs.put(5, scrubs.cluster.alive)
+
+
+def living_and_lost(scrubs: Scrubs) -> set[str]:
+    """The topic lives, and its metadata partition has lost what an earlier run had read of it: a clone writes, or not."""
+    number = scrubs.cluster.metadata_partition_of(scrubs.cluster.alive)
+    scrubs.cluster.log.losses = {number: LostRecords(number, 99, 50)}
+    return scrubs.put(5, scrubs.cluster.alive)
+
+
+def living_under_another_name(scrubs: Scrubs) -> set[str]:
+    """The topic lives, and the log does not know it under the name of the folder."""
+    return scrubs.put(5, tip("renamed", 0, 1))
+
+
+BARRING = [
+    living,
+    hidden,
+    unheard_of,
+    unheard_of_and_hidden,
+    two_names,
+    living_in_doubt,
+    living_and_lost,
+    living_under_another_name,
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("put", [living, hidden, unheard_of, unheard_of_and_hidden, two_names])
+@pytest.mark.parametrize("put", BARRING)
 @pytest.mark.parametrize("sole_owner", [False, True])
 def test_one_object_under_a_topic_id_that_may_live_keeps_all_that_no_record_names(
     scrubs: Scrubs, put: Callable[[Scrubs], set[str]], sole_owner: bool
@@ -85,8 +116,10 @@ def test_one_object_under_a_topic_id_that_may_live_keeps_all_that_no_record_name
     assert kept <= scrubs.cluster.storage.keys
     assert finished.isdisjoint(scrubs.cluster.storage.keys)
     problems = scrubs.problems()
-    assert {(p.kind, p.acknowledgeable) for p in problems} == {("UNNAMED_OBJECTS", True)}
-    assert any(min(found) in p.why for p in problems)
+    others = {"LOST_RECORDS"} if scrubs.cluster.log.losses else set()
+    assert {p.kind for p in problems} == {"UNNAMED_OBJECTS"} | others
+    assert any(min(found) in p.why and "no object that no record names is deleted" in p.why for p in problems)
+    assert all(p.acknowledgeable for p in problems if p.kind == "UNNAMED_OBJECTS")
 
 
 def test_a_finding_lists_the_first_keys_and_counts_all(scrubs: Scrubs) -> None:
@@ -124,6 +157,46 @@ def test_a_folder_that_cannot_be_listed_whole_keeps_all_that_no_record_names(scr
     scrubs.cluster.storage.on_effect = refuse
     scrubs.scrub()
     assert scrubs.plan()[0].barred.objects == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_doubt", [b"junk", None])
+def test_what_a_record_names_bars_nothing_though_its_metadata_partition_is_not_whole(
+    scrubs: Scrubs, in_doubt: bytes | None
+) -> None:
+    """Of a living topic whose metadata partition is in doubt, or has lost records, all that is left there is named."""
+    alive = scrubs.cluster.alive
+    number = scrubs.cluster.metadata_partition_of(alive)
+    scrubs.cluster.segment(alive, 5)
+    scrubs.cluster.segment(alive, 6, S.DELETE_SEGMENT_FINISHED)
+    if in_doubt is None:
+        scrubs.cluster.log.losses = {number: LostRecords(number, 99, 50)}
+    else:
+        scrubs.cluster.log.append(number, in_doubt)
+        # A record names it, and cannot be applied: nobody knows whether it is finished.
+        scrubs.put(7, alive)
+        scrubs.cluster.foreign(update(alive, 7, S.DELETE_SEGMENT_FINISHED))
+    keys = waited(scrubs)
+    scrubs.scrub()
+    assert keys <= set(scrubs.plan()[1])
+    scrubs.delete()
+    assert keys.isdisjoint(scrubs.cluster.storage.keys)
+
+
+@pytest.mark.slow
+def test_what_lies_under_an_absent_topic_in_doubt_bars_nothing_and_stays(scrubs: Scrubs) -> None:
+    number = scrubs.cluster.metadata_partition_of(OTHER)
+    scrubs.cluster.segment(OTHER, 20)
+    scrubs.cluster.log.append(number, b"junk")
+    kept, keys = scrubs.put(21, OTHER), waited(scrubs)
+    scrubs.scrub()
+    assert set(scrubs.plan()[1]) == keys
+    (problem,) = scrubs.problems()
+    assert (problem.kind, problem.topic) == ("SCRUB_UNKNOWN", "other")
+    assert problem.why == "of some of its objects nothing can be told: " + DOUBTFUL
+    scrubs.delete()
+    assert keys.isdisjoint(scrubs.cluster.storage.keys)
+    assert kept <= scrubs.cluster.storage.keys
 
 
 def test_a_file_of_an_unknown_suffix_bars_nothing(scrubs: Scrubs) -> None:
@@ -245,7 +318,7 @@ def planned(scrubs: Scrubs) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("put", [living, hidden, unheard_of])
+@pytest.mark.parametrize("put", [living, hidden, unheard_of, living_in_doubt, living_and_lost])
 def test_what_shows_up_under_a_living_topic_after_the_plan_stops_the_class(
     scrubs: Scrubs, put: Callable[[Scrubs], set[str]]
 ) -> None:
@@ -255,7 +328,7 @@ def test_what_shows_up_under_a_living_topic_after_the_plan_stops_the_class(
     assert unnamed <= scrubs.cluster.storage.keys
     assert finished.isdisjoint(scrubs.cluster.storage.keys)
     assert (report.barred, report.left_objects, report.counts()["deleted"].keys()) == (6, 6, {"FINISHED"})
-    (problem,) = report.problems()
+    (problem,) = [p for p in report.problems() if p.kind != RefusalKind.LOST_RECORDS.value]
     assert (problem.kind, problem.acknowledgeable) == (RefusalKind.UNNAMED_OBJECTS.value, False)
     assert "objects are there" in problem.why
 
