@@ -8,9 +8,9 @@ UV_COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 
 	--generate-hashes --no-emit-index-url --no-header -q
 AZURITE := azurite@3.37.0
 
-SIDE_BY_SIDE ?= 3
+SIDE_BY_SIDE ?= 4
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format quick unit unit-airflow unit-others coverage simulate simulate-protections mutations differential integration \
+.PHONY: help setup demo test lint format quick unit unit-airflow unit-features unit-others coverage simulate simulate-protections mutations differential integration \
 	full rare manager copying scenarios week soak cluster spark test-spark-scale export-scale system two-clusters matrix stores \
 	browser pictures package docs bench bench-growth bench-tasks bench-dag bench-replay bench-scale bench-memory bench-deletion bench-start bench-scrub bench-survey bench-records bench-contents bench-roads bench-publish bench-read lock clean
 
@@ -70,12 +70,12 @@ docs: setup ## Build the documentation site into build/docs: every warning, and 
 
 ##@ What CI runs
 
-# The longest first. A lane keeps half a core busy on average: brokers and schedulers are waited for.
-LANES := system unit-others integration spark simulate unit-airflow differential package docs
+# The longest first. A lane keeps half a core busy on average: brokers and schedulers are waited for. Four lanes keep two cores busy.
+LANES := system unit-features integration unit-others spark unit-airflow simulate package differential docs
 
 # Fewer stories, examples and events than the targets have alone: all of them are a quarter of an hour of processor time.
 test: export SEEDS ?= 200
-test: export EXAMPLES ?= 25
+test: export EXAMPLES ?= 10
 test: export EVENTS ?= 50000
 test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
 	$(BIN)/python -m dev.class_archive
@@ -85,8 +85,11 @@ test: lint ## Run every check that CI runs, SIDE_BY_SIDE=n of them at a time
 unit-airflow: setup ## Unit tests of the faces in Airflow
 	$(PYTEST) -m "not rare" tests/unit/airflow
 
-unit-others: setup ## Unit tests of all else, and property tests
-	$(PYTEST) -m "not rare" --ignore=tests/unit/airflow tests/unit tests/property
+unit-features: setup ## Unit tests of the features, and property tests
+	$(PYTEST) -m "not rare" tests/unit/features tests/property
+
+unit-others: setup ## Unit tests of all else: core, command, documentation
+	$(PYTEST) -m "not rare" --ignore=tests/unit/airflow --ignore=tests/unit/features tests/unit
 
 simulate: setup ## Deterministic simulation of cleaner, copier, scrub and work folder (SEEDS=n for more, FIRST=seed repeats a run)
 	$(PYTEST) tests/simulation $(if $(SEEDS),--seeds=$(SEEDS)) $(if $(FIRST),--first-seed=$(FIRST))

@@ -2,7 +2,7 @@
 """
 How many examples a property is tried with, and of how many cases a loop over all of them tries some.
 
-``EXAMPLES=25`` makes it a quarter of them, drawn anew in each run, as ``make test`` does; without it all are tried.
+``EXAMPLES=10`` makes it a tenth of them, drawn anew in each run, as ``make test`` does; without it all are tried.
 """
 
 from __future__ import annotations

@@ -328,6 +328,7 @@ def test_each_failure_is_one_clear_line(cluster: Cluster, another: LocalKafka, t
     assert not (tmp_path / "plan").exists()
 
 
+@pytest.mark.rare
 def test_a_missing_connector_is_named(cluster: Cluster, tmp_path: Path) -> None:
     done = submit(JOB, tmp_path, *job_arguments(cluster, tmp_path, tmp_path / "plan"), connector=False)
     assert done.returncode == 1
