@@ -146,7 +146,7 @@ def test_wrong_records_under_a_right_checksum_are_refused_or_read_as_kafka_reads
             assert "error" not in kafka, kafka["error"]
             assert outcome[1] == kafka["records"]
             outcomes["read"] += 1
-    assert min(outcomes.values()) > 20, outcomes
+    assert min(outcomes.values()) >= DAMAGED_LOGS // 7, outcomes
 
 
 def test_indexes_answer_as_kafkas_do(peer: LogSegmentPeer, differential_seed: int) -> None:

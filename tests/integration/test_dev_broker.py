@@ -80,6 +80,7 @@ def test_address_identity_and_data_survive_stop_kill_and_a_new_instance(tmp_path
         assert tiering.topic_ids(second)["kept"] == topic_id
 
 
+@pytest.mark.rare
 def test_a_failed_start_shows_the_log_and_leaves_no_process() -> None:
     broken = LocalKafka(properties={"remote.log.metadata.manager.class.name": "no.such.Manager"})
     with pytest.raises(BrokerError, match=r"(?s)ended while it started.*broker\.log.*ERROR.*no\.such\.Manager"):
@@ -106,6 +107,7 @@ def test_an_interrupted_start_leaves_no_process(
     assert not slow.alive
 
 
+@pytest.mark.rare
 def test_a_forgotten_broker_ends_with_the_interpreter() -> None:
     program = "from dev.broker import LocalKafka; k = LocalKafka(); k.start(); print(k.pid, k.data_dir)"
     root = Path(dev.__file__).parents[1]
@@ -290,6 +292,7 @@ def test_a_java_without_a_compiler_is_said_in_one_line(
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.rare
 def test_the_fault_injector_is_compiled_once_and_again_when_its_source_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

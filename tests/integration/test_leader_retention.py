@@ -337,6 +337,7 @@ def test_a_leader_that_does_not_get_on_is_named_hours_later(
     assert ask("stuck")[0]["overdue_segments"] == 0
 
 
+@pytest.mark.rare
 def test_a_leader_that_cannot_copy_is_told_by_the_times_of_its_records(
     leading: Leading, ask: Ask, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def with_orphans(kafka: LocalKafka) -> Iterator[uuid.UUID]:
     tiering.tiering_alive(kafka, "living")
 
 
+@pytest.mark.rare
 def test_the_page_in_a_terminal(tmp_path: Path, built: Path) -> None:
     with LocalKafka() as kafka, with_orphans(kafka):
         said = follow(local_exports(kafka), "In a terminal", folder=tmp_path, built=built)

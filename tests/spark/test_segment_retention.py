@@ -276,6 +276,7 @@ def another() -> Iterator[LocalKafka]:
         yield kafka
 
 
+@pytest.mark.rare
 def test_each_failure_is_one_clear_line(cluster: Cluster, another: LocalKafka, tmp_path: Path) -> None:
     script = tmp_path / "run_several.py"
     script.write_text(RUN_SEVERAL)

@@ -161,6 +161,7 @@ print(sorted(name for name in sys.modules if name.startswith(("pyspark", *SPARK)
 """
 
 
+@pytest.mark.rare
 @pytest.mark.slow
 def test_what_deletes_orphans_needs_no_spark() -> None:
     """Neither when the DAG files are parsed, nor in what their tasks import later."""

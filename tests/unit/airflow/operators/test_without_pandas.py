@@ -26,9 +26,8 @@ TASKS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", [pytest.param("test_operators.py", marks=pytest.mark.rare), "test_leader_retention_operator.py"]
-)
+@pytest.mark.rare
+@pytest.mark.parametrize("name", TASKS)
 def test_tasks_import_no_pandas_and_it_works_beside_them(name: str) -> None:
     tests = [f"{HERE / name}::{test}" for test in TASKS[name]] or [str(HERE / name)]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.without_pandas", *tests]

@@ -115,7 +115,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> AskedCluster:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("topics", [20, pytest.param(200, marks=pytest.mark.rare)])
+@pytest.mark.parametrize("topics", [10, pytest.param(200, marks=pytest.mark.rare)])
 def test_many_leaders_are_asked_in_few_requests_and_next_time_in_hardly_any(cluster: AskedCluster, topics: int) -> None:
     for topic in range(topics):
         cluster.create(f"topic-{topic}", UUID(int=1_000 + topic), PER_TOPIC)
