@@ -92,7 +92,9 @@ def main() -> int:
     """Run the lanes that are named; return 0 where all of them passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--side-by-side", type=int, default=3, metavar="N", help="lanes that run at a time")
-    parser.add_argument("lanes", nargs="+", metavar="LANE", help="targets of the Makefile, in the order in which they start")
+    parser.add_argument(
+        "lanes", nargs="+", metavar="LANE", help="targets of the Makefile, in the order in which they start"
+    )
     options = parser.parse_args()
     began, took = time.monotonic(), []
     for ended in run({lane: ["make", "--no-print-directory", lane] for lane in options.lanes}, options.side_by_side):
